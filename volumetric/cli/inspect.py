@@ -18,6 +18,7 @@ from volumetric.cli import console, exits
 from volumetric.cli.detected import show_detection
 from volumetric.cli.exits import UsageError
 from volumetric.cli.inspect_clocked import show_clocked
+from volumetric.cli.inspect_program import show_program
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
@@ -42,7 +43,8 @@ def inspect(
 ) -> int:
     """Show what a model is made of: layers, tensors, numeric types, size.
 
-    Of safetensors without a configuration: what they are taken for, how certain that is, and why.
+    Of safetensors without a configuration: what they are taken for, how certain that is, and why. Of a program,
+    x.program.json: its regions, edges, clocks and ports.
 
     Parameters
     ----------
@@ -63,6 +65,9 @@ def inspect(
     if window < 1 or checkpoint < 0:
         raise UsageError(f"--window must be 1 or more and --checkpoint 0 or more, got {window} and {checkpoint}")
     chosen = choose_model(model)
+    if chosen.endswith(".program.json"):
+        show_program(chosen, json=json)
+        return exits.OK
     with console.progress(f"reading {chosen}…"):
         detection = detect_model(chosen, source.guessed(), offline=source.offline)
     if detection is not None:

@@ -1,0 +1,123 @@
+"""The verb program, and inspect of a program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from volumetric.cli import main
+from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire, read_program, save_program
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "programs"
+PROGRAM = Program(
+    Canvas(
+        1,
+        (8, 8),
+        64,
+        {
+            "eye": Region(((0, 4), (0, 4)), family="observation"),
+            "belief": Region(((0, 4), (4, 8)), clock="err.prediction > 0.25"),
+            "err": Region(((4, 8), (4, 5)), family="residual", carrier="residual"),
+            "act": Region(((4, 8), (5, 8)), family="action"),
+        },
+    ),
+    [*autowire(), Edge(reads="eye", writes="act", when="every(2)", lag=2)],
+    {"pixels": In("eye", 192), "motor": Out("act", 6)},
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    save_program(tmp_path / "x.program.json", PROGRAM)
+    return str(tmp_path / "x.program.json")
+
+
+def test_a_program_that_can_be_run_is_told_so(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["program", "check", path]) == 0
+    out = capsys.readouterr().out
+    assert f"{path}: 4 regions, {len(PROGRAM.edges)} edges, 2 ports" in out
+    assert "nothing keeps it" in out
+
+
+def test_all_problems_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "y.program.json"
+    save_program(path, replace(PROGRAM, edges=(Edge(reads="act", writes="eye", when="eye.peak > 1"),)))
+    assert main(["program", "check", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "problem: edge 'eye<act#0': when: region 'eye' has no meter" in out
+    assert "problem: output 'motor' depends on no input" in out
+    assert main(["program", "check", str(path), "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["problems"]) == 2
+    path.write_text(path.read_text().replace('"width"', '"widht"'))
+    assert main(["program", "check", str(path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        f"error: {path}: $.canvas: unknown key 'widht'",
+        "hint: did you mean 'width'?",
+    ]
+
+
+def test_two_programs_are_compared(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = str(tmp_path / "b.program.json")
+    save_program(other, replace(PROGRAM, heads=8, edges=PROGRAM.edges[:-1]))
+    assert main(["program", "diff", path, path]) == 0
+    assert capsys.readouterr().out == "equal\n"
+    assert main(["program", "diff", path, other]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1:] == ["! ~ program: heads default → 8", "! - edge act<eye#0"]
+    assert main(["program", "diff", path, other, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "conflicts"
+    assert told["changes"][0] == {"of": "program", "name": "", "field": "heads", "after": 8, "conflict": True}
+
+
+def test_a_file_of_another_package_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = json.loads((FIXTURES / "by_hand.json").read_text())["program"]
+    source, out = tmp_path / "canvas.json", tmp_path / "x.program.json"
+    source.write_text(json.dumps(given))
+    assert main(["program", "import", str(source), "-o", str(out), "--heads", "2"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "slots persist" in captured.err
+    assert read_program(out).heads == 2
+    assert main(["program", "import", str(source), "--heads", "2", "--no-operators", "--quiet"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert Program.from_json(captured.out).edges[3].write == "add"
+    source.write_text("{}")
+    assert main(["program", "import", str(source)]) == 1
+    assert str(source) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check"], ["diff", "a"], ["check", "a", "b"], ["check", "a", "--heads", "2"], ["mend", "a"]]
+)
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["program", *arguments]) == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_inspect_tells_what_a_program_is(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", path]) == 0
+    out = capsys.readouterr().out
+    for part in (
+        "1 frame of 8×8, 64 wide",
+        "48 in regions",
+        "16.0 KiB",
+        "err.prediction > 0.25",
+        "act<eye#0",
+        "192",
+    ):
+        assert part in out, (part, out)
+    assert main(["inspect", path, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["regions"]["belief"]["writers"][0] == "belief<eye#0"
+    assert told["edges"]["act<eye#0"]["lag"] == 2
+    assert told["ports"]["motor"]["columns"] == [0, 6]
+    assert told["latency"] == {"motor": 1}
+    assert told["problems"] == []
+    assert main(["inspect", "none.program.json"]) == 1
+    assert "No such file" in capsys.readouterr().err

@@ -1,0 +1,39 @@
+"""The examples of docs/programs.md run, one after the other, and its lists are those of the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.project.test_network_document import DOCS, examples
+from volumetric.cli import main
+from volumetric.layers.program.names import CARRIERS, OPERATORS, RULES
+from volumetric.program import Region
+
+CANVAS = Path(__file__).parent.parent / "fixtures" / "programs" / "by_hand.json"
+
+
+def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    first, *rest = examples("programs.md")
+    exec(compile(first, "docs/programs.md", "exec"), names)
+    assert capsys.readouterr().out == "14 belief<store#0\n"
+    for command in ("program check", "inspect"):
+        assert f"volumetric {command} agent.program.json" in (DOCS / "programs.md").read_text(encoding="utf-8")
+        assert main([*command.split(), "agent.program.json"]) == 0
+    assert "nothing keeps it from being run" in capsys.readouterr().out
+    for code in rest:
+        exec(compile(code, "docs/programs.md", "exec"), names)
+    assert capsys.readouterr().out.splitlines() == [
+        "the second extends the first: its parameters load by key",
+        "  + edge act<eye#0",
+        "edge act<eye#0 ",
+    ]
+
+
+def test_its_lists_are_complete() -> None:
+    text = (DOCS / "programs.md").read_text(encoding="utf-8")
+    words = {*RULES, *CARRIERS, *OPERATORS, *Region.__struct_fields__} - {"bind", "box"}
+    assert not {word for word in words if word not in text}

@@ -1,0 +1,86 @@
+"""What ``inspect x.program.json`` tells: regions, edges, clocks, ports, and how long inputs take to outputs."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from typing import Any
+
+from volumetric.cli import console
+from volumetric.progress import byte_size
+
+
+def show_program(path: str, *, json: bool) -> None:
+    """Print what a program comes to, as text or as one JSON object.
+
+    Raises
+    ------
+    VolumetricError : the file cannot be read, or holds no program
+    """
+    from volumetric.program import read_program
+    from volumetric.program.describe import describe
+
+    facts = describe(read_program(path))
+    if json:
+        console.write(jsonlib.dumps({"program": path, **facts}, indent=2) + "\n")
+        return
+    canvas = facts["canvas"]
+    frames = f"{canvas['frames']:,} frame{'s' * (canvas['frames'] > 1)}"
+    told = {
+        "program": path,
+        "canvas": f"{frames} of {'×'.join(map(str, canvas['shape']))}, {canvas['width']} wide: "
+        f"{canvas['positions']:,} positions, {canvas['covered']:,} in regions",
+        "memory": f"{byte_size(canvas['bytes'])} for the canvas of a stream",
+        "time": facts["time"],
+        "regions": f"{len(facts['regions']):,}, {_with(facts['regions'], 'clock')} with clocks",
+        "edges": f"{len(facts['edges']):,}, {_with(facts['edges'], 'when')} with conditions",
+    }
+    width = max(map(len, told)) + 2
+    console.write("".join(f"{name + ':':{width}}{value}\n" for name, value in told.items()))
+    regions = [
+        [name, of["family"], of["carrier"], _box(of["box"]), f"{of['positions']:,}", of["clock"] or "", _meter(of)]
+        for name, of in facts["regions"].items()
+    ]
+    columns = ("region", "family", "carrier", "box", "positions", "clock", "meter")
+    console.table(columns, regions, right=("positions",))
+    if facts["edges"]:
+        edges = [
+            [name, of["operator"], of["rule"], of["write"], f"{of['weight']:g}", _lag(of), _pairs(of), of["when"] or ""]
+            for name, of in facts["edges"].items()
+        ]
+        columns = ("edge (writes<reads)", "operator", "rule", "write", "weight", "lag", "pairs", "when")
+        console.table(columns, edges, right=("weight", "lag", "pairs"))
+    if facts["ports"]:
+        ports = [
+            [name, of["kind"], of["region"] or "", f"{of['columns'][0]} … {of['columns'][1] - 1}", _steps(facts, name)]
+            for name, of in facts["ports"].items()
+        ]
+        console.table(("port", "kind", "region", "columns", "steps until it can change"), ports)
+    for problem in facts["problems"]:
+        console.write(f"problem: {problem}\n")
+
+
+def _with(of: dict[str, dict[str, Any]], field: str) -> str:
+    return f"{sum(one[field] is not None for one in of.values()):,}"
+
+
+def _box(box: list[list[int]]) -> str:
+    return " ".join(f"{low}:{high}" for low, high in box)
+
+
+def _meter(of: dict[str, Any]) -> str:
+    return "" if of["meter"] is None else ", ".join(of["meter"])
+
+
+def _lag(of: dict[str, Any]) -> str:
+    return "" if of["lag"] is None else str(of["lag"])
+
+
+def _pairs(of: dict[str, Any]) -> str:
+    return f"{of['pairs']:,}" if of["pairs"] == of["of_pairs"] else f"{of['pairs']:,} of {of['of_pairs']:,}"
+
+
+def _steps(facts: dict[str, Any], name: str) -> str:
+    if name not in facts["latency"]:
+        return ""
+    steps = facts["latency"][name]
+    return "never" if steps is None else f"{steps:,}"

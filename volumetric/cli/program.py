@@ -1,0 +1,108 @@
+"""The verb ``program``: check programs, compare two, and bring in those of another package."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.options import OutputOptions
+
+
+def program(
+    what: Literal["check", "diff", "import"],
+    /,
+    *files: str,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    heads: int = 4,
+    operators: bool = True,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Check a program, tell how two differ, or import one of canvas-engineering.
+
+    program check x.program.json tells all that keeps it from being run, and exits with 1 if there is something. program
+    diff a.program.json b.program.json lists differences, and whether what a has learned loads into b. program import
+    canvas.json -o x.program.json writes what a file of canvas-engineering 0.5.0 says, and tells on stderr what it
+    cannot mean. docs/programs.md has more.
+
+    Parameters
+    ----------
+    what : {"check", "diff", "import"}
+        What to do.
+    files : str
+        One file to check or import, two to compare.
+    out : path
+        With import: file to write; stdout unless given.
+    heads : int
+        With import: heads of attention, which those files do not tell.
+    operators : bool
+        With import: operators have the rule and way of writing that the package documents; --no-operators: they are
+        words, as its version 0.5.0 treats them.
+    json : bool
+        With check and diff: print one JSON object.
+    """
+    output.apply()
+    wanted = 2 if what == "diff" else 1
+    if len(files) != wanted:
+        raise UsageError(f"program {what} takes {wanted} {'files' if wanted > 1 else 'file'}, got {len(files)}")
+    if what != "import" and (out is not None or heads != 4 or not operators):
+        raise UsageError("--out, --heads and --no-operators are of program import")
+    if what == "import":
+        return _import(files[0], out, heads=heads, operators=operators)
+    return _diff(*files, json=json) if what == "diff" else _check(files[0], json=json)
+
+
+def _check(path: str, *, json: bool) -> int:
+    from volumetric.program import read_program
+    from volumetric.program.describe import problems
+
+    read = read_program(path)
+    found = problems(read)
+    if json:
+        console.write(jsonlib.dumps({"program": path, "problems": found}, indent=2) + "\n")
+    else:
+        count = f"{len(read.canvas.regions):,} regions, {len(read.edges):,} edges, {len(read.ports):,} ports"
+        lines = [f"problem: {problem}" for problem in found] or ["nothing keeps it from being run"]
+        console.write("\n".join([f"{path}: {count}", *lines]) + "\n")
+    return exits.FAILED if found else exits.OK
+
+
+def _diff(a: str, b: str, *, json: bool) -> int:
+    from volumetric.program import compatible, read_program
+    from volumetric.program.compare import MISSING
+
+    found = compatible(read_program(a), read_program(b))
+    if not json:
+        console.write(f"{found}\n")
+        return exits.OK
+    described: list[dict[str, Any]] = []
+    for change in found.changes:
+        ends = {"before": change.before, "after": change.after}
+        given = {name: value for name, value in ends.items() if value is not MISSING}
+        conflict = change in found.conflicts
+        described.append({"of": change.of, "name": change.name, "field": change.field, **given, "conflict": conflict})
+    console.write(jsonlib.dumps({"verdict": found.verdict, "changes": described}, indent=2) + "\n")
+    return exits.OK
+
+
+def _import(path: str, out: Path | None, *, heads: int, operators: bool) -> int:
+    from volumetric.errors import SpecError
+    from volumetric.program import import_canvas, save_program
+    from volumetric.program.files import read_bytes
+
+    try:
+        imported = import_canvas(read_bytes(path), operators=operators, heads=heads)
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}", hint=error.hint) from None
+    for line in imported.notes:
+        console.note(line)
+    if out is None:
+        console.write(imported.program.to_json())
+    else:
+        save_program(out, imported.program)
+    return exits.OK

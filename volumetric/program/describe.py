@@ -1,0 +1,107 @@
+"""What a program is made of and comes to, for people and tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volumetric.errors import SpecError
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.facts import Facts, facts_of
+from volumetric.layers.program.held import violations
+from volumetric.layers.program.ports import Out, Signal, width_of
+from volumetric.layers.program.reach import latency
+from volumetric.layers.program.watched import check_watched
+
+
+def describe(program: Program) -> dict[str, Any]:
+    """Return what a program comes to as plain values, which JSON takes.
+
+    Raises
+    ------
+    SpecError : masks or lags do not fit
+    """
+    facts = facts_of(program)
+    canvas = program.canvas
+    covered = len(np.unique(np.concatenate([place.positions for place in facts.places])))
+    return {
+        "canvas": {
+            "frames": canvas.frames,
+            "shape": list(canvas.shape),
+            "width": canvas.width,
+            "positions": canvas.positions,
+            "covered": covered,
+            "bytes": 4 * canvas.positions * canvas.width,
+        },
+        "time": program.timing,
+        "share": program.share,
+        "parity": program.parity,
+        "regions": {place.name: _region(facts, place.index) for place in facts.places},
+        "edges": {wire.name: _edge(facts, wire.index) for wire in facts.wires},
+        "ports": {name: _port(facts, name) for name in program.ports},
+        "latency": {name: latency(facts, name) for name in program.outputs},
+        "problems": problems(program),
+    }
+
+
+def problems(program: Program) -> list[str]:
+    """Return what keeps a program from being run, a sentence each."""
+    try:
+        facts = facts_of(program)
+    except SpecError as error:
+        return [str(error)]
+    found = violations(facts)
+    try:
+        check_watched(facts)
+    except SpecError as error:
+        found.append(str(error))
+    never = [name for name in program.outputs if latency(facts, name) is None]
+    if program.inputs:
+        found += [f"output {name!r} depends on no input, by any way" for name in never]
+    return found
+
+
+def _region(facts: Facts, index: int) -> dict[str, Any]:
+    place = facts.places[index]
+    region = place.region
+    return {
+        "family": region.family,
+        "carrier": place.carrier,
+        "box": [list(side) for side in region.box],
+        "positions": len(place.positions),
+        "rows": place.rows,
+        "through": place.through,
+        "period": region.period,
+        "clock": region.clock,
+        "writers": [facts.wires[number].name for number in facts.writers[index]],
+        "meter": None if place.meter is None else list(place.meter.kinds),
+    }
+
+
+def _edge(facts: Facts, index: int) -> dict[str, Any]:
+    wire = facts.wires[index]
+    return {
+        "reads": wire.edge.reads,
+        "writes": wire.edge.writes,
+        "operator": wire.edge.operator,
+        "rule": wire.rule,
+        "write": wire.write,
+        "weight": wire.weight,
+        "heads": wire.heads,
+        "when": wire.edge.when,
+        "lag": wire.edge.lag,
+        "pairs": int(wire.shape[0] * wire.shape[1] if wire.mask is None else wire.mask.sum()),
+        "of_pairs": wire.shape[0] * wire.shape[1],
+    }
+
+
+def _port(facts: Facts, name: str) -> dict[str, Any]:
+    port = facts.program.ports[name]
+    columns = (facts.outputs if isinstance(port, Out) else facts.inputs)[name]
+    return {
+        "kind": str(port.__struct_config__.tag),
+        "region": None if isinstance(port, Signal) else port.region,
+        "dim": width_of(port),
+        "columns": [columns.start, columns.stop],
+    }
