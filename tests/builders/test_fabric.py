@@ -103,6 +103,8 @@ def test_a_lattice_of_three_axes_has_ends_unless_told() -> None:
 
 
 WRONG: dict[str, tuple[str, Any, str, str]] = {
+    "dynamic": ("dynamic", "yes", "dynamic", ""),
+    "without": ("without", [99], "without: there is no node 99", "0 … 29"),
     "option": ("inner_step", 2, "unknown key 'inner_step'", "inner_steps"),
     "graph": ("graph", 3, "Expected `object`", ""),
     "kind": ("graph.kind", "latice2d", "graph: unknown kind 'latice2d'", "lattice2d"),
@@ -165,3 +167,11 @@ def test_a_width_is_of_the_embedding_of_all_inputs_together() -> None:
     embedding = layers_of(table)[0]
     assert isinstance(embedding, Embedding)
     assert embedding.embedding_dim == 7
+
+
+def test_nodes_can_be_left_out_and_others_masked() -> None:
+    table = copy.deepcopy(LATTICE)
+    table["network"]["options"] |= {"dynamic": True, "without": [7, 8]}
+    spec = layers_of(table)[-1]
+    assert isinstance(spec, Fabric)
+    assert (spec.dynamic, spec.without, len(spec.facts.order)) == (True, (7, 8), 28)

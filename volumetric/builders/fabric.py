@@ -66,6 +66,8 @@ def fabric_of_data(
     interface: dict[str, Any] | None = None,
     message: dict[str, Any] | None = None,
     inner_steps: int = 1,
+    dynamic: bool = False,
+    without: list[int] | None = None,
     width: int | None = None,
     vocabulary: int | None = None,
     inputs: int | None = None,
@@ -84,6 +86,8 @@ def fabric_of_data(
     message : ``head_dim``, ``heads``, ``value_dim``, ``query`` (``"slot"`` or ``"state"``), ``share`` (a tile of
         senders) and ``learn_distance``, as of `volumetric.fabric.DotProduct`
     inner_steps : messages for each row
+    dynamic : nodes can be masked
+    without : nodes of the graph that do not exist
     width : of the embedding of token ids; None: that of the cells, or of all inputs together
     vocabulary : the data are token ids
     inputs : features of a row of the data
@@ -118,6 +122,8 @@ def fabric_of_data(
         populations=populations,
         connectivity=_rules(parts, body),
         inner_steps=inner_steps,
+        dynamic=dynamic,
+        without=tuple(without or ()),
         **({} if interface is None else tables.entries(interface, _INTERFACE, "interface")),
         **told,
     )

@@ -20,6 +20,8 @@ from volumetric._typing import Shape
 from volumetric.dtypes import decode
 from volumetric.errors import VolumetricError
 from volumetric.evolution.leaves import Leaf, leaves
+from volumetric.layers import ParamSpec
+from volumetric.layers.fresh import fixed_start
 from volumetric.network import Network
 from volumetric.rng import generator
 from volumetric.weights import WeightStore
@@ -75,7 +77,9 @@ def extract_dna(network: Network, params: Mapping[str, WeightStore]) -> DNA:
     """Read every weight of `network` once, piece by piece, and return its DNA.
 
     Vectors that the network keeps apart from low-bit types, such as the gains of norms, enter as their deviation from
-    their mean: gains are positive in any model, which would make unrelated norms look alike.
+    their mean: gains are positive in any model, which would make unrelated norms look alike. Where all fresh layers
+    begin with the same numbers, as forget gates do, it is the deviation from these. A fabric is read node by node:
+    zeros stand for nodes that are masked, or that it is `without`.
 
     Raises
     ------
@@ -86,35 +90,54 @@ def extract_dna(network: Network, params: Mapping[str, WeightStore]) -> DNA:
 
 
 def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
-    specs = leaf.params
-    total = sum(prod(spec.shape) for spec in specs)
-    sketch = np.zeros(min(total, SKETCH), np.float64)
+    fabric = leaf.spec.kind == "fabric"
+    for name in (spec.name for spec in (leaf.tensors if fabric else leaf.params)):
+        if leaf.keys[name] not in params:
+            raise VolumetricError(
+                f"{name} of {leaf.spec.kind} at {leaf.path} has no weight", hint=f"key {leaf.keys[name]}"
+            )
+    specs, given = leaf.params, ((spec, values) for spec in leaf.params for values in _pieces(leaf, spec, params))
+    if fabric:
+        from volumetric.evolution.fabric_dna import lacks_nodes, living_values, whole_params
+
+        specs = whole_params(leaf)
+        if lacks_nodes(leaf, params):
+            given = ((s, _deviation(v, s, n).ravel()) for s, v, n in living_values(leaf, params))
+    sketch = np.zeros(min(sum(prod(spec.shape) for spec in specs), SKETCH), np.float64)
     at = 0
-    for spec in specs:
-        key = leaf.keys[spec.name]
-        if key not in params:
-            raise VolumetricError(f"{spec.name} of {leaf.spec.kind} at {leaf.path} has no weight", hint=f"key {key}")
-        for values in _pieces(params[key], centred=not spec.packable):
-            if not np.isfinite(values).all():
-                raise VolumetricError(f"{key} holds NaN or infinity", hint="DNA compares finite weights")
-            _add(sketch, values, at)
-            at += values.size
+    for spec, values in given:
+        if not np.isfinite(values).all():
+            raise VolumetricError(f"{leaf.keys[spec.name]} holds NaN or infinity", hint="DNA compares finite weights")
+        _add(sketch, values, at)
+        at += values.size
     norm = float(np.sqrt(sketch @ sketch))
     vector = (sketch / norm if norm > 0 else sketch).astype(np.float32)
     return Signature(kind=leaf.spec.kind, shapes=tuple(spec.shape for spec in specs), vector=vector)
 
 
-def _pieces(store: WeightStore, *, centred: bool) -> Iterator[NDArray[np.float32]]:
-    """Yield the values of a tensor in order, in flat pieces."""
-    if centred:
-        values = store.values().ravel()
-        equal = values.size == 0 or bool((values == values[0]).all())  # their rounded mean may differ from them
-        yield np.zeros_like(values) if equal else values - values.mean(dtype=np.float64).astype(np.float32)
+def _pieces(leaf: Leaf, spec: ParamSpec, params: Mapping[str, WeightStore]) -> Iterator[NDArray[np.float32]]:
+    """Yield what is compared of a tensor in order, in flat pieces."""
+    store = params[leaf.keys[spec.name]]
+    if not spec.packable:
+        yield _deviation(store.values(), spec, None).ravel()
         return
     width = store.shape[-1] if store.shape else 1
     for packed in store.pieces(max(_PIECE // max(width, 1), 1)):
         yield decode(packed, np.float32).ravel()
     store.release()
+
+
+def _deviation(values: NDArray[np.float32], spec: ParamSpec, some: NDArray[np.bool_] | None) -> NDArray[np.float32]:
+    """Return what is compared of a tensor of which `some` elements count, the others being 0."""
+    if spec.packable:
+        return values
+    begun = fixed_start(spec)
+    apart = values if begun is None else values - begun
+    own = apart.ravel() if some is None else apart[some]
+    if own.size == 0 or bool((own == own[0]).all()):  # their rounded mean may differ from them
+        return np.zeros_like(values)
+    centred = apart - own.mean(dtype=np.float64).astype(np.float32)
+    return centred if some is None else np.where(some, centred, np.float32(0))
 
 
 def _add(sketch: NDArray[np.float64], values: NDArray[np.float32], at: int) -> None:

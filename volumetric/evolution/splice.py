@@ -118,6 +118,8 @@ def splice(
         if config.mode == "blend" and config.by_similarity and similarity is not None:
             part = share * (1 + similarity) / 2
         names = {key: name for name, key in leaf.keys.items() if key in keys}
+        if leaf.spec.kind == "fabric":  # which of its nodes live is structure
+            names = {key: name for key, name in names.items() if name != "living"}
         for place, (key, name) in enumerate(names.items()):
             rng = generator(config.seed, number, place)
             stores[key] = _cross(a[1][key], b[1][others[leaf.path].keys[name]], config.mode, part, rng)
@@ -144,6 +146,8 @@ def _obstacle(leaf: Leaf, other: Leaf | None) -> str:
         return "parent B has no layer here"
     if other.spec.kind != leaf.spec.kind:
         return f"parent B has {other.spec.kind} here"
+    if getattr(other.spec, "without", ()) != getattr(leaf.spec, "without", ()):
+        return "parent B is without other nodes"
     theirs = {param.name: param.shape for param in other.params}
     mine = {param.name: param.shape for param in leaf.params}
     if theirs != mine:

@@ -43,6 +43,14 @@ def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
     return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
 
 
+def fixed_start(spec: ParamSpec) -> np.ndarray | None:
+    """Return the numbers that each fresh parameter begins with, or near which, where they are a row of several."""
+    if spec.init not in ("log_counts", "forget", "forget_block"):
+        return None
+    one = dataclasses.replace(spec, shape=spec.shape[1:] if spec.around else spec.shape, around=0.0)
+    return np.broadcast_to(filled(one, np.random.default_rng(0)), spec.shape)
+
+
 def _around(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
     """Return copies of one entry of the first axis, moved apart where there are several."""
     count, *shape = spec.shape
