@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.devices import graphs
-from tests.program.dispatch_oracles import CASES, Case, load
+from tests.program.dispatch_oracles import CASES, FIXTURES, Case, load
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.layers.program.attention.gated import CLOSED
@@ -17,7 +18,7 @@ from volumetric.layers.program.declared import Program
 from volumetric.layers.program.dispatch import dispatch
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
-from volumetric.layers.program.masks import Rects
+from volumetric.layers.program.masks import Rects, Tile
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.tasks import params_of, tasks_of
 from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
@@ -214,6 +215,36 @@ def test_rows_of_others_are_read_where_they_are_told() -> None:
     for told in (None, {}):
         with pytest.raises(SpecError, match="rows of region 'eye', 2 steps back, are not told"):
             emit(work, plan, weights, held, canvas, told) if told is not None else dispatch(facts, p, x)
+
+
+def test_masks_of_tiles() -> None:
+    """As another package has them, but for what that cuts off: it reads no position of a tile beyond the region that is
+    written, and where a tile has nothing to read, it reads everything."""
+    of = json.loads((FIXTURES / "masks.json").read_text())
+    assert set(of["masks"]) >= {"full", "tile_2x2", "tile_3x1"}
+    parted = 0
+    for name, blocks in of["masks"].items():
+        mask = None if not name.startswith("tile") else Tile(tuple(map(int, name.removeprefix("tile_").split("x"))))
+        canvas = Canvas(
+            frames=2,
+            shape=(4, 6),
+            width=4,
+            regions={
+                region: Region(tuple(zip(box["bounds"][::2], box["bounds"][1::2], strict=True)))
+                for region, box in of["layout"]["regions"].items()
+            },
+        )
+        facts = facts_of(Program(canvas, [Edge(reads="b", writes="a", mask=mask)]))
+        [wire] = facts.wires
+        at, read = (facts.place(region).positions.tolist() for region in "ab")
+        seen = np.ones((len(at), len(read)), np.bool_) if wire.mask is None else wire.mask
+        for asks, told in blocks:
+            want = set() if mask is not None and len(told) == len(read) else set(told)
+            parted += not want
+            for i in asks:
+                found = {read[j] for j in np.flatnonzero(seen[at.index(i)])}
+                assert (found if mask is None else found & set(at)) == want
+    assert parted
 
 
 def test_nothing_fires() -> None:

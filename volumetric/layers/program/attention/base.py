@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from types import MappingProxyType
-from typing import ClassVar, Final, TypeVar, dataclass_transform
+from typing import ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.base import Arrays, ParamSpec
+from volumetric.layers.program import names
 from volumetric.registry import Registry, modules_of
 
 
@@ -130,41 +130,9 @@ class Attention:
         raise NotImplementedError(self.name)
 
 
-DECLARED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "copy": "copy",
-        "cosine": "cosine",
-        "cross": "cross",
-        "gated": "gated",
-        "hyena": "hyena",
-        "linear": "linear",
-        "local": "local",
-        "mamba": "mamba",
-        "mixture": "mixture",
-        "none": "none",
-        "perceiver": "perceiver",
-        "pooling": "pooling",
-        "random_fixed": "random_fixed",
-        "rwkv": "rwkv",
-        "sigmoid": "sigmoid",
-        "sparse": "sparse",
-    }
+RULES: Registry[type[Attention]] = Registry(
+    modules_of("volumetric.layers.program.attention", dict(zip(names.RULES, names.RULES, strict=True)))
 )
-"""Module → rule that it declares."""
-ALIASES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "cogvideox": "cross",
-        "cosine_attention": "cosine",
-        "cross_attention": "cross",
-        "linear_attention": "linear",
-        "local_attention": "local",
-        "self_attention": "cross",
-        "sigmoid_attention": "sigmoid",
-        "sparse_attention": "sparse",
-    }
-)
-"""Other names of rules, which canvas-engineering's programs have."""
-RULES: Registry[type[Attention]] = Registry(modules_of("volumetric.layers.program.attention", DECLARED))
 """Name → rule, filled by `attention`."""
 
 A = TypeVar("A", bound=type[Attention])
@@ -197,12 +165,12 @@ def rule_of(name: str, options: Mapping[str, int | float | str] | None = None, h
     SpecError
         No rule has this name, it has no such option, or the option cannot be this.
     """
-    known = [*DECLARED.values(), *ALIASES]
+    known = [*names.RULES, *names.ALIASES]
     if name not in known and not RULES.declared(name):
         close = get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(sorted(DECLARED.values()))
+        hint = f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(sorted(names.RULES))
         raise SpecError(f"no attention rule is called {name!r}", hint=hint)
-    of = RULES[ALIASES.get(name, name)]
+    of = RULES[names.ALIASES.get(name, name)]
     fields = [f.name for f in dataclasses.fields(of)]
     for option in options or {}:
         if option not in fields:
