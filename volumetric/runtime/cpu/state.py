@@ -101,16 +101,18 @@ class StateMemory:
 
     def room(self, position: int) -> int:
         """Rows that fit from `position` on without `reserve`."""
-        rooms = [cache.room(position) for cache in self.caches]
-        rooms += [len(self.plain[key]) - position for key in self._row_keys]
-        return min(rooms, default=self.layout.limit - position)
+        return min(self._end - position, self._most)
 
     def places(self, position: int, rows: int) -> int:
         """Most rows that attention finds in a cache in a call of `rows` rows from `position` on."""
-        return max((cache.places(position, rows) for cache in self.caches), default=0)
+        if not self.caches:
+            return 0
+        return rows if self._first is None else rows + position - self._first
 
     def reserve(self, position: int, rows: int) -> None:
         """Make room for `rows` rows from `position` on, keeping what they read of those before."""
+        if rows <= self.room(position):
+            return
         moved = [cache.reserve(position, rows) for cache in self.caches]
         for key in self._row_keys:
             value = self.plain[key]
@@ -146,6 +148,7 @@ class StateMemory:
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
         """Replace all states by these of a sequence of `position` rows."""
+        self._end = -1  # not known until all is in its place
         for pair, cache in zip(self.layout.pairs, self.caches, strict=True):
             if pair.keys is not None and pair.values is not None:
                 cache.fill(values[pair.keys], values[pair.values], position)
@@ -181,6 +184,14 @@ class StateMemory:
         raise KeyError(key)
 
     def _write_table(self) -> None:
+        """Write what steps read, and what calls ask of all caches together: each of them would be asked each time."""
+        pairs = list(zip(self.layout.pairs, self.caches, strict=True))
+        kept = [cache for pair, cache in pairs if pair.keys is not None]
+        limit = self.layout.limit
+        ends = [cache.first + cache.capacity for cache in kept] + [len(self.plain[key]) for key in self._row_keys]
+        self._end = min(ends, default=limit)
+        self._most = min((cache.capacity for pair, cache in pairs if pair.keys is None), default=limit)
+        self._first = min((cache.first for cache in kept), default=None)
         words = [cache.words for cache in self.caches]
         words += [(address_of(value), 0, 0, 0) for value in self.plain.values()]
         self._table = np.array(words or [(0, 0, 0, 0)], np.int64)
