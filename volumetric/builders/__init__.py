@@ -9,6 +9,7 @@ from volumetric.builders.graft import around as around
 from volumetric.builders.graft import as_layer as as_layer
 from volumetric.builders.graft import graft as graft
 from volumetric.builders.insert import insert as insert
+from volumetric.builders.prune_experts import prune_experts as prune_experts
 from volumetric.builders.random_grid import random_grid as random_grid
 from volumetric.builders.stack import auto_stack as auto_stack
 from volumetric.builders.stack import stack as stack

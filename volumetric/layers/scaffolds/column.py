@@ -219,13 +219,17 @@ class Column(Container):
         kept |= {"looks": looks, "share": share, "seen": seen, "values": values, "whole": whole, "up": up, "head": head}
         return y, {**kept, "routed": routed, "tape": [saved for _, saved in made]}
 
-    def _prior(self, p: Arrays) -> tuple[Array, Saved]:
-        """Scores of the experts, ``[E]``, -inf for those without a weight; and what the VJP needs."""
+    def prior(self, p: Arrays) -> tuple[Array, Saved]:
+        """Return the scores of all experts before temperature and `top_k`, ``[E]``, and what the VJP needs."""
         context = p["prior.q.weight"] @ p["prior.context"]
         keys = p["prior.keys"] @ p["prior.k.weight"].T
-        scores = keys @ context * context.dtype.type(self.prior_factor)
+        return keys @ context * context.dtype.type(self.prior_factor), {"context": context, "keys": keys}
+
+    def _prior(self, p: Arrays) -> tuple[Array, Saved]:
+        """Scores of the experts, ``[E]``, -inf for those without a weight; and what the VJP needs."""
+        scores, saved = self.prior(p)
         kept = scores if self.chosen is None else keep_largest(scores, self.chosen)
-        return kept / kept.dtype.type(self.temperature), {"context": context, "keys": keys}
+        return kept / kept.dtype.type(self.temperature), saved
 
     def _refined(self, p: Arrays, u: Array) -> Array:
         """Scores of the refiner with its weight, ``[…, E]``. To centre them changes no softmax."""
