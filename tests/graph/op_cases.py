@@ -466,6 +466,17 @@ def _depthwise(b: int, t: int, width: int, taps: int, *, bias: bool = True, rese
     return {name: case, f"grad-{name}": back}
 
 
+def _distances(b: int, t: int, memory: int, heads: int, width: int, *, resets: bool = False) -> OpCase:
+    read = [normal(b, t, heads * width) for _ in range(4)]
+    held = [normal(b, memory, heads * width) for _ in range(2)]
+    age = (np.arange(b, dtype=np.float32) * 3 % (memory + 1))[:, None]
+    for row in range(b):  # nobody sees what was before the sequence
+        held[0][row, : memory - int(age[row, 0])] = held[1][row, : memory - int(age[row, 0])] = np.nan
+    keep = ((RNG.random((b, t)) < 0.7).astype(np.float32),) if resets else ()
+    inputs = (*read, normal(heads, memory + 1, width), *held, age, *keep)
+    return OpCase(op="distance_attend", inputs=inputs, attrs={"heads": heads, "resets": resets})
+
+
 def _edges(r: int, s: int, b: int, heads: int, key: int, value: int, **how: int) -> dict[str, OpCase]:
     """Receivers with 0 to 2 s edges; `queries` and `biases` of one stream and head, `masked` edges at -inf."""
     counts: Array = RNG.integers(0, 2 * s, r) if s else np.zeros(r, np.int64)
@@ -562,6 +573,10 @@ _SEQUENCES = {
     **_depthwise(2, 2, 144, 4, bias=False, resets=True),
     **_depthwise(1, 11, 17, 2, resets=True),
     **_depthwise(2, 0, 3, 4),
+    "distances": _distances(3, 4, 5, 2, 3),
+    "distances-resets": _distances(5, 7, 6, 1, 17, resets=True),
+    "distances-one": _distances(2, 1, 37, 3, 16),
+    "distances-more-than-held": _distances(2, 8, 1, 2, 2, resets=True),
     "linear-scan": _linear_scan(2, 5, 17),
     "linear-scan-one": _linear_scan(1, 1, 1, keep=True),
     "linear-scan-keep": _linear_scan(3, 7, 5, keep=True),

@@ -403,6 +403,35 @@ def depthwise_back(xs: list[A], at: Attrs) -> list[A]:
     return [g_x, g_weight, g_past, g.sum((0, 1))]
 
 
+def distance_attend(xs: list[A], at: Attrs) -> list[A]:
+    """From a list of the rows that there have been."""
+    content, position, k, v, r, keys, values, age, *keep = xs
+    batch, length, inner = content.shape
+    memory, heads = keys.shape[1], at["heads"]
+    y, ends = np.zeros(content.shape), [np.zeros(keys.shape), np.zeros(keys.shape), np.zeros(age.shape)]
+    for b in range(batch):
+        first = memory - int(age[b, 0])
+        rows = list(zip(keys[b, first:], values[b, first:], strict=True))
+        for t in range(length):
+            if keep and not keep[0][b, t]:
+                rows = []
+            rows = [*rows, (k[b, t], v[b, t])][-memory - 1 :]
+            for h in range(heads):
+                own = slice(h * inner // heads, (h + 1) * inner // heads)
+                codes = r[h, memory + 1 - len(rows) :]
+                logits = [
+                    (content[b, t, own] @ key[own] + position[b, t, own] @ code) / math.sqrt(inner // heads)
+                    for (key, _), code in zip(rows, codes, strict=True)
+                ]
+                powers = np.exp(np.array(logits) - max(logits))
+                y[b, t, own] = sum(p * value[own] for p, (_, value) in zip(powers / powers.sum(), rows, strict=True))
+            rows = rows[-memory:]
+        for i, (key, value) in enumerate(reversed(rows)):
+            ends[0][b, -1 - i], ends[1][b, -1 - i] = key, value
+        ends[2][b] = len(rows)
+    return [y, *ends]
+
+
 def rotate_scan(xs: list[A], at: Attrs) -> list[A]:
     """With complex numbers."""
     u, g, phi, *rest = xs
@@ -632,6 +661,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "rope": rope,
     "depthwise_conv": depthwise,
     "depthwise_conv_grad": depthwise_back,
+    "distance_attend": distance_attend,
     "linear_scan": linear_scan,
     "rotate_scan": rotate_scan,
     "edge_attend": edge_attend,

@@ -159,6 +159,11 @@ Sequences
                     nothing before it, not even NaN. ``bias``, ``resets``: whether bias and keep are there. K is 2 or
                     more. All but keep have gradients. Devices without a kernel get it as sums of shifted rows.
 ``depthwise_conv_grad`` gy, x, weight, past [, keep] → gx, g of weight, of past and of bias. ``resets``.
+``distance_attend`` content, position, k, v [B,T,h·d], r [h,M+1,d], keys, values [B,M,h·d], age [B,1] [, keep [B,T]]
+                    → y, keys, values, age. A row sees itself and up to M rows before it, of its sequence: of those
+                    before the call the last ``age``. Logits are ``(content · k + position · r) / √d`` with r of
+                    distance δ in row M - δ. What is kept are the last M rows, zeros where they are not of the
+                    sequence. ``heads``: h; ``resets``: whether keep is there. T is 1 or more. Only y has a gradient.
 ``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
                     ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
                     ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is

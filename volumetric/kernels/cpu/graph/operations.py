@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric.kernels.cpu.graph.blocks import blocked
 from volumetric.kernels.cpu.graph.depthwise import depthwise_back, depthwise_conv
+from volumetric.kernels.cpu.graph.distances import distance_attend
 from volumetric.kernels.cpu.graph.dots import dots
 from volumetric.kernels.cpu.graph.edges import edge_attend, edge_attend_back, edge_attend_spread
 from volumetric.kernels.cpu.graph.elementwise import binary, unary, unary_grad
@@ -37,6 +38,7 @@ _PLAIN = (
     blocked,
     chunk_sums,
     copy,
+    distance_attend,
     dropout,
     edge_attend,
     edge_attend_back,

@@ -6,6 +6,7 @@ from volumetric.dtypes import Scheme
 from volumetric.runtime.cpu.graph import (
     cells,
     depthwise,
+    distances,
     edges,
     elements,
     images,
@@ -16,6 +17,7 @@ from volumetric.runtime.cpu.graph import (
     scans,
     training,
 )
+from volumetric.runtime.cpu.graph.in_place import write_in_place
 from volumetric.runtime.cpu.graph.joining import join_products
 from volumetric.runtime.cpu.graph.nodes import fuse_nodes
 from volumetric.runtime.cpu.graph.program import CpuProgram
@@ -30,7 +32,7 @@ from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_
 from volumetric.runtime.graph.unroll import unroll_scans
 
 # Importing them fills `rule`.
-_FAMILIES = (cells, depthwise, edges, elements, images, nodes, products, recurrent, rowwise, scans, training)
+_FAMILIES = (cells, depthwise, distances, edges, elements, images, nodes, products, recurrent, rowwise, scans, training)
 
 
 class CpuGraphs:
@@ -92,6 +94,7 @@ _PASSES = (
     by_samples,
     in_pieces,
     join_products,
+    write_in_place,
 )
 
 

@@ -10,6 +10,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cell": "cell cell_grad",
         "depthwise": "depthwise_conv depthwise_conv_grad",
+        "distances": "distance_attend",
         "edges": "edge_attend edge_attend_grad",
         "elementwise": "unary unary_grad binary",
         "experts": "experts",
