@@ -25,7 +25,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]):
 
 
 def test_flags_and_paths_are_those_that_there_are(capsys: pytest.CaptureFixture[str]):
-    assert main(["serve", "--help"]) == 0
+    assert main(["serve", "--help"]) == main(["bench", "--help"]) == 0
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     named = set(re.findall(r"`(--[a-z][a-z-]+)", TEXT)) | set(re.findall(r" (--(?:host|port))\b", TEXT))
     assert named <= known | {"--device"}

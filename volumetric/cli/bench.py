@@ -14,6 +14,7 @@ from volumetric import __version__
 from volumetric.bench import Case, Row, cases, measure, render
 from volumetric.bench import profile as profile_of
 from volumetric.cli import console, exits
+from volumetric.cli.bench_servers import ServerOptions
 from volumetric.cli.exits import UsageError
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SourceOptions
@@ -37,9 +38,10 @@ def bench(
     threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
-    suite: Literal["model", "layers", "training", "systolic", "stacks", "fabric"] = "model",
+    suite: Literal["model", "layers", "training", "systolic", "stacks", "fabric", "serve"] = "model",
     only: Annotated[str | None, Parameter(name=["--only"])] = None,
     torch_python: Annotated[Path | None, Parameter(name=["--torch-python"])] = None,
+    servers: ServerOptions = ServerOptions(),
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     output: OutputOptions = OutputOptions(),
@@ -51,7 +53,8 @@ def bench(
     with its gradients, beside PyTorch where that can be imported. So does "training", with six small networks of 20
     epochs, and "systolic", with cubes of dense layers that run and learn tick by tick; "stacks" times the cells of
     stacks, with and without resets and row by row, beside the package `cortical` where that interpreter has it, and
-    "fabric" sheets of cells that exchange messages.
+    "fabric" sheets of cells that exchange messages. "serve" is many clients of a server that runs, or of several in
+    turn, whose answers have --n-gen tokens.
 
     Parameters
     ----------
@@ -76,7 +79,7 @@ def bench(
         Repetitions, whose mean and standard deviation are shown.
     form : str
         Format of the rows on stdout.
-    suite : {"model", "layers", "training", "systolic", "stacks", "fabric"}
+    suite : {"model", "layers", "training", "systolic", "stacks", "fabric", "serve"}
         What to measure.
     only : str
         Layer kinds of the suites "layers" and "stacks", networks of "training", or sides of cubes of "systolic"
@@ -95,6 +98,8 @@ def bench(
         return run.systolic(_sizes("--only", only or "2,4,8,16"), _sizes("-b", batch))
     if suite == "stacks":
         return run.stacks(names)
+    if suite == "serve":
+        return run.serve(servers, _sizes("-n", generate)[0])
     if suite == "fabric":
         return run.fabric(_sizes("--only", only or "16"), _sizes("-b", batch))
     wanted = cases(
@@ -181,6 +186,17 @@ class _Suite:
             console.note(f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.steps:,.0f} steps/s")
         console.write(render_fabrics(rows, self.form))
         return exits.OK
+
+    def serve(self, servers: ServerOptions, tokens: int) -> int:
+        """Run the suite of servers."""
+        from volumetric.bench.serve import measure_servers, render_serve
+
+        rows = []
+        for row, _ in measure_servers(servers.targets(), servers.loads(tokens), repetitions=self.repetitions):
+            rows.append(row)
+            console.note(f"{row.url}, {row.clients} clients: {row.tokens:,.1f} tokens/s {row.error}".rstrip())
+        console.write(render_serve(rows, self.form))
+        return exits.OK if not any(row.failed for row in rows) else exits.FAILED
 
     def training(self, only: Sequence[str] | None) -> int:
         """Run the suite of training."""

@@ -1,0 +1,54 @@
+"""The benchmark of servers: what its clients see is what the server has said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.generate.letters import letters
+from tests.serve.servers import Address, running
+from volumetric.bench.serve import Target, ask
+from volumetric.cli import main
+from volumetric.errors import SpecError
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running({"letters": letters(context=2048, context_length=2048)}) as address:
+        yield address
+
+
+def test_a_client_reads_a_stream(server: Address):
+    body = {"messages": [{"role": "user", "content": "ab"}]}
+    seen = asyncio.run(ask(Target.of(server.url), body, 60.0))
+    assert (seen.text, seen.tokens, seen.prompt_tokens, seen.error) == ("cdefgh", 7, 2, "")
+    assert seen.first > 0
+    wrong = asyncio.run(ask(Target.of(f"{server.url}/v1"), {"messages": []}, 60.0))
+    assert wrong.error.startswith("400")
+    nobody = asyncio.run(ask(Target.of("http://127.0.0.1:1"), body, 60.0))
+    assert "ConnectionRefusedError" in nobody.error
+
+
+@pytest.mark.parametrize("url", ["ftp://a", "here", "http://", "http://a:b"])
+def test_what_is_no_server_is_refused(url: str):
+    with pytest.raises(SpecError, match="no URL"):
+        Target.of(url)
+
+
+def test_loads_are_told_in_rows(server: Address, capsys: pytest.CaptureFixture[str]):
+    flags = ["--clients", "1,3", "--requests", "3", "-n", "5", "-r", "1", "-o", "json", "--field", "stop=h"]
+    assert main(["bench", "--suite", "serve", "--url", f"{server.url},{server.url}/v1", *flags]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["clients"], row["good"], row["failed"]) for row in rows] == [(1, 3, 0)] * 2 + [(3, 3, 0)] * 2
+    assert all(row["tokens"] > 0 for row in rows)
+    assert main(["bench", "--suite", "serve", "--url", server.url, *flags, "--field", "speed=high"]) == 1
+    assert "unknown field" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "flags", [["--clients", "a"], ["--clients", "0"], ["--url", "x"], ["--field", "a"], ["-n", "0"]]
+)
+def test_wrong_flags_are_told(flags: list[str]):
+    assert main(["bench", "--suite", "serve", *flags]) == 2

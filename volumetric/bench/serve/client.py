@@ -1,0 +1,140 @@
+"""A client that takes little time of its own: a streamed chat completion over a plain socket, each piece timed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from volumetric.errors import SpecError
+
+_LONGEST_LINE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server, by the URL under which its ``/chat/completions`` is.
+
+    Attributes
+    ----------
+    url : as told
+    host, port, path : its parts
+    key : what the server wants to be shown
+    """
+
+    url: str
+    host: str
+    port: int
+    path: str
+    key: str
+
+    @classmethod
+    def of(cls, url: str, key: str = "none") -> Target:
+        """Return the target of a URL, with or without ``/v1``. Raises `SpecError`."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port or 80
+        except ValueError as error:
+            raise SpecError(f"{url!r} is no URL: {error}") from None
+        if parts.scheme != "http" or not parts.hostname:
+            raise SpecError(f"{url!r} is no URL of a server", hint="as in http://127.0.0.1:8080")
+        path = parts.path.rstrip("/")
+        return cls(url, parts.hostname, port, path if path.endswith("/v1") else f"{path}/v1", key)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a client saw of one answer.
+
+    Attributes
+    ----------
+    first : seconds from the request to the first text
+    gaps : seconds between pieces of text
+    tokens, prompt_tokens, cached_tokens : as the server counts them; pieces where it does not tell
+    error : why there is no whole answer
+    """
+
+    first: float = 0.0
+    gaps: list[float] = field(default_factory=list)
+    tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    text: str = ""
+    error: str = ""
+
+
+async def ask(target: Target, body: Mapping[str, Any], timeout: float) -> Seen:
+    """Send a chat completion, and read its stream to the end. What goes wrong is told in the answer."""
+    seen = Seen()
+    try:
+        async with asyncio.timeout(timeout):
+            await _ask(target, {**body, "stream": True, "stream_options": {"include_usage": True}}, seen)
+    except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        seen.error = f"{type(error).__name__}: {error}"[:300]
+    return seen
+
+
+async def _ask(target: Target, body: Mapping[str, Any], seen: Seen) -> None:
+    data = json.dumps(body).encode()
+    reader, writer = await asyncio.open_connection(target.host, target.port, limit=_LONGEST_LINE)
+    try:
+        began = last = time.perf_counter()
+        writer.write(
+            f"POST {target.path}/chat/completions HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
+            f"Authorization: Bearer {target.key}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode()
+            + data
+        )
+        status = (await reader.readline()).split(b" ", 2)[1:2]
+        headers = [line async for line in _headers(reader)]
+        if status != [b"200"]:
+            seen.error = f"{b' '.join(status).decode()} {(await reader.read(500)).decode(errors='replace')}"
+            return
+        chunked = any(line.lower().startswith(b"transfer-encoding") and b"chunked" in line for line in headers)
+        async for line in _lines(reader, chunked=chunked):
+            if not line.startswith(b"data: ") or line == b"data: [DONE]":
+                continue
+            event = json.loads(line[6:])
+            if "error" in event:
+                seen.error = str(event["error"])[:300]
+                return
+            usage = event.get("usage")
+            if usage:
+                seen.tokens, seen.prompt_tokens = usage["completion_tokens"], usage["prompt_tokens"]
+                seen.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+            piece = "".join(choice["delta"].get("content") or "" for choice in event.get("choices", ()))
+            if piece:
+                now = time.perf_counter()
+                if seen.text:
+                    seen.gaps.append(now - last)
+                else:
+                    seen.first = now - began
+                last, seen.text = now, seen.text + piece
+        seen.tokens = seen.tokens or len(seen.gaps) + bool(seen.text)
+    finally:
+        writer.close()
+
+
+async def _headers(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while (line := (await reader.readline()).rstrip()) != b"":
+        yield line
+
+
+async def _lines(reader: asyncio.StreamReader, *, chunked: bool) -> AsyncIterator[bytes]:
+    """Yield lines of the body, as soon as they are whole."""
+    held = b""
+    while True:
+        if chunked:
+            size = int((await reader.readline()).split(b";")[0] or b"0", 16)
+            data = (await reader.readexactly(size + 2))[:-2]
+        else:
+            data = await reader.read(1 << 16)
+        if not data:
+            return
+        *lines, held = (held + data).split(b"\n")
+        for line in lines:
+            yield line.rstrip(b"\r")
