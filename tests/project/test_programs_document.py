@@ -27,6 +27,7 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     for code in rest:
         exec(compile(code, "docs/programs.md", "exec"), names)
     assert capsys.readouterr().out.splitlines() == [
+        "(7, 7) camera, belief, arms[0], arms[0].joints, arms[0].motor, arms[1], arms[1].joints, arms[1].motor",
         "the second extends the first: its parameters load by key",
         "  + edge act<eye#0",
         "edge act<eye#0 ",

@@ -20,6 +20,7 @@ from volumetric.layers.program.ports import Level as Level
 from volumetric.layers.program.ports import Out as Out
 from volumetric.layers.program.ports import Signal as Signal
 from volumetric.layers.program.region import Region as Region
+from volumetric.program import typed as typed
 from volumetric.program.compare import Compared as Compared
 from volumetric.program.compare import compatible as compatible
 from volumetric.program.compare import diff as diff

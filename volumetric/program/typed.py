@@ -1,0 +1,292 @@
+"""Programs of types: objects with fields become regions, and their nesting says who reads whom."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as with_default
+from itertools import pairwise
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from volumetric.errors import SpecError
+from volumetric.layers.checks import check_whole
+from volumetric.layers.program.canvas import Canvas
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.learning import Semantic
+from volumetric.layers.program.names import check_choice
+from volumetric.layers.program.ports import Port
+from volumetric.layers.program.region import Region
+from volumetric.layers.program.wiring import operator_of
+from volumetric.program.packing import packed, shape_for
+
+DEEPEST = 64
+
+
+@dataclass(frozen=True, init=False, slots=True)
+class Field:
+    """A region whose place on the canvas is not chosen yet.
+
+    Parameters
+    ----------
+    h, w : sides in space of two axes
+    shape : sides in space of any axes, instead
+    frames : how many frames it has from the first on; None: all
+    region : fields of a `Region`: ``family="observation"``, ``carrier="filter"``, …
+    """
+
+    shape: tuple[int, ...]
+    frames: int | None
+    region: Region
+
+    def __init__(
+        self, h: int = 1, w: int = 1, *, shape: Sequence[int] | None = None, frames: int | None = None, **region: Any
+    ) -> None:
+        if shape is not None and (h, w) != (1, 1):
+            raise SpecError("Field: give h and w, or shape")
+        sides = (h, w) if shape is None else tuple(shape)
+        if not sides:
+            raise SpecError("Field: shape has no sides")
+        for side in sides:
+            check_whole("Field: a side", side)
+        if frames is not None:
+            check_whole("Field: frames", frames)
+        unknown = [name for name in region if name not in Region.__struct_fields__ or name == "box"]
+        if unknown:
+            known = [name for name in Region.__struct_fields__ if name != "box"]
+            check_choice("Field", unknown[0], known)
+        for name, value in (("shape", sides), ("frames", frames), ("region", Region(((0, 1),), **region))):
+            object.__setattr__(self, name, value)
+
+    def changed(self, **region: Any) -> Field:
+        """Return it with other fields of its region."""
+        given = {name: getattr(self.region, name) for name in Region.__struct_fields__ if name != "box"}
+        return Field(shape=self.shape, frames=self.frames, **given | region)
+
+
+Within = Literal["dense", "isolated", "chain", "star"]
+Arrays = Literal["isolated", "dense", "matched", "ring"]
+Temporal = Literal["dense", "causal", "same_frame"]
+
+
+def compile(  # noqa: A001  (its name in the field)
+    root: Any,
+    *,
+    frames: int = 1,
+    shape: Sequence[int] | None = None,
+    width: int = 64,
+    within: Within = "dense",
+    arrays: Arrays = "isolated",
+    temporal: Temporal = "dense",
+    interleaved: bool = False,
+    ports: Mapping[str, Port] | None = None,
+) -> Program:
+    """Return the program of an object whose attributes are fields, objects of the same kind, and lists of these.
+
+    A region is called by its path, ``"arms[0].joints"``. An object in another has a *coarse* region at its own path,
+    which its fields and those of the other read and are read by; it is that of the dataclass field's
+    ``metadata["coarse"]``, of the class attribute ``__coarse__``, or one position, and its period is the mean of those
+    below it, weighted by their positions. Of the pairs that nesting joins, those become edges that have
+    an operator by their families.
+
+    Parameters
+    ----------
+    root : a dataclass, a pydantic model, or any object
+    frames, shape, width : of the canvas; without a shape it is as small as packing allows
+    within : fields of one object read each other all (``"dense"``), themselves alone (``"isolated"``), themselves and
+        the one before (``"chain"``), or the first and each other one themselves and one another (``"star"``)
+    arrays : elements of a list: do not read each other, their coarse regions all do (``"dense"``), or those beside each
+        other in a ``"ring"``, or their fields of the same name do (``"matched"``)
+    temporal : edges see all frames at once, the ``"same_frame"`` alone, or (``"causal"``) the frame before, and each
+        region its own frame as well
+    interleaved : fields of the same name stand side by side on the canvas
+    ports : of the program
+
+    Raises
+    ------
+    SpecError : there is no field, objects are too deep inside of one another, or a shape is too small
+    """
+    check_choice("within", within, ("dense", "isolated", "chain", "star"))
+    check_choice("arrays", arrays, ("isolated", "dense", "matched", "ring"))
+    check_choice("temporal", temporal, ("dense", "causal", "same_frame"))
+    tree = _walked(root, "", [])
+    entries = list(_all(tree))
+    if not entries:
+        raise SpecError("there is no Field in this object", hint="camera: Field = Field(4, 4, family='observation')")
+    axes = max(len(of.field.shape) for of in entries) if shape is None else len(shape)
+    order = _side_by_side(entries) if interleaved else entries
+    sides = {of.path: _sides(of, axes) for of in order}
+    shape = shape_for(sides) if shape is None else tuple(shape)
+    boxes = packed(sides, shape)
+    regions = {of.path: _region(of, boxes[of.path], frames) for of in entries}
+    canvas = Canvas(frames, shape, width, regions)
+    pairs = dict.fromkeys(_pairs(tree, within, arrays))
+    edges = [edge for pair in pairs for edge in _edges(canvas, pair, temporal)]
+    return Program(canvas, edges, ports or {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A field at its path; `name` is that of the attribute."""
+
+    path: str
+    field: Field
+    name: str
+
+
+@dataclass(slots=True)
+class _Node:
+    """An object: its fields, and the objects in it by attribute, one or a list."""
+
+    path: str
+    coarse: _Entry | None = None
+    fields: list[_Entry] = with_default(default_factory=list)
+    inside: list[tuple[bool, list[_Node]]] = with_default(default_factory=list)
+
+
+def _walked(of: Any, path: str, above: list[Any]) -> _Node:
+    """The tree of an object."""
+    if len(above) > DEEPEST:
+        raise SpecError(f"{path[:70]}: more than {DEEPEST} objects inside of one another")
+    node = _Node(path)
+    ones: list[tuple[bool, list[_Node]]] = []
+    lists: list[tuple[bool, list[_Node]]] = []
+    for name in _names(of):
+        value = getattr(of, name, None)
+        place = f"{path}.{name}" if path else name
+        if isinstance(value, Field):
+            node.fields.append(_Entry(place, value, name))
+        elif isinstance(value, list | tuple):
+            node.fields += [_Entry(f"{place}[{i}]", v, name) for i, v in enumerate(value) if isinstance(v, Field)]
+            found = [_inside(of, v, name, f"{place}[{i}]", [*above, of]) for i, v in enumerate(value) if _kind(v)]
+            lists.append((True, [one for one in found if one is not None]))
+        elif _kind(value):
+            found = _inside(of, value, name, place, [*above, of])
+            ones += [] if found is None else [(False, [found])]
+    node.inside = [*ones, *(one for one in lists if one[1])]
+    return node
+
+
+def _kind(value: Any) -> bool:
+    """Whether a value may have fields in it."""
+    return not isinstance(value, Field | int | float | str | bytes | type(None) | type) and bool(_names(value))
+
+
+def _names(of: Any) -> list[str]:
+    if dataclasses.is_dataclass(of):
+        return [one.name for one in dataclasses.fields(of)]
+    pydantic = getattr(type(of), "model_fields", None)
+    if isinstance(pydantic, Mapping):
+        return list(pydantic)
+    return [name for name in getattr(of, "__dict__", ()) if not name.startswith("_")]
+
+
+def _inside(holder: Any, of: Any, name: str, path: str, above: list[Any]) -> _Node | None:
+    """An object in another, with its coarse region; None: it has no fields, or is one that it is inside of."""
+    if any(of is one for one in above):
+        return None
+    node = _walked(of, path, above)
+    below = list(_all(node))
+    if not below:
+        return None
+    named = {one.name: one for one in dataclasses.fields(holder)} if dataclasses.is_dataclass(holder) else {}
+    metadata = named[name].metadata.get("coarse") if name in named else None
+    given = next((one for one in (metadata, getattr(type(of), "__coarse__", None)) if isinstance(one, Field)), Field())
+    positions = [math.prod(one.field.shape) for one in below]
+    mean = sum(one.field.region.period * n for one, n in zip(below, positions, strict=True)) / sum(positions)
+    semantic = given.region.semantic or Semantic(f"coarse: {path}")
+    node.coarse = _Entry(path, given.changed(period=max(1, round(mean)), semantic=semantic), name)
+    return node
+
+
+def _all(node: _Node) -> Iterator[_Entry]:
+    """All fields below a node, and its own coarse one first."""
+    yield from () if node.coarse is None else (node.coarse,)
+    yield from node.fields
+    for _, nodes in node.inside:
+        for one in nodes:
+            yield from _all(one)
+
+
+def _side_by_side(entries: Sequence[_Entry]) -> list[_Entry]:
+    names = list(dict.fromkeys(of.name for of in entries))
+    return sorted(entries, key=lambda of: names.index(of.name))
+
+
+def _sides(of: _Entry, axes: int) -> tuple[int, ...]:
+    if len(of.field.shape) > axes:
+        raise SpecError(f"field {of.path!r} has {len(of.field.shape)} axes, the canvas {axes}")
+    return (*of.field.shape, *[1] * (axes - len(of.field.shape)))
+
+
+def _region(of: _Entry, box: tuple[tuple[int, int], ...], frames: int) -> Region:
+    last = min(of.field.frames or frames, frames)
+    words = re.sub(r"\[(\d+)\]", r" \1", of.path.replace(".", " / ").replace("_", " "))
+    return replace(of.field.region, box=((0, last), *box), semantic=of.field.region.semantic or Semantic(words))
+
+
+def _pairs(node: _Node, within: Within, arrays: Arrays) -> Iterator[tuple[str, str]]:
+    """Pairs (writes, reads) that nesting joins."""
+    yield from _beside(node.fields, within)
+    for listed, nodes in node.inside:
+        for one in nodes:
+            assert one.coarse is not None
+            yield one.coarse.path, one.coarse.path
+            yield from _pairs(one, within, arrays)
+            yield from _both([one.coarse], one.fields)
+            yield from _both(node.fields, [one.coarse])
+        if listed:
+            yield from _between(nodes, arrays)
+
+
+def _beside(fields: Sequence[_Entry], within: Within) -> Iterator[tuple[str, str]]:
+    if within == "dense":
+        yield from ((a.path, b.path) for a in fields for b in fields)
+        return
+    if within != "star":
+        yield from ((of.path, of.path) for of in fields)
+        if within == "chain":
+            yield from ((after.path, before.path) for before, after in pairwise(fields))
+        return
+    for number, of in enumerate(fields):
+        yield of.path, of.path
+        if number:
+            yield from _both(fields[:1], [of])
+
+
+def _between(nodes: Sequence[_Node], arrays: Arrays) -> Iterator[tuple[str, str]]:
+    coarse = [one.coarse for one in nodes if one.coarse is not None]
+    if arrays == "dense":
+        yield from ((a.path, b.path) for a in coarse for b in coarse if a is not b)
+    elif arrays == "ring" and len(coarse) > 1:
+        for a, b in zip(coarse, [*coarse[1:], coarse[0]], strict=True):
+            yield from _both([a], [b])
+    elif arrays == "matched":
+        for one in nodes:
+            for other in nodes:
+                same = ((a, b) for a in one.fields for b in other.fields if a.name == b.name and one is not other)
+                yield from ((a.path, b.path) for a, b in same)
+
+
+def _both(first: Sequence[_Entry], second: Sequence[_Entry]) -> Iterator[tuple[str, str]]:
+    for a in first:
+        for b in second:
+            yield a.path, b.path
+            yield b.path, a.path
+
+
+def _edges(canvas: Canvas, pair: tuple[str, str], temporal: Temporal) -> Iterator[Edge]:
+    writes, reads = pair
+    operator = operator_of(canvas.regions[reads].family, canvas.regions[writes].family)
+    if operator is None:
+        return
+    lags: tuple[int | None, ...] = (None,) if temporal == "dense" else (0,) if temporal == "same_frame" else (1,)
+    if temporal == "causal" and writes == reads:
+        lags = (0, 1)
+    for lag in lags:
+        yield Edge(reads=reads, writes=writes, operator=operator, lag=lag)
