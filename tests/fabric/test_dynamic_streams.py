@@ -11,10 +11,11 @@ import pytest
 from tests.devices import device
 from tests.fabric.dynamic_cases import CASES, Arrays, cut, given, masked
 from tests.fabric.test_layer import alone
+from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.layers import Fabric, Memory
 from volumetric.runtime.graph.programs import ProgramCache
-from volumetric.runtime.streams.rows import SEAL, RowStream, _Header
+from volumetric.runtime.streams.rows import SEAL, Header, RowStream
 from volumetric.weights import Params, WeightStore
 
 WAYS = ("reference", "cpu", "rows", "gpu")
@@ -108,6 +109,29 @@ def test_forks_and_files_have_their_own(way: str) -> None:
     np.testing.assert_allclose(np.asarray(stream.run(x[:, :3])), begun, atol=3e-5)
 
 
+@pytest.mark.parametrize("way", ["reference", "cpu"])
+def test_machines_mask_nodes_between_ticks(way: str) -> None:
+    of = case("gpu")
+    machine, params, want = Clocked(network=alone(of.spec)), params_of(of.p), of.expected()
+    stream = device(way).stream(machine, params, batch=2)
+    parts = [np.asarray(stream.run(of.x[:, :3]))]
+    other = stream.fork()
+    stream.mask(of.gone)
+    again = device(way).stream(machine, params, batch=2)
+    again.restore(stream.save())
+    assert again.living().tolist() == stream.living().tolist() != other.living().tolist()
+    parts.append(np.asarray(again.run(of.x[:, 3:6])))
+    again.unmask(of.gone)
+    parts.append(np.asarray(again.run(of.x[:, 6:])))
+    np.testing.assert_allclose(np.concatenate(parts, 1), want, atol=3e-5)
+    plain = of.after(slice(9), Memory(streams=2))
+    np.testing.assert_allclose(np.asarray(other.run(of.x[:, 3:6])), plain[:, 3:6], atol=3e-5)
+    fresh = stream.save()
+    with pytest.raises(CheckpointError, match="no saved stream"):
+        stream.restore(b"x" * 100)
+    assert stream.save() == fresh
+
+
 def test_masks_of_the_parameters_are_those_that_streams_begin_with() -> None:
     for way in ("reference", "cpu"):
         of = case(way)
@@ -128,7 +152,7 @@ def test_what_does_not_fit_changes_nothing() -> None:
     with pytest.raises(SpecError, match=r"there is no fabric at '0\.0\.0\.1'"):
         stream.unmask(4, at="0.0.0.1")
     for key, ids in (("0.0.0.0/living", [12]), ("0.0.0.0/living", [10**30]), ("0.0.0.1/living", [])):
-        header, body = SEAL.open(before, _Header)
+        header, body = SEAL.open(before, Header)
         header.masked[key] = ids
         with pytest.raises(CheckpointError, match="has nodes masked at"):
             stream.restore(SEAL.close(header, [body]))

@@ -24,13 +24,15 @@ from volumetric.runtime.held import Held, as_numbers
 from volumetric.runtime.state_file import restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
 from volumetric.runtime.streams.held import HeldValues
+from volumetric.runtime.streams.living import HasLiving, Living
 from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, parted
+from volumetric.runtime.streams.rows import SEAL, Header
 
 LONGEST = 64
 """Ticks of one program; longer runs take several, of powers of two."""
 
 
-class ClockedStream:
+class ClockedStream(HasLiving):
     """Streams of a clocked network on a device. What they keep stays there from call to call.
 
     Parameters
@@ -56,7 +58,8 @@ class ClockedStream:
         self._store: Any = self._graphs.store()
         self._programs = ProgramCache()
         self._put_weights(params)
-        self._weights = tuple(self._store.keys())
+        self._living = Living(clocked.network, params)
+        self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
         for key in self._machine.buffers:
             self._store.put(key, self._fresh(key))
 
@@ -248,7 +251,12 @@ class ClockedStream:
 
     def save(self) -> bytes:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
-        return save_state(HeldValues(self.state(), self.position), self._specs)
+        data = save_state(HeldValues(self.state(), self.position), self._specs)
+        return (
+            SEAL.close(Header(lengths=[len(data)], masked=self._living.saved()), [data])
+            if self._living.values
+            else data
+        )
 
     def restore(self, data: bytes) -> None:
         """Go on where the streams went that `data` was saved of.
@@ -257,17 +265,27 @@ class ClockedStream:
         ------
         CheckpointError : the bytes are damaged, or of another machine or batch; nothing has changed
         """
-        given = HeldValues({}, 0)
+        given, living = HeldValues({}, 0), self._living.values
+        if living:
+            header, body = SEAL.open(data, Header)
+            living, data = self._living.restored(header.masked), bytes(body)
         restore_state(given, data, self._specs, sys.maxsize)
         self.fill(given.values, given.position)
+        self._living.values = living
+        self._tell()
 
     def fork(self) -> ClockedStream:
         """Return a copy: both go on independently, with the same weights on the device."""
         made = copy(self)
         made._store, made._programs = self._store.share(self._weights), ProgramCache()
-        for name in self._machine.buffers:
+        made._living = self._living.fork()
+        for name in (*self._machine.buffers, *made._living.values):
             made._store.put(name, self._store.get(name))
         return made
+
+    def _tell(self) -> None:
+        for key, value in self._living.values.items():
+            self._store.put(key, value)
 
     @property
     def _specs(self) -> dict[str, StateSpec]:

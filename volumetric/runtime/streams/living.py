@@ -32,7 +32,7 @@ class Living:
         if any(name.endswith("living") for name in params):
             from volumetric.layers.fabric.nodes import fabrics_in
 
-            found = fabrics_in(network.layers)
+            found = fabrics_in({at: spec for at, spec in network.layers.items() if at not in network.disabled})
             self._fabrics = {network.resolve(f"{at}/living"): spec for at, spec in found.items() if spec.dynamic}
         self.values: Mapping[str, Array] = {key: params[key].values() for key in self._fabrics}
 
@@ -116,3 +116,53 @@ class Told:
                 self._executable.update(Params({k: WeightStore.from_array(v) for k, v in changed.items()}))
             self._now = living.values
             yield self._executable
+
+
+class HasLiving:
+    """Streams whose fabrics have nodes that can be masked."""
+
+    _living: Living
+
+    def living(self, *, at: str | None = None) -> Array:
+        """Return the ids of the nodes of a fabric that live, rising.
+
+        Parameters
+        ----------
+        at : path of the fabric; None: the only one
+
+        Raises
+        ------
+        SpecError : there is no such fabric, or it is not `dynamic`
+        """
+        return self._living.ids(at)
+
+    def mask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
+        """Silence nodes of a fabric from the next row on, in all of these streams; nothing is compiled.
+
+        Nobody reads them, and what they kept is forgotten. A fork has its own masks from then on, and they are saved
+        with the streams; resets leave them.
+
+        Parameters
+        ----------
+        nodes : ids
+        at : path of the fabric; None: the only one
+
+        Raises
+        ------
+        SpecError : there is no such fabric or node, or the fabric is not `dynamic`; nothing has changed
+        """
+        self._living.change(nodes, at, 0)
+        self._tell()
+
+    def unmask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
+        """Let nodes of a fabric live from the next row on, in all of these streams; masked ones begin anew.
+
+        Raises
+        ------
+        SpecError : as in `mask`
+        """
+        self._living.change(nodes, at, 1)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Take over which nodes live; an executable is told when it runs."""

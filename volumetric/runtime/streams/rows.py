@@ -21,7 +21,7 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.living import Living, Told
+from volumetric.runtime.streams.living import HasLiving, Living, Told
 from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, parted
 
 SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
@@ -40,14 +40,14 @@ class _Part(NamedTuple):
     anew: bool
 
 
-class _Header(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class Header(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Bytes of each stream, and nodes of fabrics that are masked, by the key of what says so."""
 
     lengths: list[int]
     masked: dict[str, list[int]] = {}
 
 
-class RowStream:
+class RowStream(HasLiving):
     """Streams side by side on a device. What layers keep of them stays there from call to call.
 
     Parameters
@@ -161,50 +161,6 @@ class RowStream:
         for b in check_streams(streams, self.batch):
             self._states[b].reset()
 
-    def living(self, *, at: str | None = None) -> Array:
-        """Return the ids of the nodes of a fabric that live, rising.
-
-        Parameters
-        ----------
-        at : path of the fabric; None: the only one
-
-        Raises
-        ------
-        SpecError : there is no such fabric, or it is not `dynamic`
-        """
-        return self._living.ids(at)
-
-    def mask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
-        """Silence nodes of a fabric from the next row on, in all of these streams; nothing is compiled.
-
-        Nobody reads them, and what they kept is forgotten. A fork has its own masks from then on, and they are saved
-        with the streams; resets leave them.
-
-        Parameters
-        ----------
-        nodes : ids
-        at : path of the fabric; None: the only one
-
-        Raises
-        ------
-        SpecError : there is no such fabric or node, or the fabric is not `dynamic`; nothing has changed
-        """
-        self._living.change(nodes, at, 0)
-        self._tell()
-
-    def unmask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
-        """Let nodes of a fabric live from the next row on, in all of these streams; masked ones begin anew.
-
-        Raises
-        ------
-        SpecError : as in `mask`
-        """
-        self._living.change(nodes, at, 1)
-        self._tell()
-
-    def _tell(self) -> None:
-        """Take over which nodes live; an executable is told when it runs."""
-
     def fork(self) -> RowStream:
         """Return a copy: both go on independently, with the same weights."""
         made = object.__new__(RowStream)
@@ -234,7 +190,7 @@ class RowStream:
 
         parts = moved(self._apart(self.save())[0], self.network, network)
         made = self._opened_with(network, params)
-        made.restore(SEAL.close(_Header(lengths=list(map(len, parts)), masked=made._living.after(self._living)), parts))
+        made.restore(SEAL.close(Header(lengths=list(map(len, parts)), masked=made._living.after(self._living)), parts))
         return made
 
     def _opened_with(self, network: Network, params: Params) -> RowStream:
@@ -258,7 +214,7 @@ class RowStream:
         return self._together([state.save() for state in self._states])
 
     def _together(self, parts: list[bytes]) -> bytes:
-        return SEAL.close(_Header(lengths=list(map(len, parts)), masked=self._living.saved()), parts)
+        return SEAL.close(Header(lengths=list(map(len, parts)), masked=self._living.saved()), parts)
 
     def restore(self, data: bytes) -> None:
         """Go on where the streams went that `data` was saved of.
@@ -273,7 +229,7 @@ class RowStream:
 
     def _apart(self, data: bytes) -> tuple[list[bytes], Mapping[str, Array]]:
         """Return what each stream saved, and which nodes of fabrics lived."""
-        header, body = SEAL.open(data, _Header)
+        header, body = SEAL.open(data, Header)
         if len(header.lengths) != self.batch:
             raise CheckpointError(f"the saved stream has a batch of {len(header.lengths)}, this one of {self.batch}")
         if min(header.lengths) < 0 or sum(header.lengths) != len(body):
