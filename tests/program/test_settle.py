@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.devices import graphs
-from tests.program.dispatch_oracles import load
+from tests.program.dispatch_oracles import FIXTURES, load
 from volumetric._typing import Array
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.carriers import bound, denoised, filtered, noised, remembered
@@ -311,6 +312,20 @@ def test_errors_as_another_package_has_them() -> None:
             held = updated(meter, held, error.reshape(1, -1, error.shape[-1]), np.ones(1, np.bool_))
     want = of.summaries["error"]
     np.testing.assert_allclose(shown(meter, held)[0], [want["prediction"], want["peak"]], atol=1e-12)
+
+
+SUMMARIES = json.loads((FIXTURES / "meters.json").read_text())
+
+
+@pytest.mark.parametrize("case", SUMMARIES)
+def test_summaries_as_another_package_has_them(case: str) -> None:
+    """It computes them in float32."""
+    of = SUMMARIES[case]
+    meter = Meter("a", tuple(of["kinds"]), reduce=of["reduce"], decay=of["decay"], signed=True)
+    held = np.zeros((1, len(meter.kinds) + 1))
+    for error, want in zip(of["errors"], of["summaries_after_each"], strict=True):
+        held = updated(meter, held, np.array(error)[None], np.ones(1, np.bool_))
+        np.testing.assert_allclose(shown(meter, held)[0], want, rtol=0, atol=2e-7)
 
 
 def test_meters_of_programs_with_parity() -> None:
