@@ -92,8 +92,27 @@ def test_a_file_of_another_package_is_imported(tmp_path: Path, capsys: pytest.Ca
     assert str(source) in capsys.readouterr().err
 
 
+def test_a_program_is_exported(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "canvas.json"
+    assert main(["program", "export", path, "-o", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "lost: port 'pixels'" in captured.err
+    assert json.loads(out.read_text())["layout"]["d_model"] == 64
+    assert main(["program", "export", path, "--quiet"]) == 0
+    assert capsys.readouterr().out == out.read_text()
+
+
 @pytest.mark.parametrize(
-    "arguments", [["check"], ["diff", "a"], ["check", "a", "b"], ["check", "a", "--heads", "2"], ["mend", "a"]]
+    "arguments",
+    [
+        ["check"],
+        ["diff", "a"],
+        ["check", "a", "b"],
+        ["check", "a", "--heads", "2"],
+        ["diff", "a", "b", "-o", "c"],
+        ["mend", "a"],
+    ],
 )
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["program", *arguments]) == 2

@@ -1,4 +1,4 @@
-"""The verb ``program``: check programs, compare two, and bring in those of another package."""
+"""The verb ``program``: check programs, compare two, and exchange them with another package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from volumetric.cli.options import OutputOptions
 
 
 def program(
-    what: Literal["check", "diff", "import"],
+    what: Literal["check", "diff", "import", "export"],
     /,
     *files: str,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
@@ -23,21 +23,21 @@ def program(
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Check a program, tell how two differ, or import one of canvas-engineering.
+    """Check a program, tell how two differ, or import or export one of canvas-engineering.
 
     program check x.program.json tells all that keeps it from being run, and exits with 1 if there is something. program
     diff a.program.json b.program.json lists differences, and whether what a has learned loads into b. program import
     canvas.json -o x.program.json writes what a file of canvas-engineering 0.5.0 says, and tells on stderr what it
-    cannot mean. docs/programs.md has more.
+    cannot mean; program export x.program.json -o canvas.json goes the other way. docs/programs.md has more.
 
     Parameters
     ----------
-    what : {"check", "diff", "import"}
+    what : {"check", "diff", "import", "export"}
         What to do.
     files : str
-        One file to check or import, two to compare.
+        One file to check, import or export, two to compare.
     out : path
-        With import: file to write; stdout unless given.
+        With import and export: file to write; stdout unless given.
     heads : int
         With import: heads of attention, which those files do not tell.
     operators : bool
@@ -50,8 +50,12 @@ def program(
     wanted = 2 if what == "diff" else 1
     if len(files) != wanted:
         raise UsageError(f"program {what} takes {wanted} {'files' if wanted > 1 else 'file'}, got {len(files)}")
-    if what != "import" and (out is not None or heads != 4 or not operators):
-        raise UsageError("--out, --heads and --no-operators are of program import")
+    if what != "import" and (heads != 4 or not operators):
+        raise UsageError("--heads and --no-operators are of program import")
+    if what in ("check", "diff") and out is not None:
+        raise UsageError(f"program {what} writes no file", hint="--json prints one JSON object")
+    if what == "export":
+        return _export(files[0], out)
     if what == "import":
         return _import(files[0], out, heads=heads, operators=operators)
     return _diff(*files, json=json) if what == "diff" else _check(files[0], json=json)
@@ -87,6 +91,20 @@ def _diff(a: str, b: str, *, json: bool) -> int:
         conflict = change in found.conflicts
         described.append({"of": change.of, "name": change.name, "field": change.field, **given, "conflict": conflict})
     console.write(jsonlib.dumps({"verdict": found.verdict, "changes": described}, indent=2) + "\n")
+    return exits.OK
+
+
+def _export(path: str, out: Path | None) -> int:
+    from volumetric.atomic import write_atomic
+    from volumetric.program import export_canvas, read_program
+
+    exported = export_canvas(read_program(path))
+    for line in exported.lost:
+        console.note(f"lost: {line}")
+    if out is None:
+        console.write(exported.text)
+    else:
+        write_atomic(out, exported.text.encode())
     return exits.OK
 
 

@@ -25,6 +25,7 @@ from volumetric.program.compare import Compared as Compared
 from volumetric.program.compare import compatible as compatible
 from volumetric.program.compare import diff as diff
 from volumetric.program.compare import distances as distances
+from volumetric.program.exported import export_canvas as export_canvas
 from volumetric.program.files import read_program as read_program
 from volumetric.program.files import save_program as save_program
 from volumetric.program.imported import import_canvas as import_canvas

@@ -1,11 +1,12 @@
-"""Clocks and triggers of canvas-engineering as text."""
+"""Clocks and triggers of canvas-engineering as text, and back."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Protocol
+from typing import Any, Protocol
 
+from volumetric.layers.clock import Clock, Cooldown, Event, Every, Inner, MaxSilence, On
 from volumetric.program.canvas_file import ClockFields
 
 NEVER = "!every(1)"
@@ -86,3 +87,21 @@ def _number(text: str) -> str | None:
     if not math.isfinite(value):
         return None
     return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def fields_of(clock: Clock) -> dict[str, Any] | None:
+    """Return the fields of a clock of the package; None: it has no such clock."""
+    found: dict[str, Any] = {}
+    if isinstance(clock, Inner):
+        found, clock = {"domain": "internal", "max_inner_steps": clock.steps}, clock.clock
+    if isinstance(clock, Cooldown):
+        found["cooldown"], clock = clock.steps + 1, clock.clock
+    if isinstance(clock, MaxSilence):
+        found["max_silence"], clock = clock.steps, clock.clock
+    if isinstance(clock, Every) and not clock.phase:
+        return found | ({} if clock.period == 1 else {"period": clock.period})
+    if isinstance(clock, On):
+        return found | {"mode": "boundary", "event_source": clock.name}
+    if isinstance(clock, Event) and clock == Event(clock.source, above=clock.above if clock.above is not None else 0):
+        return found | {"mode": "on_event", "event_source": clock.source, "event_threshold": clock.above}
+    return found | {"mode": "on_event"} if str(clock) == NEVER else None

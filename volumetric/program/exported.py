@@ -1,0 +1,208 @@
+"""Programs as files of canvas-engineering."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from volumetric.layers.clock import And, Clock, Event
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.edge import BY_OPERATOR
+from volumetric.layers.program.facts import Facts, Place, Wire, facts_of
+from volumetric.layers.program.masks import Full
+from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.names import ALIASES
+from volumetric.layers.program.ports import Signal
+from volumetric.program.canvas_clock import NEVER, fields_of
+from volumetric.program.canvas_file import MODEL
+
+_NAMES: Mapping[str, str] = {of: name for name, of in ALIASES.items() if name == f"{of}_attention"}
+_SIGNS = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<=", "equal": "==", "unequal": "!="}
+
+
+class Exported(NamedTuple):
+    """Text of a file, and what of the program it cannot hold, a sentence each."""
+
+    text: str
+    lost: tuple[str, ...]
+
+
+def export_canvas(program: Program) -> Exported:
+    """Return a program as canvas-engineering 0.5.0 writes one, so that its ``CanvasProgram.from_json`` reads it.
+
+    What `writes` becomes ``src``, and what it `reads` ``dst``, for there ``src`` asks and is written.
+
+    Raises
+    ------
+    SpecError : masks or lags of the program do not fit
+    """
+    return _Export(facts_of(program)).done()
+
+
+class _Export:
+    """One program on its way."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._lost: list[str] = []
+        self._pairs = Counter((wire.writes, wire.reads) for wire in facts.wires)
+
+    def done(self) -> Exported:
+        """Return the file."""
+        program, canvas = self._facts.program, self._facts.program.canvas
+        self._of_program(program)
+        pairs: dict[str, dict[str, Any]] = {}
+        layout = {"T": canvas.frames, "spatial_shape": list(canvas.shape), "d_model": canvas.width}
+        data = {
+            "schema_version": "0.2.0",
+            "layout": {**layout, "t_current": canvas.current},
+            "regions": {place.name: _spec(place) for place in self._facts.places},
+            "topology": [self._connection(wire, pairs) for wire in self._facts.wires],
+            "metadata": dict(program.metadata),
+            "program_version": "2.0.0",
+            "region_programs": {place.name: self._region(place) for place in self._facts.places},
+            "connection_programs": pairs,
+        }
+        kept = {name: value for name, value in data.items() if value or name in ("regions", "topology")}
+        return Exported(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", tuple(self._lost))
+
+    def _of_program(self, program: Program) -> None:
+        if not program.parity:
+            self._lost.append("it computes as the package does: parity, and one set of parameters for a rule")
+        elif program.share == "edge":
+            self._lost.append("parameters of each edge: the package has one set for a rule")
+        if program.timing == "stream":
+            self._lost.append("time: the package runs windows")
+        self._lost += [f"port {name!r}" for name, port in program.ports.items() if not isinstance(port, Signal)]
+        residual = [name for name, region in program.canvas.regions.items() if region.carrier == "residual"]
+        for meter in program.meters:
+            if meter.region not in residual or meter != Meter(meter.region, meter.kinds, signed=True):
+                self._lost.append(f"the meter of region {meter.region!r}")
+
+    def _region(self, place: Place) -> dict[str, Any]:
+        region, what = place.region, f"region {place.name!r}"
+        if region.keeps_old:
+            self._lost.append(f"{what}: what edges add comes on top of what was there")
+        if region.slots is not None:
+            self._lost.append(f"{what}: its {region.slots} slots of memory")
+        found: dict[str, Any] = {"family": region.family, "tags": list(region.tags), "carrier": region.carrier}
+        if region.fires is not None:
+            clock = fields_of(region.fires)
+            if clock is None:
+                self._lost.append(f"{what}: clock {region.clock!r}")
+            else:
+                found["clock"] = clock
+        if region.learning is not None:
+            found["learning"] = self._learning(place)
+        if region.keep == "runtime":
+            self._lost.append(f"{what}: that it is kept at work, which its family may change there")
+        elif region.keep != "auto":
+            found["compile_mode"] = region.keep
+        if region.constraints is not None:
+            held = region.constraints
+            constraints = {
+                "equivariance": held.equivariance,
+                "conservation": held.conservation,
+                "causal_direction": held.causal,
+                "monotonicity": held.monotone,
+            }
+            found["constraints"] = {name: value for name, value in constraints.items() if value is not None}
+        if region.identity is not None:
+            slots = region.identity
+            found["identity"] = {"mode": slots.mode, "slot_capacity": slots.capacity, "birth_death": slots.births}
+        return found
+
+    def _learning(self, place: Place) -> dict[str, Any]:
+        learning = place.region.learning
+        assert learning is not None
+        found: dict[str, Any] = {"mode": learning.mode}
+        if learning.losses is not None:
+            found["losses"] = list(learning.losses)
+            if any(weight != 1 for weight in learning.losses.values()):
+                self._lost.append(f"region {place.name!r}: weights of losses")
+        if learning.keep != "auto":
+            found["compile_mode"] = learning.keep
+        return found
+
+    def _connection(self, wire: Wire, pairs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        edge, what = wire.edge, f"edge {wire.name!r}"
+        found: dict[str, Any] = {"src": edge.writes, "dst": edge.reads}
+        if wire.weight != 1:
+            found["weight"] = wire.weight
+        if edge.lag is not None:
+            found |= {"t_src": 0, "t_dst": -edge.lag}
+            if edge.fill != "hold":
+                self._lost.append(f"{what}: fill {edge.fill!r}, which the package does not write")
+        region = self._facts.places[wire.writes].region
+        if wire.rule != (region.rule or "cross"):
+            found["fn"] = _NAMES.get(wire.rule, wire.rule)
+        if edge.operator != "attend":
+            found["operator"] = edge.operator
+        if wire.write != "add":
+            found["write_mode"] = wire.write
+        own_rule, own_write = BY_OPERATOR.get(edge.operator, (None, "add"))
+        if (wire.rule == "cross" and own_rule not in (None, "cross")) or (wire.write == "add" and own_write != "add"):
+            self._lost.append(f"{what}: operator {edge.operator!r} has a rule and way of writing of its own there")
+        for field in ("options", "heads"):
+            if getattr(edge, field):
+                self._lost.append(f"{what}: {field}")
+        if edge.mask is not None and not isinstance(edge.mask, Full):
+            self._lost.append(f"{what}: its mask")
+        self._condition(wire, pairs)
+        return found
+
+    def _condition(self, wire: Wire, pairs: dict[str, dict[str, Any]]) -> None:
+        edge = wire.edge
+        several = self._pairs[wire.writes, wire.reads] > 1
+        if several:
+            self._lost.append(f"edge {wire.name!r}: the package tells it and others of its pair apart by rule alone")
+        if edge.holds is None:
+            return
+        trigger = _trigger(edge.holds)
+        if trigger is None or several:
+            self._lost.append(f"edge {wire.name!r}: condition {edge.when!r}")
+        else:
+            pairs[f"{edge.writes}|{edge.reads}"] = {
+                "operator": edge.operator,
+                "trigger": trigger,
+                "write_mode": wire.write,
+            }
+
+
+def _spec(place: Place) -> dict[str, Any]:
+    region = place.region
+    found: dict[str, Any] = {"bounds": [end for side in region.box for end in side]}
+    if region.period != 1:
+        found["period"] = region.period
+    if not region.output:
+        found["is_output"] = False
+    if region.loss_weight != 1:
+        found["loss_weight"] = region.loss_weight
+    if region.semantic is not None:
+        said = region.semantic
+        if said.type is not None:
+            found["semantic_type"] = said.type
+        if said.vector is not None:
+            found["semantic_embedding"] = list(said.vector)
+        if said.model not in (None, MODEL):
+            found["embedding_model"] = said.model
+    if region.rule not in (None, "cross"):
+        found["default_attn"] = _NAMES.get(region.rule, region.rule)
+    if region.carrier != "deterministic":
+        found["carrier"] = region.carrier
+    return found
+
+
+def _trigger(clock: Clock) -> str | None:
+    """A condition in the words of the package: comparisons that all hold."""
+    if str(clock) == NEVER:
+        return "never"  # which is malformed there, and so never holds
+    clauses: list[str] = []
+    for part in clock.terms if isinstance(clock, And) else (clock,):
+        if not isinstance(part, Event):
+            return None
+        bounds = {sign: value for name, sign in _SIGNS.items() if (value := getattr(part, name)) is not None}
+        clauses += [f"{part.source} {sign} {value!r}" for sign, value in bounds.items()]
+    return " && ".join(clauses)
