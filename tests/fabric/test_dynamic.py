@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.devices import FAST, graphs
+from tests.devices import graphs
 from tests.fabric.dynamic_cases import CASES, Arrays, cut, given, left, masked, states_left, states_put_back
 from tests.fabric.test_layer import RESETS, alone
 from tests.layers.test_vjp import differences
@@ -96,8 +96,7 @@ def test_graphs_are_the_layer(name: str) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("where", FAST)
-@pytest.mark.parametrize("name", ["mixed", "dense"])
+@pytest.mark.parametrize(("where", "name"), [("cpu", "mixed"), ("cpu", "dense"), ("gpu", "plain"), ("gpu", "dense")])
 def test_devices_mask_without_compiling(where: str, name: str) -> None:
     spec, gone = CASES[name]
     p, x = given(spec)

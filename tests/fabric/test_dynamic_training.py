@@ -79,15 +79,11 @@ def test_weights_of_masked_nodes_stand_still_and_nothing_is_compiled(way: str, m
     assert made == []
 
 
-@pytest.mark.parametrize("carry", [False, True])
-def test_windows_without_nodes_are_those_of_the_fabric_without_them(carry: bool) -> None:
+def test_windows_without_nodes_are_those_of_the_fabric_without_them() -> None:
     small, few = alone(cut(SPEC, GONE)), params_of(left(SPEC, P, GONE))
-    whole, part = learner("cpu", carry=carry), learner("cpu", carry=carry, network=small, params=few)
+    whole, part = learner("cpu"), learner("cpu", network=small, params=few)
     for first in (0, 3, 6):
-        window, other = batch(first, GONE), batch(first)
-        if not carry:
-            window, other = (replace(one, inputs=one.features) for one in (window, other))
-        found, want = whole.step([window], rate=1e-2), part.step([other], rate=1e-2)
+        found, want = whole.step([batch(first, GONE)], rate=1e-2), part.step([batch(first)], rate=1e-2)
         assert found.tally.total == pytest.approx(want.tally.total, rel=1e-5)
     values = {key[8:]: store.values() for key, store in whole.params().items()}
     for name, value in left(SPEC, values, GONE).items():

@@ -126,9 +126,9 @@ def add(
     SpecError : there is no such fabric, or it has a node already, or its graph does not have it
     """
     path, spec = the_fabric(network.layers, at)
-    new = [nodes] if isinstance(nodes, int | np.integer) else list(nodes)
+    new, there = {nodes} if isinstance(nodes, int | np.integer) else set(nodes), set(spec.without)
     for node in new:
-        if node not in spec.without:
+        if node not in there:
             known = "is there" if node in spec.facts.order else "is none of the graph"
             raise SpecError(f"node {node!r} {known}", hint=f"nodes that can be added: {list(spec.without)[:20]}")
     return _resized(network, params, path, spec, tuple(n for n in spec.without if n not in new), seed)

@@ -49,13 +49,9 @@ class Entries:
 
     def followed(self, value: Array, before: Entries, fresh: Array) -> Array:
         """Return `fresh` with what `value`, whose entries are `before`, has of the same nodes."""
-        known = dict(zip(before.nodes.tolist(), before.places.tolist(), strict=True))
-        pairs = {
-            place: known[node]
-            for node, place in zip(self.nodes.tolist(), self.places.tolist(), strict=True)
-            if node in known
-        }
-        new, old = (np.array(list(of), np.int64) for of in (pairs.keys(), pairs.values()))
+        _, mine, theirs = np.intersect1d(self.nodes, before.nodes, assume_unique=True, return_indices=True)
+        new, first = np.unique(self.places[mine], return_index=True)  # nodes that share an entry shared one before
+        old = before.places[theirs[first]]
         made = np.moveaxis(fresh.copy(), self.axis, 0)
         made[self.of(new)] = np.moveaxis(value, self.axis, 0)[before.of(old)]
         return np.ascontiguousarray(np.moveaxis(made, 0, self.axis))
