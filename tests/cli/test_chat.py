@@ -40,7 +40,7 @@ def talk(run, letters, monkeypatch):
 def conversation():
     console.configure(verbose=False, quiet=False, debug=False)
     model = letters_model(context=32)
-    return Conversation(model, model.session(), {"max_tokens": 4}, {})
+    return Conversation(model, model.session(), {}, settings={"max_tokens": 4})
 
 
 def typed(*lines: str) -> str:

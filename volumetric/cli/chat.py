@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric.cli import console, exits
 from volumetric.cli.conversation import Conversation
+from volumetric.cli.exits import UsageError
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import (
     Adapters,
@@ -14,8 +15,10 @@ from volumetric.cli.options import (
     SourceOptions,
 )
 from volumetric.cli.prompting import TemplateOptions
+from volumetric.cli.remote import remote
 from volumetric.cli.sampling import SamplingOptions
 from volumetric.cli.streams import OutputError
+from volumetric.cli.talk import Talk
 from volumetric.cli.typed import at_terminal, read_message
 from volumetric.errors import GenerationError, VolumetricError
 
@@ -41,6 +44,7 @@ ALIASES = {"/?": "/help", "/bye": "/quit", "/clear": "/reset", "/exit": "/quit",
 def chat(
     model: ModelSource = None,
     *,
+    url: str | None = None,
     template: TemplateOptions = TemplateOptions(),
     lora: Adapters = None,
     source: SourceOptions = SourceOptions(),
@@ -54,12 +58,18 @@ def chat(
     Parameters
     ----------
     model : str
-        As for generate.
+        As for generate; with --url, the name of one of the server's.
+    url : str
+        Talk with a server of OpenAI's API instead, as http://127.0.0.1:8080; VOLUMETRIC_API_KEY is shown to it.
     lora : list
         Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
     """
     output.apply()
     settings = sampling.given()
+    if url is not None:
+        if lora or template.chat_template:
+            raise UsageError("--url and a template or adapters exclude each other", hint="the server has its own")
+        return _converse(remote(url, model, settings, template.opening()))
     with (
         open_for(
             model,
@@ -79,10 +89,11 @@ def chat(
             )
         console.explain_sampling(opened.merged(**settings))
         console.note(f"{opened.name} on {opened.info.device}; /help lists the commands")
-        return _converse(Conversation(opened, session, settings, template.arguments(), template.opening()))
+        talk = Conversation(opened, session, template.arguments(), settings=settings, messages=template.opening())
+        return _converse(talk)
 
 
-def _converse(talk: Conversation) -> int:
+def _converse(talk: Talk) -> int:
     left_open = False  # Ctrl-C at the prompt, once: the next one leaves
     while True:
         try:
@@ -102,7 +113,7 @@ def _converse(talk: Conversation) -> int:
             console.note("\nthe conversation is kept; Ctrl-C again, Ctrl-D or /quit leaves, /save FILE writes it down")
 
 
-def _do(talk: Conversation, line: str) -> None:
+def _do(talk: Talk, line: str) -> None:
     try:
         if line.startswith("/") and "\n" not in line:
             _command(talk, line)
@@ -114,7 +125,7 @@ def _do(talk: Conversation, line: str) -> None:
         exits.explain_error(error, "chat")
 
 
-def _command(talk: Conversation, line: str) -> None:
+def _command(talk: Talk, line: str) -> None:
     verb, _, rest = line.partition(" ")
     rest = rest.strip()
     name, _, value = rest.partition(" ")
@@ -132,7 +143,7 @@ def _command(talk: Conversation, line: str) -> None:
         case "/system":
             talk.system(rest)
         case "/set" if not name:
-            console.note(str(talk.model.merged(**talk.settings)).replace(", ", "\n"))
+            console.note(talk.check(talk.settings))
         case "/set" if value:
             talk.change(name, value.strip())
         case "/save" | "/load" | "/set":
