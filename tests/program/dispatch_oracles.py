@@ -11,13 +11,11 @@ import numpy as np
 
 from tests.program.attention_oracles import ours
 from volumetric._typing import Array
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.names import ALIASES
-from volumetric.layers.program.region import Region
 from volumetric.layers.program.tasks import gate_of, params_of, tasks_of
+from volumetric.program import import_canvas
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "dispatch"
 CASES = tuple(sorted(path.stem for path in FIXTURES.glob("*.npz")))
@@ -38,30 +36,12 @@ class Case:
 
 
 def program_of(of: dict[str, Any]) -> Program:
-    """The program of a case; edges read what is ``dst`` there."""
+    """The program of a case, as files of the package are read; edges read what is ``dst`` there."""
     layout = of["layout"]
-    regions: dict[str, Region] = {}
-    for name, region in layout["regions"].items():
-        ends = region["bounds"]
-        box = tuple(zip(ends[::2], ends[1::2], strict=True))
-        rule = ALIASES.get(region["default_attn"], region["default_attn"])
-        regions[name] = Region(box, carrier=region["carrier"], period=region["period"], rule=rule)
     modes = of.get("modes") or ["add"] * len(of["connections"])
-    edges = [
-        Edge(
-            reads=link["dst"],
-            writes=link["src"],
-            rule=None if link["fn"] is None else ALIASES.get(link["fn"], link["fn"]),
-            write=mode,  # pyright: ignore[reportArgumentType]  (Edge checks it)
-            weight=link["weight"],
-            lag=None if link["t_src"] is None else link["t_src"] - link["t_dst"],
-            fill={"interpolate": "lerp"}.get(link["temporal_fill"], link["temporal_fill"]),  # pyright: ignore[reportArgumentType]  (Edge checks it)
-            order=link["interpolation_order"],
-        )
-        for link, mode in zip(of["connections"], modes, strict=True)
-    ]
-    canvas = Canvas(frames=layout["T"], shape=tuple(layout["spatial_shape"]), width=layout["d_model"], regions=regions)
-    return Program(canvas, edges, heads=of["heads"], share="rule", parity=True, time="window")
+    topology = [{**link, "write_mode": mode} for link, mode in zip(of["connections"], modes, strict=True)]
+    file = {"layout": layout, "regions": layout["regions"], "topology": topology}
+    return import_canvas(json.dumps(file), heads=of["heads"]).program
 
 
 def load(case: str) -> Case:

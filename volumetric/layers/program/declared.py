@@ -24,7 +24,7 @@ VERSION = 1
 MOST_EDGES = 100_000
 
 
-class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, cache_hash=True):
     """What a program computes, as a value.
 
     Attributes
