@@ -115,8 +115,11 @@ STEP_ARGUMENTS = (
     "packed",
     "keep",
     "width",
+    "after",
+    "after_row",
 )
-"""`h` and `c` are the states before step `at`, their rows `h_row`, `c_row` bytes apart; `packed`, `keep`: 0 if none."""
+"""`h` and `c` are the states before step `at`, their rows `h_row`, `c_row` bytes apart; `after` is where those behind h
+go; `packed`, `keep`: 0 if none; `kept`: 0 if nobody reads it."""
 
 
 @kernel
@@ -146,7 +149,7 @@ def _pre_activations(rows, blocks, h, h_row, weight, size, width, unit, units, r
 
 
 @kernel
-def _advance(cell, blocks, kept, own, step, row, unit, left, room, zeros):
+def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
     """State of up to 16 units of one row from their products with the state before, or from `zeros`."""
     size, length, at = word(step, 11), word(step, 10), word(step, 12)
     place = row * length + at
@@ -169,8 +172,8 @@ def _advance(cell, blocks, kept, own, step, row, unit, left, room, zeros):
         c,
         c_step,
         word(step, 7) + 4 * (place * size + unit),
-        word(step, 8) + 4 * (place * kept * size + unit),
-        word(step, 8) + 4 * ((place * kept + own) * size + unit),
+        0 if word(step, 8) == 0 else word(step, 8) + 4 * (place * kept * size + unit),
+        word(step, 16) + row * word(step, 17) + 4 * unit,
         4 * size,
         size,
         left,
@@ -179,7 +182,6 @@ def _advance(cell, blocks, kept, own, step, row, unit, left, room, zeros):
 
 def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
     """One step of a recurrent layer."""
-    own = keeps(cell)
 
     def recurrent_step(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, size, width = word(step, 9), word(step, 11), word(step, 15)
@@ -205,14 +207,14 @@ def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                 else:
                     _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
                 for m in range(4):
-                    _advance(cell, blocks, kept, own, step, row + m, unit, units, room + 64 * blocks * m, zeros)
+                    _advance(cell, blocks, kept, step, row + m, unit, units, room + 64 * blocks * m, zeros)
                 row += 4
             while row < batch:
                 if panels != 0:
                     panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, width, zeros, 0, room, apart)
                 else:
                     _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
-                _advance(cell, blocks, kept, own, step, row, unit, units, room, zeros)
+                _advance(cell, blocks, kept, step, row, unit, units, room, zeros)
                 row += 1
 
     return recurrent_step

@@ -33,15 +33,27 @@ def _beside(draft: Draft, parts: Sequence[int], shape: tuple[int, int], *, by_ro
 
 
 def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, kept: int, at: int) -> dict[str, Any]:
-    """Where the states before step `at` lie: in the first ones, h and the others, or in the rows of y and kept."""
+    """Where the states before step `at` lie: in the first ones, h and the others, or in the rows of y and `_behind`."""
     _, length, size = draft.shape(y)
     second = len(starts) > 1
     if at == 0:
         c = Address(starts[1]) if second else 0
         return {"h": Address(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * (len(cell.states) - 1) * size}
-    h, each = Address(y, 4 * (at - 1) * size), 4 * cell.kept * size
-    c = Address(kept, each * (at - 1) + 4 * len(cell.keeps) * size) if second else 0
-    return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": length * each}
+    c, row = _behind(draft, cell, y, kept, at - 1)
+    return {"h": Address(y, 4 * (at - 1) * size), "h_row": 4 * length * size, "c": c if second else 0, "c_row": row}
+
+
+def _behind(draft: Draft, cell: Cell, y: int, kept: int, at: int) -> tuple[Address, int]:
+    """Where step `at` leaves the states behind h, and how many bytes lie between rows.
+
+    That is in the rows of what is kept; or, where that is a temporary tensor, in the same place at every step: nothing
+    but the next step reads it.
+    """
+    _, length, size = draft.shape(y)
+    if kept >= len(draft.graph.tensors):
+        return Address(kept), 4 * (len(cell.states) - 1) * size
+    each = 4 * cell.kept * size
+    return Address(kept, each * at + 4 * len(cell.keeps) * size), length * each
 
 
 def _packed(draft: Draft, weight: int, blocks: int, products: int) -> tuple[int, ...]:
@@ -73,22 +85,30 @@ def recurrent(draft: Draft, node: Node) -> None:
     y, *more = node.outputs
     kept = more.pop() if cell.kept else y
     batch, length, size = draft.shape(y)
+    outputs = node.outputs
+    read = kept in draft.outputs or any(kept in other.inputs for other in draft.graph.nodes)
+    if cell.kept and not read:  # only gradients read it
+        kept = draft.temporary(4 * batch * max(len(cell.states) - 1, 1) * size)
+        outputs = (y, *more, kept)
     products = 2 * prod(draft.shape(weight)) * batch
     packed = _packed(draft, weight, cell.blocks, length if draft.alike else batch * length)
     starts = _joined(draft, starts, (batch, size)) if length else starts
     for at in range(length):
+        after, row = _behind(draft, cell, y, kept, at)
         draft.add(
             "recurrent_step",
             STEP_ARGUMENTS,
             *_constants(cell),
-            reads=(*node.inputs, *node.outputs, *packed, *starts),
-            writes=node.outputs,
+            reads=(*node.inputs, *outputs, *packed, *starts),
+            writes=outputs,
             work=products / 40 + 4 * batch * size,
             from_x=Address(from_x),
             weight=Address(weight),
             bias=Address(bias[0]) if bias else 0,
             y=Address(y),
-            kept=Address(kept) if cell.kept else 0,
+            kept=Address(kept) if cell.kept and read else 0,
+            after=after,
+            after_row=row,
             batch=batch,
             length=length,
             size=size,
