@@ -51,6 +51,9 @@ def test_all_problems_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "problem: output 'motor' depends on no input" in out
     assert main(["program", "check", str(path), "--json"]) == 1
     assert len(json.loads(capsys.readouterr().out)["problems"]) == 2
+    save_program(path, replace(PROGRAM, edges=(*PROGRAM.edges, Edge(reads="act", writes="eye", options={"depth": 2}))))
+    assert main(["program", "check", str(path)]) == 1
+    assert "depth" in capsys.readouterr().out
     path.write_text(path.read_text().replace('"width"', '"widht"'))
     assert main(["program", "check", str(path)]) == 1
     captured = capsys.readouterr()
@@ -67,7 +70,8 @@ def test_two_programs_are_compared(path: str, tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out == "equal\n"
     assert main(["program", "diff", path, other]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[1:] == ["! ~ program: heads default → 8", "! - edge act<eye#0"]
+    assert out[1:3] == ["! ~ program: heads default → 8", "! - edge act<eye#0"]
+    assert all(line.startswith("! parameter edges.act<eye#0.") for line in out[3:])
     assert main(["program", "diff", path, other, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["verdict"] == "conflicts"
@@ -136,6 +140,8 @@ def test_inspect_tells_what_a_program_is(path: str, capsys: pytest.CaptureFixtur
     assert told["regions"]["belief"]["writers"][0] == "belief<eye#0"
     assert told["edges"]["act<eye#0"]["lag"] == 2
     assert told["ports"]["motor"]["columns"] == [0, 6]
+    assert told["states"]["eye.past"] == 4 * 2 * 16 * 64
+    assert told["parameters"] > 4 * 64 * 64
     assert told["latency"] == {"motor": 1}
     assert told["problems"] == []
     assert main(["inspect", "none.program.json"]) == 1

@@ -15,12 +15,14 @@ from volumetric.program import (
     Meter,
     Out,
     Program,
+    Rects,
     Region,
     Semantic,
     compatible,
     diff,
     distances,
 )
+from volumetric.program.compare import parameters_of
 
 A = Program(
     Canvas(1, (4, 4), 8, {"eye": Region(((0, 2), (0, 2)), family="observation"), "mind": Region(((2, 4), (0, 4)))}),
@@ -99,6 +101,20 @@ def test_differences(case: str) -> None:
     assert len(diff(b, A)) == len(lines)
     if verdict == "conflicts":
         assert str(found).splitlines()[1] == f"! {lines[0]}"
+    else:
+        assert not found.lost
+
+
+def test_parameters_that_have_no_place_are_named() -> None:
+    weightless = other(edges=(replace(A.edges[0], weight=0.0), A.edges[1]))
+    found = compatible(A, weightless)
+    assert (found.verdict, found.conflicts) == ("conflicts", ())
+    assert set(found.lost) == {name for name in parameters_of(A) if name.startswith("edges.mind<eye#0.")}
+    assert str(found).splitlines()[-1].startswith("! parameter edges.mind<eye#0.")
+    hyena = other(edges=(replace(A.edges[0], rule="hyena"), A.edges[1]))
+    shorter = replace(hyena, edges=(replace(hyena.edges[0], mask=Rects([(0, 2, 0, 4)])), A.edges[1]))
+    assert set(compatible(hyena, shorter).lost) <= set(parameters_of(hyena))
+    assert compatible(hyena, A).verdict == "conflicts"
 
 
 def test_regions_are_near_in_meaning() -> None:

@@ -29,7 +29,9 @@ def show_program(path: str, *, json: bool) -> None:
         "program": path,
         "canvas": f"{frames} of {'×'.join(map(str, canvas['shape']))}, {canvas['width']} wide: "
         f"{canvas['positions']:,} positions, {canvas['covered']:,} in regions",
-        "memory": f"{byte_size(canvas['bytes'])} for the canvas of a stream",
+        "memory": f"{byte_size(canvas['bytes'])} for the canvas of a stream"
+        + (f", {byte_size(kept)} for what else it keeps" if (kept := sum(facts["states"].values())) else ""),
+        "parameters": f"{facts['parameters']:,} of regions and edges",
         "time": facts["time"],
         "regions": f"{len(facts['regions']):,}, {_with(facts['regions'], 'clock')} with clocks",
         "edges": f"{len(facts['edges']):,}, {_with(facts['edges'], 'when')} with conditions",

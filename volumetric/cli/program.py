@@ -90,7 +90,8 @@ def _diff(a: str, b: str, *, json: bool) -> int:
         given = {name: value for name, value in ends.items() if value is not MISSING}
         conflict = change in found.conflicts
         described.append({"of": change.of, "name": change.name, "field": change.field, **given, "conflict": conflict})
-    console.write(jsonlib.dumps({"verdict": found.verdict, "changes": described}, indent=2) + "\n")
+    told = {"verdict": found.verdict, "changes": described, "lost": list(found.lost)}
+    console.write(jsonlib.dumps(told, indent=2) + "\n")
     return exits.OK
 
 

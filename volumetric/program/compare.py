@@ -7,9 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from volumetric._typing import Shape
 from volumetric.layers.program.declared import Program
+from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.names import shown
 from volumetric.layers.program.region import Region
+from volumetric.layers.program.settle import region_params
+from volumetric.layers.program.tasks import params_of
 from volumetric.layers.program.text import program_to_dict
 
 OTHER_FAMILY = 0.3
@@ -17,10 +21,10 @@ OTHER_CARRIER = 0.2
 MISSING: Any = ...
 _LEARNED = {
     "canvas": ("width",),
-    "region": ("box", "family", "carrier", "slots", "identity", "period"),
+    "region": ("box", "family", "carrier", "slots", "identity", "period", "rule"),
     "edge": ("reads", "writes", "rule", "operator", "options", "heads", "write"),
     "port": ("kind", "region", "dim", "pool"),
-    "program": ("share", "heads"),
+    "program": ("share", "heads", "parity"),
 }
 """Fields on which it depends which parameters there are, how large they are, and what they stand for."""
 
@@ -58,22 +62,24 @@ class Compared:
     ----------
     verdict : ``"equal"``; ``"extends"``: all that the first has learned has its place in the second; ``"conflicts"``
     changes : all differences
-    conflicts : those because of which parameters of the first do not fit the second
+    conflicts : those because of which parameters of the first do not fit the second, or stand for something else there
+    lost : parameters of the first that have no place in the second, or one of another shape
     """
 
     verdict: Literal["equal", "extends", "conflicts"]
     changes: tuple[Change, ...]
     conflicts: tuple[Change, ...]
+    lost: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return the verdict and all that led to it, line by line."""
         said = {
             "equal": "equal",
             "extends": "the second extends the first: its parameters load by key",
-            "conflicts": f"{len(self.conflicts)} conflicts: parameters of the first do not fit the second",
+            "conflicts": "conflicts: parameters of the first do not fit the second",
         }
         marked = [f"{'! ' if change in self.conflicts else '  '}{change}" for change in self.changes]
-        return "\n".join([said[self.verdict], *marked])
+        return "\n".join([said[self.verdict], *marked, *(f"! parameter {name}" for name in self.lost)])
 
 
 def diff(a: Program, b: Program) -> tuple[Change, ...]:
@@ -82,11 +88,24 @@ def diff(a: Program, b: Program) -> tuple[Change, ...]:
 
 
 def compatible(a: Program, b: Program) -> Compared:
-    """Return whether parameters of `a` load by key into `b`: all regions, edges and ports are there, of one size."""
+    """Return whether parameters of `a` load by key into `b`: all regions, edges and ports are there, of one size.
+
+    Raises
+    ------
+    SpecError : one of them cannot be run: masks do not fit, or rules cannot have their options
+    """
     changes = diff(a, b)
     conflicts = tuple(change for change in changes if _conflict(change))
-    verdict = "equal" if not changes else "conflicts" if conflicts else "extends"
-    return Compared(verdict, changes, conflicts)
+    after = parameters_of(b)
+    lost = tuple(name for name, shape in parameters_of(a).items() if after.get(name) != shape)
+    verdict = "equal" if not changes else "conflicts" if conflicts or lost else "extends"
+    return Compared(verdict, changes, conflicts, lost)
+
+
+def parameters_of(program: Program) -> dict[str, Shape]:
+    """Return the parameters of a program, of its regions and edges, each with its shape."""
+    facts = facts_of(program)
+    return {of.name: of.shape for of in (*region_params(facts), *params_of(facts))}
 
 
 def distances(a: Program, b: Program, *, most: float = math.inf) -> list[tuple[str, str, float]]:

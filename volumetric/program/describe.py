@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.held import violations
 from volumetric.layers.program.ports import Out, Signal, width_of
 from volumetric.layers.program.reach import latency
+from volumetric.layers.program.settle import states_of
+from volumetric.layers.program.tasks import tasks_of
 from volumetric.layers.program.watched import check_watched
+from volumetric.program.compare import parameters_of
 
 
 def describe(program: Program) -> dict[str, Any]:
@@ -20,7 +24,7 @@ def describe(program: Program) -> dict[str, Any]:
 
     Raises
     ------
-    SpecError : masks or lags do not fit
+    SpecError : masks or lags do not fit, or rules cannot have their options
     """
     facts = facts_of(program)
     canvas = program.canvas
@@ -34,6 +38,8 @@ def describe(program: Program) -> dict[str, Any]:
             "covered": covered,
             "bytes": 4 * canvas.positions * canvas.width,
         },
+        "states": {name: 4 * math.prod(shape) for name, shape in states_of(facts).items()},
+        "parameters": sum(math.prod(shape) for shape in parameters_of(program).values()),
         "time": program.timing,
         "share": program.share,
         "parity": program.parity,
@@ -52,10 +58,11 @@ def problems(program: Program) -> list[str]:
     except SpecError as error:
         return [str(error)]
     found = violations(facts)
-    try:
-        check_watched(facts)
-    except SpecError as error:
-        found.append(str(error))
+    for check in (check_watched, tasks_of):
+        try:
+            check(facts)
+        except SpecError as error:
+            found.append(str(error))
     never = [name for name in program.outputs if latency(facts, name) is None]
     if program.inputs:
         found += [f"output {name!r} depends on no input, by any way" for name in never]
