@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -11,6 +11,9 @@ from volumetric.serve.fields.reading import read
 from volumetric.serve.problem import RequestError
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+_DRAINED: Final = 8
+"""So many times the longest body is taken and thrown away: who still sends does not read, and would lose the answer."""
 
 
 async def body_of(request: Request, kind: type[T]) -> T:
@@ -27,12 +30,16 @@ async def body_of(request: Request, kind: type[T]) -> T:
             415, "Content-Type must be application/json", param="Content-Type", code="unsupported_media_type"
         )
     most = request.app.state.serving.settings.max_body
-    body = bytearray()
+    body, length = bytearray(), 0
     try:
         async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise RequestError(413, f"the body has more than {most} bytes", code="body_too_large")
+            length += len(chunk)
+            if length <= most:
+                body += chunk
+            elif length > _DRAINED * most:
+                break
     except ClientDisconnect:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
+    if length > most:
+        raise RequestError(413, f"the body has more than {most} bytes", code="body_too_large")
     return read(bytes(body), kind)
