@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from tests.layers.fabric_cases import FREE, SHARED, small
+from tests.layers.fabric_cases import MIXED as OTHER
 from tests.layers.test_vjp import arrays
 from volumetric.layers import Fabric
 from volumetric.layers.fabric.declared import LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population
-from volumetric.layers.fabric.edges import Columns, LocalRadius, SmallWorld
+from volumetric.layers.fabric.edges import Columns
 from volumetric.layers.fabric.graphs import Lattice
 from volumetric.layers.fabric.nodes import Entries, param_entries, places_of, state_entries
 from volumetric.layers.fabric.places import XBand
@@ -19,19 +20,14 @@ Arrays = dict[str, np.ndarray]
 
 TWELVE = {"graph": Lattice((4, 3)), "kv_tile": None}
 PLAIN = small(**TWELVE, populations=(Population("core", LSTM(4)),))
-MIXED = small(
+MIXED = replace(
+    OTHER,
     **TWELVE,
     inputs=(InPort("a", (0, 1), 2), InPort("c", (3,), 1)),
     outputs=(OutPort("y", (9, 10), 2, "flatten"), OutPort("z", (11,), 1, "attend", 2)),
     populations=(Population("p", SLSTM(6, heads=2), (4, 5)), Population("q", Axon(6, 3), None, "all")),
-    connectivity=(LocalRadius(1.5), SmallWorld(1, 0, 3)),
-    heads=2,
-    value_dim=3,
-    query="state",
-    learn_distance=True,
-    inner_steps=2,
 )
-"""Two kinds of cells, delays, inner steps, all aggregates but the mean."""
+"""Two kinds of cells, delays, inner steps, all aggregates but the mean; and nodes enough to lose some."""
 DENSE = small(
     graph=Lattice((8, 6)),
     kv_tile=None,
