@@ -261,5 +261,17 @@ def test_refuses_what_does_not_fit() -> None:
         facts_of(chain(Edge(reads="things", writes="a", lag=1), regions=regions, time="window"))
     facts_of(chain(Edge(reads="things", writes="a", lag=1), regions=regions))
     canvas = Canvas(frames=1, shape=(2**15,), width=8, regions={"a": Region(((0, 2**15),))})
-    with pytest.raises(SpecError, match=r"32,768 × 32,768 pairs would take 1.0 GiB"):
-        facts_of(Program(canvas, [Edge(reads="a", writes="a", mask=Tile((4,)))]))
+    with pytest.raises(SpecError, match=r"a mask for 32,768 × 32,768 pairs would take 1.0 GiB"):
+        facts_of(Program(canvas, [Edge(reads="a", writes="a", mask=Tile((4,)), rule="linear")]))
+    with pytest.raises(SpecError, match=r"scores of rule 'cross' for 32,768 × 32,768 pairs would take 16.0 GiB"):
+        facts_of(Program(canvas, [Edge(reads="a", writes="a")]))
+    assert len(facts_of(Program(canvas, [Edge(reads="a", writes="a", rule="linear")])).wires) == 1
+    with pytest.raises(SpecError, match=r"a lag of 65,536 keeps 64.0 GiB of each stream"):
+        facts_of(Program(canvas, [Edge(reads="a", writes="a", rule="linear", lag=2**16)]))
+    half = Region(((0, 2**14),))
+    masked = [Edge(reads="a", writes="a", mask=Tile((4,)))] * 9
+    with pytest.raises(SpecError, match=r"masks of all edges would take 2.2 GiB"):
+        facts_of(Program(Canvas(1, (2**15,), 8, {"a": half}), masked))
+    many = {f"r{i}": Region(((0, 2**22),)) for i in range(17)}
+    with pytest.raises(SpecError, match=r"71,303,168 positions together, which would take 1.6 GiB"):
+        facts_of(Program(Canvas(1, (2**22,), 8, many)))

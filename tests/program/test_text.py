@@ -150,7 +150,7 @@ def programs(draw: st.DrawFn) -> Program:
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs())
 def test_json_loses_nothing(program: Program) -> None:
     written = program.to_json()

@@ -245,6 +245,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "name": (lambda: canvas(**{"a/b": EYE}), "cannot be called 'a/b'"),
     "no regions": (lambda: Canvas(frames=1, shape=(2,), width=4, regions={}), "no regions"),
     "large": (lambda: Canvas(frames=1, shape=(2**20, 2**10), width=64, regions={"a": EYE}), "would take 256.0 GiB"),
+    "wide": (lambda: Canvas(1, (2**20, 4), 2048, {"a": EYE}), "would take 32.0 GiB"),
+    "many axes": (lambda: Canvas(1, (1,) * 40, 8, {"a": EYE}), "shape has 40 sides"),
     "unknown region": (lambda: program(edges=[Edge(reads="eye", writes="beleif")]), "did you mean 'belief'"),
     "two of a name": (
         lambda: program(edges=[Edge(reads="eye", writes="eye", name="e")] * 2),

@@ -15,6 +15,9 @@ from volumetric.layers.program.names import check_name
 from volumetric.layers.program.region import Region
 
 MOST_POSITIONS = 2**22
+MOST_NUMBERS = 2**32
+"""Numbers of a canvas, at most: 16 GiB for each stream."""
+MOST_AXES = 8
 WIDEST = 2**16
 
 
@@ -43,17 +46,18 @@ class Canvas(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         """Check the fields."""
         check_whole("Canvas: frames", self.frames, most=MOST_POSITIONS)
         force_setattr(self, "shape", tuple_of("Canvas: shape", self.shape, int))
-        if not self.shape:
-            raise SpecError("Canvas: shape has no sides", hint="one or more")
+        if not 1 <= len(self.shape) <= MOST_AXES:
+            count = f"{len(self.shape):,}" if self.shape else "no"
+            raise SpecError(f"Canvas: shape has {count} sides", hint=f"1 to {MOST_AXES}")
         for side in self.shape:
             check_whole("Canvas: a side", side, most=MOST_POSITIONS)
         check_whole("Canvas: width", self.width, most=WIDEST)
         check_whole("Canvas: current", self.current, 0, most=self.frames)
-        if self.positions > MOST_POSITIONS:
-            gib = 4 * self.positions * self.width / 2**30
+        numbers = self.positions * self.width
+        if self.positions > MOST_POSITIONS or numbers > MOST_NUMBERS:
             raise SpecError(
-                f"Canvas: {self.positions:,} positions would take {gib:,.1f} GiB for each stream; "
-                f"at most {MOST_POSITIONS:,} are possible"
+                f"Canvas: {self.positions:,} positions would take {numbers / 2**28:,.1f} GiB for each stream; "
+                f"at most {MOST_POSITIONS:,} are possible, and {MOST_NUMBERS / 2**28:,.0f} GiB"
             )
         regions = named("Canvas: regions", self.regions, Region)
         if not regions:

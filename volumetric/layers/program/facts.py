@@ -18,12 +18,12 @@ from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import BY_OPERATOR, Edge, Write
 from volumetric.layers.program.frames import Part, parts_of
+from volumetric.layers.program.limits import check_edge, check_sizes
 from volumetric.layers.program.masks import mask_of
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import Out, Port, width_of
 from volumetric.layers.program.region import Carrier, Region
 
-MOST_PAIRS = 2**28
 METERED: tuple[Carrier, ...] = ("residual", "filter")
 """Carriers that have an error, so that their regions have a meter without being given one."""
 
@@ -138,9 +138,10 @@ def facts_of(program: Program) -> Facts:
 
     Raises
     ------
-    SpecError : a mask does not fit its edge, or would be too large; an edge reads frames of what has none
+    SpecError : a mask does not fit its edge; an edge reads frames of what has none; something would be too large
     """
     canvas = program.canvas
+    check_sizes(program)
     meters = {meter.region: meter for meter in program.meters}
     places = tuple(
         _place(program, name, number, region, meters.get(name))
@@ -221,12 +222,7 @@ def _wire(program: Program, number: int, edge: Edge, reads: Place, writes: Place
             f"{what}: {of} is about positions, but {reads.name!r} is read through {reads.rows} rows of {reads.through}",
             hint=f"leave {of} out, or read a region without slots",
         )
-    if edge.mask is not None and shape[0] * shape[1] > MOST_PAIRS:
-        raise SpecError(
-            f"{what}: a mask of {shape[0]:,} × {shape[1]:,} pairs would take {shape[0] * shape[1] / 2**30:,.1f} GiB; "
-            f"at most {MOST_PAIRS:,} are possible",
-            hint="smaller regions",
-        )
+    check_edge(program, edge, rule_of_edge(program, edge), shape)
     mask = mask_of(edge.mask, writes.coords, reads.coords, what)
     if framed:
         assert edge.lag is not None
