@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from volumetric.layers import AGaLiTe
 from volumetric.runtime.graph.families.linear_scan import linear_scan
 from volumetric.runtime.graph.rules.base import Scope, linear, rule, start
+
+_FEW: Final = 16
+"""Rows of a window up to which sums of all phases are one: launches and steps cost more than what they move."""
 
 
 @rule("agalite")
@@ -39,26 +44,39 @@ def _agalite(scope: Scope, spec: AGaLiTe, x: int) -> int:
     before = {name: start(scope, x, name, shape) for name, shape in spec.shapes.items() if name != "tick"}
     summed = work.concat((before["tilde_k"], work.reshape(before["s"], (batch, 1, heads, spec.features))), 1)
 
-    def sums(of: int, rate: int, phase: int, first: int) -> int:
-        """Emit the sums of ``phase · rate · of`` that decay by ``1 - rate``, ``[rows, phases, …]``."""
-        count, each = work.shape(phase)[1], work.shape(of)[2]
-        u = work.reshape(work.binary("mul", work.binary("mul", of, rate), phase), (batch, length, count * each))
-        a = work.broadcast(work.affine(rate, -1.0, 1.0), (rows, count, each))
-        a, first = work.reshape(a, (batch, length, count * each)), work.reshape(first, (batch, count * each))
-        return linear_scan(work, u, a, first, scope.kept_before(x))
+    def sums(of: int, left: int, phase: int | None, first: int) -> int:
+        """Emit the sums of ``phase · of`` of which `left` is left at each step, ``[B, T, phases · …]``."""
+        count, each = 1 if phase is None else work.shape(phase)[1], work.shape(of)[2]
+        u = of if phase is None else work.binary("mul", of, phase)
+        u, a = (work.reshape(i, (batch, length, count * each)) for i in (u, work.broadcast(left, (rows, count, each))))
+        return linear_scan(work, u, a, work.reshape(first, (batch, count * each)), scope.kept_before(x))
 
-    all_keys = sums(outer(k, p1, "relu"), decay, phases, summed)
-    all_values = sums(v, beta, work.part(phases, 1, 0, r), before["tilde_v"])
+    # Sums of keys are what takes room and time: in long windows each phase has one of its own, with the same decay, and
+    # the last one, which is 1, does not count.
+    runs = [(0, r + 1)] if length <= _FEW else [(i, i + 1) for i in range(r + 1)]
+    new, left = work.binary("mul", outer(k, p1, "relu"), decay), work.affine(decay, -1.0, 1.0)
+    all_keys = [
+        sums(new, left, None if run[0] == r else work.part(phases, 1, *run), work.part(summed, 1, *run)) for run in runs
+    ]
+    left = work.affine(beta, -1.0, 1.0)
+    all_values = sums(work.binary("mul", v, beta), left, work.part(phases, 1, 0, r), before["tilde_v"])
     if scope.keeps_state(x) and length:
-        last = work.reshape(work.last(all_keys, 1), (batch, r + 1, heads, spec.features))
+        ends = [
+            work.reshape(work.last(of, 1), (batch, b - a, heads, spec.features))
+            for of, (a, b) in zip(all_keys, runs, strict=True)
+        ]
+        last = work.concat(ends, 1)
         scope.keep("tilde_k", work.part(last, 1, 0, r))
         scope.keep("s", work.reshape(work.part(last, 1, r, r + 1), (batch, heads, spec.features)))
         scope.keep("tilde_v", work.reshape(work.last(all_values, 1), (batch, r, heads, width)))
-    asked = work.binary("mul", work.reshape(all_keys, (rows, r + 1, keys)), outer(q, p2, "relu"))
-    met = work.reduce(work.reshape(asked, (rows, r + 1, heads, spec.features)), "sum", (3,))
-    read = work.binary("mul", work.reshape(all_values, (rows, r, heads, width)), work.part(met, 1, 0, r))
+    asked, met = outer(q, p2, "relu"), list[int]()
+    for of, (a, b) in zip(all_keys, runs, strict=True):
+        each = work.binary("mul", work.reshape(of, (rows, b - a, keys)), asked)
+        met.append(work.reduce(work.reshape(each, (rows, b - a, heads, spec.features)), "sum", (3,)))
+    all_met = work.concat(met, 1)
+    read = work.binary("mul", work.reshape(all_values, (rows, r, heads, width)), work.part(all_met, 1, 0, r))
     read = work.reshape(work.reduce(read, "sum", (1,)), (rows, heads, width))
-    whole = work.affine(work.reshape(work.part(met, 1, r, r + 1), (rows, heads, 1)), 2.0 * r, spec.eps)
+    whole = work.affine(work.reshape(work.part(all_met, 1, r, r + 1), (rows, heads, 1)), 2.0 * r, spec.eps)
     y = work.reshape(work.binary("div", read, whole), (*work.shape(x)[:-1], heads * width))
     with work.at(scope.path, mixes=False):
         return linear(work, p, ("out.",), y)
