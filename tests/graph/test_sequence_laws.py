@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.devices import DEVICES, graphs
 from tests.graph.test_layers import close
 from tests.layers.fabric_cases import MIXED
+from tests.layers.program_cases import WHOLE as PROGRAM
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
@@ -83,6 +84,7 @@ FORWARD: dict[str, LayerSpec] = {
         ),
     ),
     "fabric": MIXED,
+    "program": PROGRAM,
     "attention": MultiHeadAttention(
         embed_dim=WIDTH,
         num_heads=4,

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from tests.layers.cell_cases import CELLS
 from tests.layers.fabric_cases import FABRICS
+from tests.layers.program_cases import PROGRAMS
 from tests.layers.scaffold_cases import SCAFFOLDS
 from volumetric.layers import (
     GRU,
@@ -423,6 +424,7 @@ CASES: dict[str, Case] = {
     **CELLS,
     **SCAFFOLDS,
     **FABRICS,
+    **PROGRAMS,
     **_SOFTMAXES,
     **_MIXTURES,
     "kmeans": (KMeans(num_clusters=4, in_features=3), (5, 3)),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.layers.fabric_cases import small
+from tests.layers.program_cases import program
 from volumetric.grid import Coord, Grid
 from volumetric.layers import (
     GRU,
@@ -266,6 +267,7 @@ TASKS: dict[str, Task] = {
         layers=(Column(embed_dim=3, experts=(_conv(3), Dense(in_features=3, out_features=3))),), row=(3,), rows=4
     ),
     "fabric": Task(layers=(small(),), row=(3,), rows=4, rate=0.5),
+    "program": Task(layers=(program(),), row=(2,), rows=4, rate=0.3),
     "kmeans": Task(layers=(KMeans(num_clusters=3, in_features=3, output="features"),), row=(3,)),
     "gate": Task(layers=(Gate(in_features=4, out_features=3, bias=True),), row=(4,), rate=3.0),
     "parallel": Task(

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from tests.layers.cases import CASES
 from tests.layers.fabric_cases import small
+from tests.layers.program_cases import program
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.layers import (
     GRU,
@@ -89,6 +90,8 @@ from volumetric.layers import (
 )
 from volumetric.layers.fabric.declared import InPort, OutPort
 from volumetric.layers.fabric.places import XBand
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.ports import In, Out
 from volumetric.runtime.cpu.graph.device import CpuGraphs
 from volumetric.runtime.gpu.graph import GpuGraphs
 
@@ -298,6 +301,12 @@ EXAMPLES: Final[dict[str, Callable[[int, int, int], Example]]] = {
     "fabric": lambda r, a, b: (
         small(inputs=(InPort("a", XBand("low"), a),), outputs=(OutPort("y", XBand("high"), b),)),
         (r, 3, a),
+    ),
+    "program": lambda r, a, b: (
+        program(
+            edges=(Edge("eye", "belief", rule="pooling"),), ports={"seen": In("eye", a), "guess": Out("belief", b)}
+        ),
+        (min(r, 3), a),
     ),
     "kmeans": lambda r, a, b: (KMeans(num_clusters=b, in_features=a, output="features", temperature=2.0), (r, a)),
     "gate": lambda r, a, b: (Gate(in_features=a, out_features=b, bias=True, top_k=min(b, 2)), (r, a)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -17,7 +18,7 @@ from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.named import Named, named, tuple_of
 from volumetric.layers.program.names import check_choice, check_flag, check_name, shown
-from volumetric.layers.program.ports import In, Level, Out, Port, Signal
+from volumetric.layers.program.ports import In, Level, Out, Port, Signal, width_of
 from volumetric.layers.program.wiring import Autowire, wired
 
 VERSION = 1
@@ -116,6 +117,19 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     def outputs(self) -> dict[str, Out]:
         """Ports that have columns of the row that goes out, in order."""
         return {name: port for name, port in self.ports.items() if isinstance(port, Out)}
+
+    def network(self) -> Any:
+        """Return a `Network` of this program alone: a row of it is all ports side by side.
+
+        Raises
+        ------
+        SpecError : there is no input or no output port, or a clock looks at what there is not
+        """
+        from volumetric.layers.program.spec import Program as Layer
+
+        layer = Layer(program=self)
+        chain = import_module("volumetric.builders.chain").chain  # of a part above this one
+        return chain([layer], (sum(map(width_of, self.inputs.values())),))
 
     def _known(self, region: str, what: str) -> None:
         if region not in self.canvas.regions:

@@ -25,6 +25,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
             "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
             "adaptive_max_pool3d reshape flatten last_step"
         ),
+        "program": "program",
         "recurrent": "rnn lstm gru",
         "rowwise": (
             "dense mlp swiglu rms_norm layer_norm embedding position_embedding softcap scale clamp discrete gate kmeans"

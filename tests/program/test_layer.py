@@ -1,0 +1,195 @@
+"""Programs as layers: what fires when, and what becomes of it; networks, files, samples, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace as changed
+
+import volumetric
+from tests.devices import DEVICES, device
+from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, PORTS, TIMED, WHOLE, program
+from tests.layers.test_vjp import arrays
+from volumetric.errors import SpecError
+from volumetric.layers import Memory, Program
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.forward import Machine
+from volumetric.layers.program.ports import In, Out, Signal
+from volumetric.layers.program.region import Region
+from volumetric.layers.program.timing import CANVAS, all_states, timing_of
+from volumetric.loaders import save_native
+from volumetric.network import Network, initialise
+from volumetric.runtime.graph import GraphBuilder
+from volumetric.runtime.graph.interpret import interpret
+from volumetric.runtime.graph.rules import Scope
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
+
+
+def machine(spec: Program, streams: int = 1) -> tuple[Machine, np.ndarray]:
+    """A machine in float64 at its start, and ten rows for it."""
+    p, x = arrays(spec, (streams, 10, max(end for _, end in spec.ports("inputs").values())), 3)
+    states = {name: np.zeros((streams, *shape)) for name, shape in all_states(spec.facts).items()}
+    return Machine(spec.facts, p, states), x
+
+
+@pytest.mark.parametrize("spec", [TIMED, CARRIED, WHOLE], ids=["timed", "carried", "whole"])
+def test_graphs_compute_what_numpy_does(spec: Program) -> None:
+    """In float64 to 1e-9, with resets, and states too."""
+    p, x = arrays(spec, (3, 7, 3), seed=5)
+    resets = (np.random.default_rng(1).random((3, 7)) < 0.2).astype(np.float64)
+    memory = Memory(streams=3, resets=resets)
+    want, _ = spec.forward(p, x, memory=memory)
+    work = GraphBuilder()
+    given = {name: work.input(name, value.shape) for name, value in p.items()}
+    states = {f"layer/{s.name}": work.zeros((3, *s.shape)) for s in spec.states()}
+    at, marks = work.input("x", (21, 3)), work.input("resets", (3, 7))
+    scope = Scope(
+        work=work,
+        param=lambda name, shape: given[name],
+        path="layer",
+        sequences=3,
+        resumes=True,
+        resets=marks,
+        states=states,
+    )
+    y = scope.emit(spec, at)
+    graph = work.finish([y, *states.values()])
+    made = interpret(graph, [*p.values(), x.reshape(21, 3), resets], {}, np.float64)
+    np.testing.assert_allclose(made[0].reshape(want.shape), want, rtol=0, atol=1e-9)
+    for name, value in zip(states, made[1:], strict=True):
+        np.testing.assert_allclose(value, memory.values[name.removeprefix("layer/")], rtol=0, atol=1e-9, err_msg=name)
+
+
+def test_regions_fire_by_their_clocks_and_stay_as_they_are_else() -> None:
+    spec = program(
+        {"eye": EYE, "belief": replace_region(BELIEF, clock="every(3, 1)"), "other": Region(((2, 3), (0, 2)))},
+        (*EDGES, Edge("belief", "other", when="every(2)")),
+        shape=(3, 2),
+    )
+    running, x = machine(spec)
+    belief, other = (spec.facts.place(name).positions for name in ("belief", "other"))
+    for t in range(10):
+        before = running.states[CANVAS]
+        running.row(x[:, t])
+        after = running.states[CANVAS]
+        assert running.fires[0].tolist() == [True, t % 3 == 1, True]
+        assert running.live[0].tolist() == [t % 3 == 1, t % 3 == 1, t % 2 == 0]
+        assert (before[:, belief] != after[:, belief]).any() == (t % 3 == 1)
+        assert (before[:, other] != after[:, other]).any() == (t % 2 == 0)
+
+
+def test_events_are_those_of_the_meter_of_the_step_before() -> None:
+    running, x = machine(TIMED)
+    place, seen = TIMED.facts.place("err"), list[bool]()
+    waits = 0
+    for t in range(10):
+        meter = float(running.states["err.meter"][0, 0])
+        x[0, t, 2] = float(t in (2, 3))
+        running.row(x[:, t])
+        wants = (meter > 0.2 or t in (2, 3)) and not waits
+        waits = 1 if wants else max(waits - 1, 0)
+        seen.append(wants)
+        assert running.fires[0, TIMED.facts.place("store").index] == wants, t
+    assert place.meter is not None
+    assert any(seen[4:])
+
+
+def test_inner_steps_are_those_of_the_package() -> None:
+    """Of three regions, of which two compute again."""
+    oracle = json.loads((FIXTURES / "inner_steps.json").read_text())
+    clocks = {
+        name: None if c is None else f"inner(every({c.get('period', 1)}), {c['max_inner_steps']})"
+        for name, c in oracle["clocks"].items()
+    }
+    regions = {name: Region(((n, n + 1), (0, 1)), clock=clock) for n, (name, clock) in enumerate(clocks.items())}
+    edges = tuple(Edge(name, name, rule="pooling") for name in regions)
+    spec = program(regions, edges, {"in": In("c", 1), "out": Out("a", 1)}, (3, 1))
+    timing, (running, x) = timing_of(spec.facts), machine(spec)
+    for t, plan in enumerate(oracle["plans"]):
+        running.row(x[:, t])
+        found = [
+            [name for n, name in enumerate(regions) if running.fires[0, n] and timing.inner[n] >= again]
+            for again in range(4)
+        ]
+        assert [sorted(part) for part in found if part] == [sorted(part) for part in plan]
+
+
+def replace_region(region: Region, **fields: Any) -> Region:
+    return changed(region, **fields)
+
+
+def test_a_region_that_computes_again_is_two_steps_further() -> None:
+    """A chain of two: with an inner step of the second half, what comes in arrives a row earlier."""
+    regions = {f"r{n}": Region(((n, n + 1), (0, 1)), residual=False) for n in range(3)}
+    edges = (Edge("r0", "r1", rule="copy", write="add"), Edge("r1", "r2", rule="copy", write="add"))
+    ports = {"in": In("r0", 1), "out": Out("r2", 1)}
+    plain, _ = machine(program(regions, edges, ports, (3, 1)))
+    again = {**regions, "r2": changed(regions["r2"], clock="inner(every(1), 1)")}
+    fast, x = machine(program(again, edges, ports, (3, 1)))
+    for t in range(3):
+        plain.row(x[:, t])
+        fast.row(x[:, t])
+        np.testing.assert_array_equal(fast.states[CANVAS][:, 2], plain.states[CANVAS][:, 1])
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_program_is_a_network_with_ports(name: str) -> None:
+    """It is written down, saved, run by names as a stream, and predicts samples."""
+    network = program().program.network()
+    assert Network.from_json(network.to_json()) == network
+    params = initialise(network, seed=1)
+    x = np.random.default_rng(2).standard_normal((2, 3, 2)).astype(np.float32)
+    stream: Any = device(name).stream(network, params, batch=2)
+    found = stream.run({"seen": x})
+    want = program().forward({k.partition("/")[2]: s.values() for k, s in params.items()}, x)[0]
+    np.testing.assert_allclose(found["guess"], want, rtol=0, atol=1e-5)
+
+
+def test_samples_are_sequences_of_their_own(tmp_path: Path) -> None:
+    spec = program()
+    network = replace(spec.program.network(), input_shape=(3, 2))
+    params = initialise(network, seed=1)
+    save_native(tmp_path / "p", network, params)
+    x = np.random.default_rng(2).standard_normal((5, 3, 2)).astype(np.float32)
+    want = spec.forward({k.partition("/")[2]: s.values() for k, s in params.items()}, x)[0]
+    with volumetric.load(tmp_path / "p", device="cpu") as model:
+        np.testing.assert_allclose(model.predict(x), want, rtol=0, atol=1e-5)
+
+
+def with_clock(clock: str) -> Any:
+    return lambda: program({"eye": EYE, "belief": changed(BELIEF, clock=clock)}, ports={**PORTS, "tick": Signal()})
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "text": (with_clock("every(2"), r"clock: expected \), at character 8\n  every\(2\n         \^"),
+    "region": (with_clock("bilief.prediction > 1"), "there is no region 'bilief'"),
+    "no meter": (with_clock("belief.prediction > 1"), "region 'belief' has no meter"),
+    "signal": (with_clock("on(tock)"), "there is no signal 'tock'"),
+    "port": (with_clock("on(seen)"), "there is no signal 'seen'"),
+    "kind": (
+        lambda: changed_edges(TIMED, when="err.size > 1"),
+        "edge 'belief<eye#0': when: err.size > 1: the meter of 'err' has no kind 'size'",
+    ),
+    "inner condition": (lambda: changed_edges(TIMED, when="inner(every(2), 1)"), "inner steps are of regions"),
+    "no input": (lambda: program(ports={"guess": Out("belief", 1)}), "no port takes in anything"),
+    "no output": (lambda: program(ports={"seen": In("eye", 1)}), "no port hands out anything"),
+    "no program": (lambda: Program(program="x"), "expected a Program, got str"),  # pyright: ignore[reportArgumentType]
+}
+
+
+def changed_edges(spec: Program, **fields: Any) -> Program:
+    first, *rest = spec.program.edges
+    return Program(program=changed(spec.program, edges=(changed(first, **fields), *rest)))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_named(name: str) -> None:
+    make, message = WRONG[name]
+    with pytest.raises(SpecError, match=message):
+        make()

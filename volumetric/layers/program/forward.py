@@ -1,0 +1,119 @@
+"""A program in NumPy, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.layers.base import Arrays, Memory, Saved
+from volumetric.layers.clock import Event
+from volumetric.layers.clock_steps import NumpySteps, step
+from volumetric.layers.program.dispatch import dispatch
+from volumetric.layers.program.ends import handed_out, happening, levels_at, taken_in
+from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.meters import shown
+from volumetric.layers.program.settle import Held
+from volumetric.layers.program.timing import CANVAS, CLOCK, all_states, meter_at, timing_of
+from volumetric.layers.state import covering, start_of
+
+
+def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, Saved]:
+    """Return the rows of all outputs, and what gradients are computed from."""
+    facts: Facts = spec.facts
+    *lead, length, width = x.shape
+    covered, keep = covering(memory, x.shape)
+    streams = int(np.prod(lead, dtype=np.int64))
+    rows = x.reshape(streams, length, width)
+    kept = None if keep is None else keep.reshape(streams, length)
+    states: dict[str, Array] = {}
+    for name, shape in all_states(facts).items():
+        states[name] = start_of(covered, name, (*lead, *shape), x.dtype).reshape(streams, *shape)
+    saved: Saved = {"x": x, "p": dict(p), "kept": kept, "states": dict(states), "streams": streams}
+    machine = Machine(facts, p, states)
+    made = [machine.row(rows[:, t], None if kept is None else kept[:, t]) for t in range(length)]
+    size = spec.output_shape(x.shape)[-1]
+    y = np.stack(made, 1) if made else np.zeros((streams, 0, size), x.dtype)
+    if covered is not None and length:
+        for name, value in machine.states.items():
+            covered.write(name, value.reshape(*lead, *value.shape[1:]))
+    return y.reshape(*lead, length, size), saved
+
+
+class Machine:
+    """Streams of a program side by side.
+
+    Attributes
+    ----------
+    states : ``[B, …]``, as `timing.all_states` names them
+    fires : which regions fired in the last row, bool ``[B, regions]``
+    live : which edges were computed in it, bool ``[B, edges]``
+    """
+
+    def __init__(self, facts: Facts, p: Arrays, states: dict[str, Array]) -> None:
+        self.facts, self.p, self.states = facts, p, states
+        self.timing = timing_of(facts)
+        self.fires = self.live = np.zeros((0, 0), np.bool_)
+
+    def row(self, x: Array, keep: Array | None = None) -> Array:
+        """Take a row ``[B, columns]`` in, compute, and hand a row out; where `keep` is 0 a stream begins anew."""
+        facts, states = self.facts, self.states
+        if keep is not None:
+            for name, of in states.items():
+                states[name] = np.where(keep.reshape(-1, *(1,) * (of.ndim - 1)) != 0, of, of.dtype.type(0))
+        truths = self._truths(x)
+        always = np.ones(len(x), np.bool_)
+        fires = np.stack([always if n < 0 else truths[n] for n in self.timing.regions], 1)
+        whens = [always if n < 0 else truths[n] for n in self.timing.edges]
+        when = np.stack(whens, 1) if whens else np.ones((len(x), 0), np.bool_)
+        self.fires, self.live = fires, np.zeros_like(when)
+        canvas = taken_in(facts, self.p, states[CANVAS], x, fires)
+        past = {name: of for name, of in states.items() if name.endswith(".past")}
+        behind = past
+        for again in range(1 + max(self.timing.inner)):
+            now = fires & (np.array(self.timing.inner) >= again)
+            states |= past
+            canvas = self._step(canvas, now, when, levels_at(facts, x, again))
+            if not again:
+                behind = {name: states[name] for name in past}
+        states |= behind
+        Held(facts, self.p, states, fires).grow()
+        states[CANVAS] = canvas
+        return handed_out(facts, self.p, canvas, states)
+
+    def _truths(self, x: Array) -> list[Array]:
+        """Return where each clock fires, bool ``[B]``."""
+        facts, found, at = self.facts, list[Array](), 0
+
+        def watched(source: str) -> Array:
+            number, kind = meter_at(facts, Event(source, above=0.0))
+            place = facts.places[number]
+            assert place.meter is not None
+            return shown(place.meter, self.states[f"{place.name}.meter"])[:, kind]
+
+        for clock, starts in zip(self.timing.clocks, self.timing.starts, strict=True):
+            held = self.states[CLOCK][:, at : at + len(starts)] if starts else np.zeros((len(x), 0), x.dtype)
+            counts = [held[:, n] + x.dtype.type(start) for n, start in enumerate(starts)]
+            truth, after = step(clock, counts, NumpySteps(watched, lambda name: happening(facts, x, name)))
+            if starts:
+                now = self.states[CLOCK].copy()
+                now[:, at : at + len(starts)] = np.stack(after, 1) - np.array(starts, x.dtype)
+                self.states[CLOCK] = now
+            found.append(truth)
+            at += len(starts)
+        return found
+
+    def _step(self, canvas: Array, fires: Array, when: Array, levels: dict[int, tuple[Array, Array]]) -> Array:
+        facts, held = self.facts, Held(self.facts, self.p, self.states, fires)
+        told = held.rows(canvas)
+        writes = np.array([wire.writes for wire in facts.wires], np.int64)
+        live = fires[:, writes] & when & held.present()
+        self.live = self.live | live
+        made = dispatch(facts, self.p, canvas, lambda number, back: told[number, back], live)
+        after, errors = held.settle(canvas, made, levels)
+        if facts.program.parity:
+            held.measure_read(made.results, canvas, live)
+        else:
+            held.measure(errors)
+        return after

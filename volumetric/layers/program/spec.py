@@ -1,0 +1,87 @@
+"""Program: typed regions of a canvas, and edges between them, as one layer."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import ClassVar, Literal
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, ParamSpec, Saved, expect_last, layer
+from volumetric.layers.program import declared
+from volumetric.layers.program.facts import Facts, facts_of
+from volumetric.layers.program.ports import width_of
+from volumetric.layers.state import StateSpec, is_sequence
+
+
+@layer("program")
+class Program(LayerSpec):
+    """A program, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``; a row of them is all ports side by side.
+
+    For each row: clocks say which regions fire (from signals of the row and meters of the step before); inputs put
+    ``W x + b + code`` into theirs, where these fire; all edges of regions that fire, and whose conditions hold, read
+    the canvas, or what regions are read through, as it is then; regions take what edges bring by their carriers, and
+    meters their errors; regions with inner steps do so again. At last outputs hand out ``W LN(pool) + b``. A region
+    that does not fire stays as it is.
+
+    States are the canvas, counts of clocks, memories, slots, what edges with lags read, and meters. Resets forget
+    them before a row.
+
+    Attributes
+    ----------
+    program : canvas, edges, ports and meters; it has an input and an output, and its clocks look at what there is
+    """
+
+    contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
+
+    program: declared.Program
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        from volumetric.layers.program.timing import timing_of
+
+        if not isinstance(self.program, declared.Program):
+            raise SpecError(f"program: expected a Program, got {type(self.program).__name__}")
+        for what, ports in (("takes in", self.program.inputs), ("hands out", self.program.outputs)):
+            if not ports:
+                name = 'In("region", dim)' if what == "takes in" else 'Out("region", dim)'
+                raise SpecError(f"program: no port {what} anything", hint=f'ports={{"name": {name}}}')
+        timing_of(self.facts)
+
+    @property
+    def facts(self) -> Facts:
+        """Regions, edges and ports as arrays."""
+        return facts_of(self.program)
+
+    def ports(self, which: Literal["inputs", "outputs"]) -> dict[str, tuple[int, int]]:
+        """Return the columns of a row that each port has."""
+        columns = self.facts.inputs if which == "inputs" else self.facts.outputs
+        return {name: (of.start, of.stop) for name, of in columns.items()}
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        from volumetric.layers.program.ends import port_params
+        from volumetric.layers.program.settle import region_params
+        from volumetric.layers.program.tasks import params_of
+
+        return *port_params(self.facts), *region_params(self.facts), *params_of(self.facts)
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        from volumetric.layers.program.timing import all_states
+
+        if not is_sequence(*inputs):
+            return ()
+        return tuple(StateSpec(name=name, shape=shape, kind="fixed") for name, shape in all_states(self.facts).items())
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], sum(map(width_of, self.program.inputs.values())))
+        return (*inputs[0][:-1], sum(map(width_of, self.program.outputs.values())))
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        from volumetric.layers.program.forward import run
+
+        return run(self, p, xs[0], memory)
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        # Gradients are those of the graph, on its interpreter; central differences of `forward` check them.
+        return import_module("volumetric.runtime.graph.layer_gradient").gradients(self, p, saved, gy)

@@ -1,0 +1,302 @@
+"""The rule of a program: one step as the body of a scan over rows.
+
+What inputs put in and what outputs hand out are products over all rows, before the scan and behind it; parameters of
+edges that are computed together are put side by side once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from volumetric.layers.clock import Event
+from volumetric.layers.clock_steps import step
+from volumetric.layers.program.ends import codes_of, read_width
+from volumetric.layers.program.facts import Facts, Place
+from volumetric.layers.program.ports import In, Level
+from volumetric.layers.program.spec import Program
+from volumetric.layers.program.tasks import gate_of, names_of, tasks_of
+from volumetric.layers.program.timing import ALWAYS, CANVAS, CLOCK, Timing, all_states, meter_at, timing_of
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.rules.base import Scope, rule, start
+from volumetric.runtime.graph.rules.clocks import GraphSteps
+from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm, shown
+from volumetric.runtime.graph.rules.program_dispatch import Weights, dispatch, weights_of
+from volumetric.runtime.graph.rules.program_plan import Plan, plan_of
+from volumetric.runtime.graph.rules.program_settle import Held
+from volumetric.runtime.graph.rules.repeat import repeat
+
+
+@rule("program")
+def _program(scope: Scope, spec: Program, x: int) -> int:
+    work, facts = scope.work, spec.facts
+    *lead, _ = work.shape(x)
+    wide = spec.output_shape(work.shape(x))[-1]
+    batch, length, _ = work.shape(scope.sequenced(x))
+    if not length or not batch:
+        y = work.zeros((*lead, wide))
+        for param in scope.params(spec).values():  # their gradients are zeros, not none
+            flat = work.reshape(param, (prod(work.shape(param)),))
+            y = work.add(y, work.reduce(flat, "sum", (0,)))
+        return y
+    if batch < 0:
+        return _one_by_one(scope, spec, x)
+    rows = work.permute(scope.sequenced(x), (1, 0, 2))
+    p, timing = scope.params(spec), timing_of(facts)
+    plan = plan_of(facts, timing.columns)
+    stacks = weights_of(work, plan, p)
+    inside = {name: p[name] for name in _read_inside(facts, p)}
+    inside |= {f"stack {n} {name}": i for n, of in enumerate(stacks) for name, i in of.items()}
+    inside |= {f"code {name}": _code(work, facts, p, facts.place(port.region)) for name, port in _ins(facts).items()}
+    told = [_affine(work, p, f"ports.{name}.", _columns(work, rows, facts.inputs[name])) for name in _ins(facts)]
+    keep = scope.kept_before(x)
+    xs = [rows, *told]
+    xs += [] if keep is None else [work.reshape(work.permute(keep, (1, 0)), (length, batch, 1))]
+    begun = {name: start(scope, x, name, shape) for name, shape in all_states(facts).items()}
+
+    def body(
+        inner: GraphBuilder, xs: list[int], constants: list[int], states: list[int]
+    ) -> tuple[list[int], list[int]]:
+        own = dict(zip(inside, constants, strict=True))
+        state = dict(zip(begun, states, strict=True))
+        row = _Row(inner, plan, timing, own, state, xs[0], dict(zip(_ins(facts), xs[1:], strict=False)))
+        made = row.run(None if keep is None else xs[-1])
+        return made, [row.state[name] for name in begun]
+
+    written = scope.training is not None or length == 1
+    made, ends = repeat(work, body, xs, [*inside.values()], [*begun.values()], written=written)
+    if scope.keeps_state(x):
+        for name, end in zip(begun, ends, strict=True):
+            scope.keep(name, end)
+    out: list[int] = []
+    for (name, port), pool in zip(facts.program.outputs.items(), made, strict=True):
+        flat = work.reshape(pool, (length, batch, read_width(facts, port)))
+        normed = layer_norm(work, {k: p[f"ports.{name}.{k}"] for k in ("norm.weight", "norm.bias")}, "norm.", flat)
+        out.append(_affine(work, p, f"ports.{name}.", normed))
+    y = work.concat(out, 2)
+    return work.reshape(work.permute(y, (1, 0, 2)), (*lead, wide))
+
+
+def _one_by_one(scope: Scope, spec: Program, x: int) -> int:
+    """Emit samples of which nobody knows the number, each a sequence of its own, one after the other."""
+    work, p = scope.work, scope.params(spec)
+    *lead, length, columns = work.shape(x)
+
+    def body(
+        inner: GraphBuilder, xs: list[int], constants: list[int], states: list[int]
+    ) -> tuple[list[int], list[int]]:
+        own = dict(zip(p, constants, strict=True))
+        alone = Scope(work=inner, param=lambda name, shape: own[name], path=scope.path)
+        return [_program(alone, spec, inner.reshape(xs[0], (1, length, columns)))], []
+
+    samples = work.reshape(x, (prod(lead), length, columns))
+    [made], _ = work.scan(body, [samples], [*p.values()], [])
+    return work.reshape(made, (*lead, length, spec.output_shape(work.shape(x))[-1]))
+
+
+def _ins(facts: Facts) -> dict[str, In]:
+    return {name: port for name, port in facts.program.inputs.items() if isinstance(port, In)}
+
+
+def _columns(work: GraphBuilder, rows: int, of: slice) -> int:
+    return work.part(rows, len(work.shape(rows)) - 1, of.start, of.stop)
+
+
+def _affine(work: GraphBuilder, p: Mapping[str, int], name: str, x: int) -> int:
+    """Emit ``x Wᵀ + b`` of ``[T, B, in]``."""
+    length, batch, width = work.shape(x)
+    weight = p[name + "weight"]
+    wide = work.shape(weight)[0]
+    y = work.gemm(
+        work.reshape(x, (1, length * batch, width)),
+        work.reshape(weight, (1, wide, width)),
+        p[name + "bias"],
+        trans_b=True,
+    )
+    return work.reshape(y, (length, batch, wide))
+
+
+def _code(work: GraphBuilder, facts: Facts, p: Mapping[str, int], place: Place) -> int:
+    """Emit the codes of the positions of a region, ``[1, n, d]``."""
+    fixed = work.constant(facts.codes[place.positions][None], "codes")
+    return work.add(fixed, *(p[name] for name in codes_of(place)))
+
+
+def _read_inside(facts: Facts, p: Mapping[str, int]) -> list[str]:
+    """Names of the parameters that a step reads by themselves: those of regions, and gates."""
+    gates = [gate_of(task) for task in tasks_of(facts) if task.wire.write == "gate"]
+    return [name for name in p if name.startswith("regions.")] + gates
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row, as it is emitted.
+
+    Attributes
+    ----------
+    own : what no row changes
+    state : what it finds, and then leaves
+    x : ``[B, columns]``
+    told : input → what it brings, ``[B, d]``
+    """
+
+    work: GraphBuilder
+    plan: Plan
+    timing: Timing
+    own: dict[str, int]
+    state: dict[str, int]
+    x: int
+    told: dict[str, int]
+
+    def run(self, keep: int | None) -> list[int]:
+        """Emit the row; return what outputs read."""
+        work, facts, state = self.work, self.plan.facts, self.state
+        if keep is not None:
+            for name, of in state.items():
+                flag = work.reshape(keep, (work.shape(of)[0], *(1,) * (len(work.shape(of)) - 1)))
+                state[name] = work.binary("mul_nonzero", of, flag)
+        truths = self._truths()
+        fires = {n: truths[of] for n, of in enumerate(self.timing.regions) if of != ALWAYS}
+        canvas = self._taken_in(fires)
+        past = {name: of for name, of in state.items() if name.endswith(".past")}
+        behind = past
+        for again in range(1 + max(self.timing.inner)):
+            state |= past
+            canvas = self._step(canvas, self._now(fires, again), truths, again)
+            if not again:
+                behind = {name: state[name] for name in past}
+        state |= behind
+        held = self._held(fires)
+        held.grow()
+        state[CANVAS] = canvas
+        made: list[int] = []
+        for port in facts.program.outputs.values():
+            place = facts.place(port.region)
+            rows = state[f"{place.name}.values"] if place.through == "memory" else held.taken(canvas, place)
+            batch, count, d = work.shape(rows)
+            flat = port.pool == "flatten"
+            made.append(work.reshape(rows, (batch, count * d)) if flat else work.reduce(rows, "mean", (1,)))
+        return made
+
+    def _truths(self) -> list[int]:
+        """Emit where each clock fires, ``[B, 1]``."""
+        work, facts, found, at = self.work, self.plan.facts, list[int](), 0
+        parts: list[int] = []
+
+        def watched(source: str) -> int:
+            number, kind = meter_at(facts, Event(source, above=0.0))
+            place = facts.places[number]
+            assert place.meter is not None
+            return work.part(shown(work, place.meter, self.state[f"{place.name}.meter"]), 1, kind, kind + 1)
+
+        def happens(name: str) -> int:
+            column, zero = _columns(work, self.x, facts.inputs[name]), work.scalar(0.0)
+            return work.binary("max", work.binary("greater", column, zero), work.binary("greater", zero, column))
+
+        for clock, starts in zip(self.timing.clocks, self.timing.starts, strict=True):
+            held = [work.part(self.state[CLOCK], 1, at + n, at + n + 1) for n in range(len(starts))]
+            counts = [work.affine(of, 1.0, begun) for of, begun in zip(held, starts, strict=True)]
+            truth, after = step(clock, counts, GraphSteps(work, watched, happens))
+            work.detached.add(truth)  # it is 0 or 1, and so has no slope
+            parts += [work.affine(of, 1.0, -begun) for of, begun in zip(after, starts, strict=True)]
+            found.append(truth)
+            at += len(starts)
+        if parts:
+            self.state[CLOCK] = work.concat(parts, 1)
+            work.detached.add(self.state[CLOCK])
+        return found
+
+    def _now(self, fires: Mapping[int, int], again: int) -> dict[int, int]:
+        """Region → whether it computes in a step of several; those that are missing always do."""
+        found: dict[int, int] = {}
+        for n, steps in enumerate(self.timing.inner):
+            if steps < again:
+                found[n] = self._flat(0.0)
+            elif n in fires:
+                found[n] = fires[n]
+        return found
+
+    def _flat(self, value: float) -> int:
+        batch = self.work.shape(self.x)[0]
+        return self.work.broadcast(self.work.constant(np.full((1, 1), value), "flag"), (batch, 1))
+
+    def _taken_in(self, fires: Mapping[int, int]) -> int:
+        """Emit the canvas with what inputs bring."""
+        work, facts, canvas = self.work, self.plan.facts, self.state[CANVAS]
+        batch = work.shape(canvas)[0]
+        held = self._held(fires)
+        for name, port in _ins(facts).items():
+            place = facts.place(port.region)
+            now, d = held.taken(canvas, place), facts.program.canvas.width
+            value = work.add(self.own[f"code {name}"], work.reshape(self.told[name], (batch, 1, d)))
+            value = work.add(now, value) if port.write == "add" else value
+            flag = fires.get(place.index)
+            if flag is not None:
+                value = chosen(work, work.reshape(flag, (batch, 1, 1)), value, now)
+            canvas = held.placed(canvas, [(place, value)])
+        return canvas
+
+    def _held(self, fires: Mapping[int, int]) -> Held:
+        return Held(
+            work=self.work,
+            facts=self.plan.facts,
+            p=self.own,
+            states=self.state,
+            fires=fires,
+            guard=lambda region: nullcontext(),
+        )
+
+    def _step(self, canvas: int, fires: Mapping[int, int], truths: Sequence[int], again: int) -> int:
+        facts, held = self.plan.facts, self._held(fires)
+        told = held.rows(canvas)
+        live = self._live(fires, truths, held.present())
+        made = dispatch(self.work, self.plan, self._stacks(), self.own, canvas, told, live)
+        after, errors = held.settle(canvas, made, self._levels(again))
+        if facts.program.parity:
+            columns = {} if live is None else {n: c for n, c in enumerate(self.plan.columns) if c != ALWAYS}
+            on = {n: self.work.part(live, 1, c, c + 1) for n, c in columns.items() if live is not None}
+            held.measure_read(made.results, canvas, on)
+        else:
+            held.measure(errors)
+        return after
+
+    def _stacks(self) -> Weights:
+        """Parameters of the edges of each group."""
+        found: list[dict[str, int]] = []
+        for n, group in enumerate(self.plan.groups):
+            names = names_of(self.plan.facts, group.tasks[0])
+            found.append({name: self.own[f"stack {n} {name}"] for name in names})
+        return found
+
+    def _live(self, fires: Mapping[int, int], truths: Sequence[int], present: Mapping[int, int]) -> int | None:
+        """Emit which edges fire, ``[B, columns]``; None: all always do."""
+        work, found = self.work, list[int]()
+        by_column = {column: wire for wire, column in zip(self.plan.facts.wires, self.plan.columns, strict=True)}
+        for column in range(len(self.timing.kinds)):
+            wire = by_column[column]
+            of, when = fires.get(wire.writes), self.timing.edges[wire.index]
+            flags = [of, None if when == ALWAYS else truths[when], present.get(wire.index)]
+            there = [flag for flag in flags if flag is not None] or [self._flat(1.0)]
+            both = there[0]
+            for flag in there[1:]:
+                both = work.binary("mul", both, flag)
+            found.append(both)
+        return work.concat(found, 1) if found else None
+
+    def _levels(self, again: int) -> dict[int, tuple[int, int]]:
+        """Noise levels of diffusive regions before and behind a step of several, ``[B, 1, 1]``."""
+        work, facts = self.work, self.plan.facts
+        batch, found = work.shape(self.x)[0], dict[int, tuple[int, int]]()
+        ports = {port.region: name for name, port in facts.program.inputs.items() if isinstance(port, Level)}
+        for place in facts.places:
+            if place.carrier != "diffusive":
+                continue
+            name, steps = ports.get(place.name), self.timing.inner[place.index] + 1
+            begun = self._flat(0.0) if name is None else _columns(work, self.x, facts.inputs[name])
+            before, after = (work.affine(begun, 1 - n / steps, n / steps) for n in (again, again + 1))
+            found[place.index] = work.reshape(before, (batch, 1, 1)), work.reshape(after, (batch, 1, 1))
+        return found
