@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,12 +14,18 @@ from tests.fabric.dynamic_cases import CASES, Arrays, cut, given, masked
 from tests.fabric.test_layer import alone
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, SpecError
-from volumetric.layers import Fabric, Memory
+from volumetric.grid import Coord, Grid
+from volumetric.layers import Dense, Fabric, Memory
+from volumetric.layers.fabric.declared import OutPort
+from volumetric.layers.fabric.places import XBand
+from volumetric.network import Network, initialise
+from volumetric.observe.activity import Recorder
 from volumetric.runtime.graph.programs import ProgramCache
+from volumetric.runtime.streams.chunks import Chunk
 from volumetric.runtime.streams.rows import SEAL, Header, RowStream
 from volumetric.weights import Params, WeightStore
 
-WAYS = ("reference", "cpu", "rows", "gpu")
+WAYS = ("reference", "cpu", "rows on cpu", "gpu")
 
 
 class Case(NamedTuple):
@@ -45,7 +52,7 @@ class Case(NamedTuple):
 @cache
 def case(way: str) -> Case:
     """What a way to run is tested with; programs of a software GPU take their time to compile."""
-    spec, gone = CASES["plain" if way == "gpu" else "mixed"]
+    spec, gone = CASES["plain" if "gpu" in way else "mixed"]
     p, x = given(spec, 9)
     return Case(spec, gone, p, x.astype(np.float32))
 
@@ -56,10 +63,10 @@ def params_of(p: Arrays) -> Params:
 
 @cache
 def first(way: str) -> RowStream:
-    """Streams on a device; "rows" are those of the CPU through an executable."""
+    """Streams on a device; "rows" are those through an executable."""
     network, params = alone(case(way).spec), params_of(case(way).p)
-    if way == "rows":
-        return RowStream(device("cpu"), network, params, batch=2)
+    if "rows" in way:
+        return RowStream(device(way.removeprefix("rows on ")), network, params, batch=2)
     return device(way).stream(network, params, batch=2)
 
 
@@ -88,7 +95,7 @@ def test_nodes_are_masked_between_calls_and_nothing_is_compiled(way: str, monkey
     np.testing.assert_allclose(np.concatenate(parts, 1), want, atol=3e-5)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["reference", "cpu", "rows on cpu", "rows on gpu"])
 def test_forks_and_files_have_their_own(way: str) -> None:
     of, stream = case(way), opened(way)
     x, want, plain = of.x, of.expected(), of.after(slice(9), Memory(streams=2))
@@ -161,3 +168,34 @@ def test_what_does_not_fit_changes_nothing() -> None:
     still = device("cpu").stream(alone(cut(of.spec, ())), params_of(plain))
     with pytest.raises(SpecError, match="cannot be masked"):
         still.mask(4)
+
+
+def test_a_recorder_sees_what_its_stream_masks() -> None:
+    of, stream = case("gpu"), device("cpu").stream(alone(case("gpu").spec), params_of(case("gpu").p), batch=2)
+    recorder = Recorder(stream)
+    made = [recorder.advance(Chunk(x={"input": of.x[:, :3]}, count=3))]
+    stream.mask(of.gone)
+    made.append(recorder.advance(Chunk(x={"input": of.x[:, 3:6]}, count=3)))
+    np.testing.assert_allclose(np.concatenate([np.asarray(y) for y in made], 1), of.expected()[:, :6], atol=3e-5)
+    awake = np.stack([frame.fired for frame in recorder.frames])
+    assert awake[:3].all()
+    assert (~awake[3:]).sum(1).tolist() == [len(of.gone)] * 3
+    stream.unmask(of.gone[1:])
+    recorder.close()
+    assert stream.living().tolist() == [node for node in range(12) if node != of.gone[0]]
+
+
+def test_a_fabric_that_is_switched_off_can_be_masked() -> None:
+    spec = replace(case("gpu").spec, outputs=(OutPort("y", XBand("high"), 3),))
+    layers = {Coord(0): Dense(in_features=3, out_features=3), Coord(0, 0, 1): spec}
+    network = Network(
+        grid=Grid(1, 1, 2), layers=layers, input_shape=(3,), input_dtype="float32", disabled=frozenset({Coord(0, 0, 1)})
+    )
+    x = case("gpu").x
+    for way in ("cpu", "rows on cpu"):
+        stream = RowStream(device("cpu"), network, initialise(network), batch=2)
+        stream = device("cpu").stream(network, initialise(network), batch=2) if way == "cpu" else stream
+        want = np.asarray(stream.run(x))
+        stream.mask(4)
+        assert 4 not in stream.living()
+        np.testing.assert_array_equal(np.asarray(stream.run(x)), want)

@@ -107,6 +107,7 @@ class Recorder:
     def close(self) -> None:
         """Let the stream go on where this one is."""
         if self._tapped is not None and isinstance(self._stream, RowStream):
+            self._tapped.live_as(self._stream)
             self._stream.restore(self._tapped.save())
             self._tapped.close()
             self._tapped = None
@@ -114,6 +115,7 @@ class Recorder:
     def _rows(self, chunk: Chunk) -> Array | dict[str, Array]:
         if self._tapped is None:
             raise SpecError("the recorder is closed")
+        self._tapped.live_as(self._stream)  # whose nodes may have been masked since
         given = replace(chunk, x=by_port(self._network, chunk.x, self._tapped.batch))
         made: dict[str, list[Array]] = {}
         for at, stop in self._cuts(chunk.count):

@@ -68,7 +68,7 @@ def awake(stream: RowStream | ClockedStream, parts: Mapping[Coord, FabricPart], 
             found.append(np.array([own]))
             continue
         nodes = np.full(part.count, own)
-        if part.spec.dynamic and isinstance(stream, RowStream):
+        if part.spec.dynamic:
             nodes &= np.isin(part.spec.facts.order, stream.living(at=str(coord)))
         found.append(nodes)
     return np.concatenate(found)

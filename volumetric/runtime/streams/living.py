@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,7 +32,7 @@ class Living:
         if any(name.endswith("living") for name in params):
             from volumetric.layers.fabric.nodes import fabrics_in
 
-            found = fabrics_in({at: spec for at, spec in network.layers.items() if at not in network.disabled})
+            found = fabrics_in(network.layers)
             self._fabrics = {network.resolve(f"{at}/living"): spec for at, spec in found.items() if spec.dynamic}
         self.values: Mapping[str, Array] = {key: params[key].values() for key in self._fabrics}
 
@@ -99,10 +99,16 @@ class Living:
 
 
 class Told:
-    """An executable, and which nodes it was last told to live; forks of a stream share it and take turns."""
+    """An executable, and which nodes it was last told to live; forks of a stream share it and take turns.
 
-    def __init__(self, executable: Any, living: Living) -> None:
-        self._executable, self._now, self._lock = executable, living.values, threading.RLock()
+    Parameters
+    ----------
+    keys : parameters that it has; a layer that is switched off has none
+    """
+
+    def __init__(self, executable: Any, living: Living, keys: Container[str]) -> None:
+        self._executable, self._keys, self._lock = executable, keys, threading.RLock()
+        self._now = living.values
 
     @contextmanager
     def turn(self, living: Living) -> Iterator[Any]:
@@ -111,7 +117,8 @@ class Told:
             yield self._executable
             return
         with self._lock:
-            changed = {k: v for k, v in living.values.items() if not np.array_equal(v, self._now[k])}
+            values = {key: value for key, value in living.values.items() if key in self._keys}
+            changed = {key: value for key, value in values.items() if not np.array_equal(value, self._now[key])}
             if changed:
                 self._executable.update(Params({k: WeightStore.from_array(v) for k, v in changed.items()}))
             self._now = living.values
@@ -163,6 +170,12 @@ class HasLiving:
         """
         self._living.change(nodes, at, 1)
         self._tell()
+
+    def live_as(self, other: HasLiving) -> None:
+        """Let those nodes live that live in other streams of the same fabrics."""
+        if self._living.values is not other._living.values:
+            self._living.values = other._living.values
+            self._tell()
 
     def _tell(self) -> None:
         """Take over which nodes live; an executable is told when it runs."""

@@ -70,7 +70,7 @@ class RowStream(HasLiving):
         self._opened = device, params, options
         self._executable = device.compile(plan, params, options)
         self._living = Living(network, params)
-        self._told = Told(self._executable, self._living)
+        self._told = Told(self._executable, self._living, plan.params)
         self._states: list[Any] = [self._executable.new_state() for _ in range(batch)]
         self._spare: list[Any] = []
 
