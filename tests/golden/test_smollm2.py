@@ -19,7 +19,7 @@ def bf16_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.parametrize(("device", "names", "tokens"), [("reference", NAMES[:1], 12), ("cpu", NAMES, 40)])
+@pytest.mark.parametrize(("device", "names", "tokens"), [("reference", NAMES[:1], 4), ("cpu", NAMES, 40)])
 def test_gguf_in_float32_equals_transformers(device: str, names: tuple[str, ...], tokens: int) -> None:
     with vm.load(GGUF, device=device, dtype="float32") as model:
         for name in names:
@@ -41,13 +41,13 @@ def test_bf16_directory_equals_transformers_on_the_cpu(bf16_directory: Path) -> 
 @pytest.mark.timeout(600)
 def test_gpu_equals_transformers() -> None:
     with vm.load(GGUF, device="gpu") as model:
-        check_prompt(model, golden("plain_capital", "f32w"), tokens=12)
+        check_prompt(model, golden("plain_capital", "f32w"), tokens=6)
 
 
 @pytest.mark.timeout(600)
 def test_gpu_runs_the_bf16_directory(bf16_directory: Path) -> None:
     with vm.load(str(bf16_directory), device="gpu") as model:
-        check_prompt(model, golden("plain_capital", "bf16w"), tokens=12)
+        check_prompt(model, golden("plain_capital", "bf16w"), tokens=6)
 
 
 @pytest.mark.parametrize("dtype", [None, "int8:g32", "int4:g32"])
