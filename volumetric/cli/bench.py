@@ -51,10 +51,10 @@ def bench(
     Random token ids go straight to the device: neither tokenising nor sampling is counted, nor is a warm-up.
     Sizes are lists separated by commas. The suite "layers" needs no model: it times every layer kind, forward and
     with its gradients, beside PyTorch where that can be imported. So does "training", with six small networks of 20
-    epochs, and "systolic", with cubes of dense layers that run and learn tick by tick; "stacks" times the cells of
-    stacks, with and without resets and row by row, beside the package `cortical` where that interpreter has it, and
-    "fabric" sheets of cells that exchange messages. "serve" is many clients of a server that runs, or of several in
-    turn, whose answers have --n-gen tokens.
+    epochs, and "systolic", with cubes of dense layers that run and learn tick by tick; "stacks" times the cells and
+    scaffolds of stacks, with and without resets and row by row, beside the package `cortical` where that interpreter
+    has it, and "fabric" sheets of cells that exchange messages. "serve" is many clients of a server that runs, or of
+    several in turn, whose answers have --n-gen tokens.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""Cells of the package `cortical`, https://pypi.org/project/cortical/. Part of `torch_worker`."""
+"""Cells and scaffolds of the package `cortical`, https://pypi.org/project/cortical/. Part of `torch_worker`."""
 
 from __future__ import annotations
 
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 _CONFIGS = {
     "lstm": "LSTMCellConfig",
@@ -16,39 +16,30 @@ _CONFIGS = {
     "agalite": "AGaLiTeCellConfig",
     "axon": "AxonConfig",
 }
+_BLOCKS = {
+    "pre_up": "PreUpBlockConfig",
+    "pre_up_gated": "PreUpGatedBlockConfig",
+    "post_up": "PostUpBlockConfig",
+    "post_up_gated": "PostUpGatedBlockConfig",
+}
+
+Called: TypeAlias = tuple[Callable[..., Any], Callable[[int], Any]]
+"""A layer of rows and a state, and what makes a fresh state of so many sequences."""
 
 
 def build(layers: Any, spec: Mapping[str, Any], width: int) -> Callable[[Any], Any]:
-    """Return the function of a cell on ``[B, T, width]``; `layers` is the worker's and gets its parameters and runs."""
+    """Return the function of a cell, a scaffold or a column on ``[B, T, width]``.
+
+    `layers` is the worker's, and gets the parameters and the other runs.
+    """
     # Or it compiles loops of all steps, which takes minutes.
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    try:
-        cells, configs = (importlib.import_module(f"cortex.{name}") for name in ("cells", "config"))
-    except ImportError as error:
-        raise ValueError(str(error)) from None
     torch = layers.torch
     torch.manual_seed(0)
-    cell: Callable[..., Any]
-    if spec["cell"] == "axon_linear":
-        layer = cells.AxonLayer(width, width).to(layers.device)
-        tensordict = importlib.import_module("tensordict").TensorDict
-
-        def fresh(batch: int) -> Any:
-            return tensordict({}, batch_size=[batch])
-
-        def run_layer(x: Any, state: Any, resets: Any = None) -> Any:
-            return layer(x, state, resets=resets), state
-
-        cell = run_layer
-        layers.replaced.update(layer.named_parameters())
-    else:
-        made = cells.build_cell(getattr(configs, _CONFIGS[spec["cell"]])(hidden_size=width)).to(layers.device)
-        layers.replaced.update(made.named_parameters())
-        cell = made
-
-        def fresh(batch: int) -> Any:
-            return made.init_state(batch=batch, device=layers.device, dtype=torch.float32)
-
+    try:
+        cell, fresh = _layer(layers, width) if spec["cell"] == "axon_linear" else _made(layers, spec["cell"], width)
+    except ImportError as error:
+        raise ValueError(str(error)) from None
     resets = torch.tensor(spec["resets"], dtype=torch.bool, device=layers.device)
 
     def run(x: Any) -> Any:
@@ -68,3 +59,42 @@ def build(layers: Any, spec: Mapping[str, Any], width: int) -> Callable[[Any], A
 
     layers.with_resets, layers.decode = with_resets, decode
     return run
+
+
+def _made(layers: Any, kind: str, width: int) -> Called:
+    """Return a cell; or a scaffold or column as a stack of it alone, without a norm behind."""
+    configs = importlib.import_module("cortex.config")
+    if kind in _CONFIGS:
+        cells = importlib.import_module("cortex.cells")
+        made = cells.build_cell(getattr(configs, _CONFIGS[kind])(hidden_size=width))
+    else:
+        factory = importlib.import_module("cortex.factory")
+        whole = {"d_hidden": width, "post_norm": False, "compile_blocks": False}
+        made = factory.build_cortex(configs.CortexStackConfig(blocks=[_block(configs, kind, width)], **whole))
+    made = made.to(layers.device)
+    layers.replaced.update(made.named_parameters())
+    return made, lambda batch: made.init_state(batch=batch, device=layers.device, dtype=layers.torch.float32)
+
+
+def _block(configs: Any, kind: str, width: int) -> Any:
+    """Return what a scaffold is made of, around a causal convolution; columns have their usual experts."""
+    if kind == "column":
+        column = importlib.import_module("cortex.blocks.column.auto")
+        return column.build_column_auto_config(d_hidden=width, pattern="AXMS")
+    core = configs.CausalConv1dConfig()
+    if kind == "adapter":
+        return configs.AdapterBlockConfig(base_block=configs.PassThroughBlockConfig(cell=core))
+    return getattr(configs, _BLOCKS[kind])(cell=core)
+
+
+def _layer(layers: Any, width: int) -> Called:
+    """Return the projection that remembers, which is no cell."""
+    cells = importlib.import_module("cortex.cells")
+    layer = cells.AxonLayer(width, width).to(layers.device)
+    tensordict = importlib.import_module("tensordict").TensorDict
+    layers.replaced.update(layer.named_parameters())
+
+    def run(x: Any, state: Any, resets: Any = None) -> Any:
+        return layer(x, state, resets=resets), state
+
+    return run, lambda batch: tensordict({}, batch_size=[batch])

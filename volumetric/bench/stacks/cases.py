@@ -1,4 +1,4 @@
-"""What is measured: every cell at one size, and the programs that compute a window of it."""
+"""What is measured: every cell and scaffold at one size, and the programs that compute a window of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,25 @@ import numpy as np
 from volumetric import rng
 from volumetric._typing import Array
 from volumetric.builders.chain import chain
+from volumetric.builders.presets import presets_of
 from volumetric.errors import SpecError
-from volumetric.layers import LSTM, MLSTM, SLSTM, AGaLiTe, Axon, AxonLinear, CausalConv1d, LayerSpec, XLAttention
+from volumetric.layers import (
+    LSTM,
+    MLSTM,
+    SLSTM,
+    Adapter,
+    AGaLiTe,
+    Axon,
+    AxonLinear,
+    CausalConv1d,
+    Column,
+    LayerSpec,
+    PostUp,
+    PostUpGated,
+    PreUp,
+    PreUpGated,
+    XLAttention,
+)
 from volumetric.network import Network
 from volumetric.runtime.graph import Graph, GraphBuilder, differentiate
 from volumetric.runtime.graph.rules import GraphTraining, Scope
@@ -34,9 +51,15 @@ CELLS: Mapping[str, LayerSpec] = MappingProxyType(
         "agalite": AGaLiTe(embed_dim=WIDTH),
         "axon": Axon(in_features=WIDTH, out_features=WIDTH),
         "axon_linear": AxonLinear(in_features=WIDTH, out_features=WIDTH),
+        "pre_up": PreUp(embed_dim=WIDTH, core=CausalConv1d(channels=2 * WIDTH)),
+        "pre_up_gated": PreUpGated(embed_dim=WIDTH, core=CausalConv1d(channels=2 * WIDTH)),
+        "post_up": PostUp(embed_dim=WIDTH, core=CausalConv1d(channels=WIDTH)),
+        "post_up_gated": PostUpGated(embed_dim=WIDTH, core=CausalConv1d(channels=WIDTH)),
+        "adapter": Adapter(embed_dim=WIDTH, core=CausalConv1d(channels=WIDTH)),
+        "column": Column(embed_dim=WIDTH, experts=tuple(preset.at(WIDTH) for preset in presets_of("AXMS"))),
     }
 )
-"""Kind → the cell with the fields of its preset."""
+"""Kind → the cell with the fields of its preset; scaffolds are around a causal convolution, which takes little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
