@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,7 @@ class Handed:
     def _split(self, name: str) -> list[F32Array]:
         shape = self._plan.values[self._plan.outputs[name]].shape[1:]
         rows = self.rows[name].reshape(-1, *shape)
-        return np.split(rows, self._starts[name][1:-1]) if len(self._parts) > 1 else [rows]
+        return [rows[start:end] for start, end in pairwise(self._starts[name])]
 
 
 def taken(parts: Sequence[Part], spans: Sequence[Span], name: str) -> NDArray[Any]:
