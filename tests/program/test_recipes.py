@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.devices import graphs
+from tests.devices import DEVICES, graphs
+from tests.train.test_device_learner import follow, pair
 from volumetric._typing import Array
+from volumetric.builders import chain
 from volumetric.errors import SpecError
+from volumetric.layers import Program as Layer
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
+from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.learning import Learning
+from volumetric.layers.program.ports import In, Out
 from volumetric.layers.program.recipes import (
     Seen,
     learning_of,
@@ -26,9 +31,11 @@ from volumetric.layers.program.recipes import (
 )
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.settle import region_params, states_of
+from volumetric.layers.training import Training
 from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.runtime.graph.rules import program_recipes as nodes
 from volumetric.runtime.graph.rules.program_settle import Held
+from volumetric.train import SGD, Batch
 
 D, B = 4, 3
 REGIONS = {
@@ -238,3 +245,65 @@ def test_losses_that_a_region_cannot_have() -> None:
     facts = facts_of(Program(Canvas(frames=1, shape=(2,), width=4, regions={"a": region})))
     with pytest.raises(SpecError, match="region 'a': predictive_consistency needs a carrier 'filter'"):
         recipe_params(facts)
+
+
+LEARNING = Program(
+    Canvas(
+        frames=1,
+        shape=(3, 3),
+        width=D,
+        regions={
+            "eye": Region(((0, 1), (0, 3)), family="observation", learning=learning_of("observation")),
+            "belief": Region(((1, 3), (0, 3)), carrier="filter"),
+        },
+    ),
+    [
+        Edge(reads="eye", writes="belief"),
+        Edge(reads="belief", writes="eye", write="gate", when="belief.prediction > 0"),
+    ],
+    {"seen": In("eye", 2), "guess": Out("belief", 3)},
+    heads=2,
+)
+
+
+def test_a_layer_adds_them_while_it_trains() -> None:
+    """What its VJP hands back are differences of output and losses together, but by what makes what is aimed at."""
+    spec, rng = Layer(program=LEARNING), np.random.default_rng(6)
+    p = {of.name: rng.normal(size=of.shape) for of in spec.params()}
+    x, gy = rng.normal(size=(2, 5, 2)), rng.normal(size=(2, 5, 3))
+
+    def value(p: dict[str, Array]) -> float:
+        training = Training(path="layer", noise=(3, 4), first=1)
+        y, _ = spec.train_forward(p, x, training=training)
+        return float((y * gy).sum() + training.penalties["layer"])
+
+    training = Training(path="layer", noise=(3, 4), first=1)
+    y, saved = spec.train_forward(p, x, training=training)
+    assert training.penalties["layer"] > 0
+    plain, _ = spec.forward(p, x)
+    assert np.abs(y - plain).max() > 1e-3  # positions were hidden
+    grads = spec.vjp(p, saved, gy).params
+    for name, of in p.items():
+        if name.startswith(("ports.seen", "codes")):
+            continue
+        way = rng.normal(size=of.shape)
+        want = (value(p | {name: of + 1e-5 * way}) - value(p | {name: of - 1e-5 * way})) / 2e-5
+        np.testing.assert_allclose((grads[name] * way).sum(), want, rtol=1e-5, atol=1e-6, err_msg=name)
+    assert any(grads[name].any() for name in grads if ".next." in name)
+    assert grads["regions.eye.mask"].any()
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_updates_are_those_of_the_reference(name: str) -> None:
+    network = chain([Layer(program=LEARNING)], (5, 2))
+    rng = np.random.default_rng(7)
+    batches = [
+        Batch(rng.normal(size=(n, 5, 2)).astype(np.float32), rng.normal(size=(n, 5, 3)).astype(np.float32))
+        for n in (3, 2)
+    ]
+    learners = pair(name, network, optimiser=SGD(), seed=5)
+    before = learners[0].state.masters
+    follow(learners, batches, updates=2)
+    after = learners[0].state.masters
+    moved = {key.rpartition("/")[2] for key, of in after.items() if np.abs(of - before[key]).max() > 1e-6}
+    assert moved >= {"regions.eye.mask", "regions.eye.next.up.weight", "regions.eye.next.down.bias"}

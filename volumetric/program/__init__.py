@@ -19,6 +19,7 @@ from volumetric.layers.program.ports import In as In
 from volumetric.layers.program.ports import Level as Level
 from volumetric.layers.program.ports import Out as Out
 from volumetric.layers.program.ports import Signal as Signal
+from volumetric.layers.program.recipes import learning_of as learning_of
 from volumetric.layers.program.region import Region as Region
 from volumetric.program import typed as typed
 from volumetric.program.compare import Compared as Compared

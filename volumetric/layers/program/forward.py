@@ -14,13 +14,18 @@ from volumetric.layers.program.dispatch import dispatch
 from volumetric.layers.program.ends import handed_out, happening, levels_at, taken_in
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.meters import shown
+from volumetric.layers.program.recipes import Seen, hidden_in, masked, penalty, recipe_of
 from volumetric.layers.program.settle import Held
 from volumetric.layers.program.timing import CANVAS, CLOCK, all_states, meter_at, timing_of
 from volumetric.layers.state import covering, start_of
+from volumetric.layers.training import Training
 
 
-def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, Saved]:
-    """Return the rows of all outputs, and what gradients are computed from."""
+def run(spec: Any, p: Arrays, x: Array, memory: Memory | None, training: Training | None = None) -> tuple[Array, Saved]:
+    """Return the rows of all outputs, and what gradients are computed from.
+
+    In a pass of training what regions lose of their own is added to its penalties.
+    """
     facts: Facts = spec.facts
     *lead, length, width = x.shape
     covered, keep = covering(memory, x.shape)
@@ -32,7 +37,17 @@ def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, S
         states[name] = start_of(covered, name, (*lead, *shape), x.dtype).reshape(streams, *shape)
     saved: Saved = {"x": x, "p": dict(p), "kept": kept, "states": dict(states), "streams": streams}
     machine = Machine(facts, p, states)
-    made = [machine.row(rows[:, t], None if kept is None else kept[:, t]) for t in range(length)]
+    hidden: dict[int, Array] = {}
+    if training is not None and any(map(recipe_of, facts.places)):
+        saved["training"] = training
+        machine.penalty = np.zeros(streams, x.dtype)
+        hidden = hidden_in(facts, streams, length, training)
+    made: list[Array] = []
+    for t in range(length):
+        machine.hidden = {number: of[:, t] for number, of in hidden.items()}
+        made.append(machine.row(rows[:, t], None if kept is None else kept[:, t]))
+    if training is not None and machine.penalty is not None:
+        training.penalties[training.path] = machine.penalty.sum()
     size = spec.output_shape(x.shape)[-1]
     y = np.stack(made, 1) if made else np.zeros((streams, 0, size), x.dtype)
     if covered is not None and length:
@@ -49,12 +64,16 @@ class Machine:
     states : ``[B, …]``, as `timing.all_states` names them
     fires : which regions fired in the last row, bool ``[B, regions]``
     live : which edges were computed in it, bool ``[B, edges]``
+    hidden : region → which of its positions training hides in the next row, bool ``[B, N]``
+    penalty : what regions lose of their own, ``[B]``; None: nobody asks
     """
 
     def __init__(self, facts: Facts, p: Arrays, states: dict[str, Array]) -> None:
         self.facts, self.p, self.states = facts, p, states
         self.timing = timing_of(facts)
         self.fires = self.live = np.zeros((0, 0), np.bool_)
+        self.hidden: dict[int, Array] = {}
+        self.penalty: Array | None = None
 
     def row(self, x: Array, keep: Array | None = None) -> Array:
         """Take a row ``[B, columns]`` in, compute, and hand a row out; where `keep` is 0 a stream begins anew."""
@@ -74,7 +93,7 @@ class Machine:
         for again in range(1 + max(self.timing.inner)):
             now = fires & (np.array(self.timing.inner) >= again)
             states |= past
-            canvas = self._step(canvas, now, when, levels_at(facts, x, again))
+            canvas = self._step(canvas, now, when, levels_at(facts, x, again), again)
             if not again:
                 behind = {name: states[name] for name in past}
         states |= behind
@@ -104,8 +123,12 @@ class Machine:
             at += len(starts)
         return found
 
-    def _step(self, canvas: Array, fires: Array, when: Array, levels: dict[int, tuple[Array, Array]]) -> Array:
+    def _step(
+        self, canvas: Array, fires: Array, when: Array, levels: dict[int, tuple[Array, Array]], again: int
+    ) -> Array:
         facts, held = self.facts, Held(self.facts, self.p, self.states, fires)
+        whole, before = canvas, dict(self.states)
+        canvas = masked(facts, self.p, canvas, self.hidden) if self.hidden and not again else canvas
         told = held.rows(canvas)
         writes = np.array([wire.writes for wire in facts.wires], np.int64)
         live = fires[:, writes] & when & held.present()
@@ -116,4 +139,16 @@ class Machine:
             held.measure_read(made.results, canvas, live)
         else:
             held.measure(errors)
+        if self.penalty is not None and not again:
+            seen = Seen(
+                whole=whole,
+                before=canvas,
+                brought=made.canvas,
+                after=after,
+                written=made.written,
+                errors=errors,
+                fires=fires,
+                hidden=self.hidden,
+            )
+            self.penalty = self.penalty + penalty(facts, self.p, seen, before, self.states)
         return after

@@ -19,12 +19,14 @@ from volumetric.errors import SpecError
 from volumetric.layers.activations import activate, sigmoid
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine, affine_params
+from volumetric.layers.noise import kept, stream_of
 from volumetric.layers.program.carriers import layer_norm, norm_params, own, predicted
 from volumetric.layers.program.facts import METERED, Facts, Place
 from volumetric.layers.program.learning import Learning, Mode
 from volumetric.layers.program.names import MODES
 from volumetric.layers.selective_scan import softplus
 from volumetric.layers.softmax import softmax
+from volumetric.layers.training import Training
 
 OF_MODE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -117,6 +119,22 @@ def recipe_states(facts: Facts) -> dict[str, Shape]:
     for place in facts.places:
         if "next_step" in recipe_of(place):
             found |= {f"{place.name}.seen": (len(place.positions), d), f"{place.name}.begun": (1,)}
+    return found
+
+
+def hides(facts: Facts) -> tuple[Place, ...]:
+    """Return the regions of which training hides positions."""
+    return tuple(place for place in facts.places if "masked_prediction" in recipe_of(place))
+
+
+def hidden_in(facts: Facts, streams: int, length: int, training: Training) -> dict[int, Array]:
+    """Return which positions are hidden in which row: region → bool ``[streams, T, N]``, by the key of the pass."""
+    found: dict[int, Array] = {}
+    for place in hides(facts):
+        shape = (streams, length, len(place.positions))
+        first = training.first * length * len(place.positions)
+        stay = kept(shape, HIDDEN, training.noise, stream_of(f"{training.path}/{place.name}"), first)
+        found[place.index] = np.logical_not(stay)
     return found
 
 

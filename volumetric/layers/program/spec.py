@@ -12,6 +12,7 @@ from volumetric.layers.program import declared
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.ports import width_of
 from volumetric.layers.state import StateSpec, is_sequence
+from volumetric.layers.training import Training
 
 
 @layer("program")
@@ -61,10 +62,12 @@ class Program(LayerSpec):
 
     def params(self) -> tuple[ParamSpec, ...]:
         from volumetric.layers.program.ends import port_params
+        from volumetric.layers.program.recipes import recipe_params
         from volumetric.layers.program.settle import region_params
         from volumetric.layers.program.tasks import params_of
 
-        return *port_params(self.facts), *region_params(self.facts), *params_of(self.facts)
+        facts = self.facts
+        return *port_params(facts), *region_params(facts), *recipe_params(facts), *params_of(facts)
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
         from volumetric.layers.program.timing import all_states
@@ -81,6 +84,18 @@ class Program(LayerSpec):
         from volumetric.layers.program.forward import run
 
         return run(self, p, xs[0], memory)
+
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        from volumetric.layers.program.forward import run
+
+        return run(self, p, xs[0], None, training)
+
+    @property
+    def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (of the class where all layers do)
+        """Whether training hides positions."""
+        from volumetric.layers.program.recipes import hides
+
+        return bool(hides(self.facts))
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         # Gradients are those of the graph, on its interpreter; central differences of `forward` check them.

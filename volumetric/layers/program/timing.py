@@ -12,6 +12,7 @@ from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.layers.clock_steps import counters
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.ports import Signal
+from volumetric.layers.program.recipes import recipe_states
 from volumetric.layers.program.settle import states_of
 from volumetric.layers.program.tasks import tasks_of
 
@@ -104,7 +105,7 @@ def all_states(facts: Facts) -> dict[str, Shape]:
     """Return all that a program keeps of a stream, by name; all of it begins with zeros."""
     canvas, counts = facts.program.canvas, timing_of(facts).counts
     found: dict[str, Shape] = {CANVAS: (canvas.positions, canvas.width)}
-    return found | ({CLOCK: (counts,)} if counts else {}) | states_of(facts)
+    return found | ({CLOCK: (counts,)} if counts else {}) | states_of(facts) | recipe_states(facts)
 
 
 def meter_at(facts: Facts, event: Event) -> tuple[int, int]:

@@ -7,10 +7,12 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.layers import LayerSpec
 from volumetric.layers.base import Arrays, Grads, Saved
+from volumetric.layers.training import Training
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.interpret import interpret
 from volumetric.runtime.graph.rules import Scope
+from volumetric.runtime.graph.rules.base import GraphTraining
 
 
 def gradients(spec: LayerSpec, p: Arrays, saved: Saved, gy: Array) -> Grads:
@@ -18,8 +20,9 @@ def gradients(spec: LayerSpec, p: Arrays, saved: Saved, gy: Array) -> Grads:
 
     Parameters
     ----------
-    saved : of the call: its rows `x`, how many `streams`, the `states` that they found, ``[streams, …]`` by name, and
-        `kept`, ``[streams, T]`` of 0 where a stream begins anew with a row, or None
+    saved : of the call: its rows `x`, how many `streams`, the `states` that they found, ``[streams, …]`` by name,
+        `kept`, ``[streams, T]`` of 0 where a stream begins anew with a row, or None, and, if it was one of training,
+        that as `training`
     """
     x, streams, kept, states = saved["x"], saved["streams"], saved["kept"], saved["states"]
     if not gy.size:
@@ -38,10 +41,26 @@ def gradients(spec: LayerSpec, p: Arrays, saved: Saved, gy: Array) -> Grads:
     def param(name: str, shape: Shape) -> int:
         return params[name]
 
-    scope = Scope(work=work, param=param, path="layer", sequences=streams, resumes=True, resets=resets, states=found)
+    of: Training | None = saved.get("training")
+    training, path = None, "layer"
+    if of is not None:
+        key = np.array(of.noise, np.uint32).view(np.int32)
+        training, path = GraphTraining(buffers={}, noise=work.constant(key, "noise"), first=of.first), of.path
+        found = {f"{path}/{name.removeprefix('layer/')}": i for name, i in found.items()}
+    scope = Scope(
+        work=work,
+        param=param,
+        path=path,
+        sequences=streams,
+        resumes=True,
+        resets=resets,
+        states=found,
+        training=training,
+    )
     y = scope.emit(spec, rows)
-    seed = given("gy", gy.reshape(-1, gy.shape[-1]))
-    slopes = differentiate(work, {y: seed}, [rows, *params.values()])
+    seeds = {y: given("gy", gy.reshape(-1, gy.shape[-1]))}
+    seeds |= {} if training is None else {i: work.scalar(1.0) for i in training.penalties}
+    slopes = differentiate(work, seeds, [rows, *params.values()])
     wanted = {name: i for name, i in {"x": rows, **params}.items() if i in slopes}
     made = interpret(work.finish([slopes[i] for i in wanted.values()]), values, {}, x.dtype.type)
     by_name = dict(zip(wanted, made, strict=True))

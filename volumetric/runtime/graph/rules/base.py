@@ -30,11 +30,13 @@ class GraphTraining:
         decides when it is written
     noise : key of the pass, int32 [2], which random choices depend on; None where no layer makes any
     penalties : what layers add to the sum of the loss's terms, each [1]
+    first : sequences of the batch that go before those of this graph, so that choices are those of the whole batch
     """
 
     buffers: dict[str, int]
     noise: int | None = None
     penalties: list[int] = field(default_factory=list)
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 
+from volumetric.errors import SpecError
 from volumetric.layers.clock import Event
 from volumetric.layers.clock_steps import step
+from volumetric.layers.noise import stream_of
 from volumetric.layers.program.ends import codes_of, read_width
 from volumetric.layers.program.facts import Facts, Place
 from volumetric.layers.program.ports import In, Level
+from volumetric.layers.program.recipes import HIDDEN, hides
 from volumetric.layers.program.spec import Program
 from volumetric.layers.program.tasks import gate_of, names_of, tasks_of
 from volumetric.layers.program.timing import ALWAYS, CANVAS, CLOCK, Timing, all_states, meter_at, timing_of
@@ -27,6 +30,7 @@ from volumetric.runtime.graph.rules.clocks import GraphSteps
 from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm, shown
 from volumetric.runtime.graph.rules.program_dispatch import Weights, dispatch, weights_of
 from volumetric.runtime.graph.rules.program_plan import Plan, plan_of
+from volumetric.runtime.graph.rules.program_recipes import Seen, masked, penalty
 from volumetric.runtime.graph.rules.program_settle import Held
 from volumetric.runtime.graph.rules.repeat import repeat
 
@@ -56,6 +60,8 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
     keep = scope.kept_before(x)
     xs = [rows, *told]
     xs += [] if keep is None else [work.reshape(work.permute(keep, (1, 0)), (length, batch, 1))]
+    hidden = _hidden(scope, facts, batch, length)
+    xs += hidden.values()
     begun = {name: start(scope, x, name, shape) for name, shape in all_states(facts).items()}
 
     def body(
@@ -63,15 +69,21 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
     ) -> tuple[list[int], list[int]]:
         own = dict(zip(inside, constants, strict=True))
         state = dict(zip(begun, states, strict=True))
-        row = _Row(inner, plan, timing, own, state, xs[0], dict(zip(_ins(facts), xs[1:], strict=False)))
-        made = row.run(None if keep is None else xs[-1])
-        return made, [row.state[name] for name in begun]
+        count = len(_ins(facts))
+        row = _Row(inner, plan, timing, own, state, xs[0], dict(zip(_ins(facts), xs[1 : count + 1], strict=True)))
+        row.hidden = dict(zip(hidden, xs[len(xs) - len(hidden) :], strict=True))
+        row.learns = scope.training is not None
+        made = row.run(None if keep is None else xs[count + 1])
+        lost = [] if row.penalty is None else [row.penalty]
+        return [*made, *lost], [row.state[name] for name in begun]
 
     written = scope.training is not None or length == 1
     made, ends = repeat(work, body, xs, [*inside.values()], [*begun.values()], written=written)
     if scope.keeps_state(x):
         for name, end in zip(begun, ends, strict=True):
             scope.keep(name, end)
+    if len(made) > len(facts.program.outputs) and scope.training is not None:
+        scope.training.penalties.append(work.reshape(work.reduce(made.pop(), "sum", (0, 1, 2)), (1,)))
     out: list[int] = []
     for (name, port), pool in zip(facts.program.outputs.items(), made, strict=True):
         flat = work.reshape(pool, (length, batch, read_width(facts, port)))
@@ -100,6 +112,22 @@ def _one_by_one(scope: Scope, spec: Program, x: int) -> int:
 
 def _ins(facts: Facts) -> dict[str, In]:
     return {name: port for name, port in facts.program.inputs.items() if isinstance(port, In)}
+
+
+def _hidden(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, int]:
+    """Emit which positions training hides: region → ``[T, B, N, 1]`` of 0 and 1, as `recipes.hidden_in` has it."""
+    work, training, found = scope.work, scope.training, dict[int, int]()
+    for place in hides(facts) if training is not None else ():
+        assert training is not None
+        if training.noise is None:
+            raise SpecError(f"program at {scope.path} needs the key of a pass")
+        count, stream = len(place.positions), stream_of(f"{scope.path}/{place.name}")
+        whole = work.broadcast(work.constant(np.ones((1, 1, 1)), "ones"), (training.first + batch, length, count))
+        stay = work.emit("dropout", (whole, training.noise), p=HIDDEN, stream=stream)[0]
+        stay = work.part(stay, 0, training.first, training.first + batch)
+        gone = work.permute(work.binary("greater", work.scalar(0.5), stay), (1, 0, 2))
+        found[place.index] = work.reshape(gone, (length, batch, count, 1))
+    return found
 
 
 def _columns(work: GraphBuilder, rows: int, of: slice) -> int:
@@ -142,6 +170,9 @@ class _Row:
     state : what it finds, and then leaves
     x : ``[B, columns]``
     told : input → what it brings, ``[B, d]``
+    hidden : region → which of its positions training hides, ``[B, N, 1]`` of 0 and 1
+    learns : this is training
+    penalty : what regions lose of their own, ``[B, 1]``, if they do
     """
 
     work: GraphBuilder
@@ -151,6 +182,9 @@ class _Row:
     state: dict[str, int]
     x: int
     told: dict[str, int]
+    hidden: dict[int, int] = field(default_factory=dict)
+    learns: bool = False
+    penalty: int | None = None
 
     def run(self, keep: int | None) -> list[int]:
         """Emit the row; return what outputs read."""
@@ -252,6 +286,8 @@ class _Row:
 
     def _step(self, canvas: int, fires: Mapping[int, int], truths: Sequence[int], again: int) -> int:
         facts, held = self.plan.facts, self._held(fires)
+        whole, before = canvas, dict(self.state)
+        canvas = masked(held, canvas, self.hidden) if self.hidden and not again else canvas
         told = held.rows(canvas)
         live = self._live(fires, truths, held.present())
         made = dispatch(self.work, self.plan, self._stacks(), self.own, canvas, told, live)
@@ -262,6 +298,17 @@ class _Row:
             held.measure_read(made.results, canvas, on)
         else:
             held.measure(errors)
+        if self.learns and not again:
+            seen = Seen(
+                whole=whole,
+                before=canvas,
+                brought=made.canvas,
+                after=after,
+                written=made.written,
+                errors=errors,
+                hidden=self.hidden,
+            )
+            self.penalty = penalty(held, seen, before)
         return after
 
     def _stacks(self) -> Weights:
