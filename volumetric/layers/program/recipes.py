@@ -20,6 +20,7 @@ from volumetric.layers.activations import activate, sigmoid
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine, affine_params
 from volumetric.layers.noise import kept, stream_of
+from volumetric.layers.program.attention.heads import direction
 from volumetric.layers.program.carriers import layer_norm, norm_params, own, predicted
 from volumetric.layers.program.facts import METERED, Facts, Place
 from volumetric.layers.program.learning import Learning, Mode
@@ -64,8 +65,6 @@ SHARPNESS = 0.1
 """Temperature of `retrieval_accuracy`."""
 LEAST = 1e-4
 """Least variance of `calibration`."""
-SHORTEST = 1e-24
-"""Least square of a length."""
 
 
 def learning_of(family: str) -> Learning:
@@ -258,14 +257,10 @@ def _memory(
     read = softmax(affine(p, "memory.q.", z) @ keys.swapaxes(1, 2) * root) @ values
     wrote = affine(p, "memory.v.", z)
     among = np.concatenate([wrote, held[f"{place.name}.values"]], axis=1)
-    logits = _direction(read) @ _direction(among).swapaxes(1, 2) / z.dtype.type(SHARPNESS)
+    logits = direction(read) @ direction(among).swapaxes(1, 2) / z.dtype.type(SHARPNESS)
     seen = np.concatenate([there, np.ones(held[f"{place.name}.values"].shape[:2], np.bool_)], axis=1)
     logits = np.where(seen[:, None], logits, logits.dtype.type(-1e9))
     top = logits.max(2, keepdims=True)
     total = np.log(np.exp(logits - top).sum(2)) + top[..., 0]
     right = np.diagonal(logits, axis1=1, axis2=2)  # row j is candidate j
     return np.where(there, total - right, 0).sum(1) / count
-
-
-def _direction(x: Array) -> Array:
-    return x / np.sqrt(np.maximum(np.square(x).sum(-1, keepdims=True), x.dtype.type(SHORTEST)))

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from volumetric._typing import Array
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine
 from volumetric.layers.program.attention.base import Pairs, attention
-from volumetric.layers.program.attention.heads import ByHeads, apart, hidden, only, read
+from volumetric.layers.program.attention.heads import ByHeads, apart, direction, hidden, only, read
 from volumetric.layers.softmax import softmax
-
-LEAST = 1e-24
-"""Least square of a length; what is shorter counts as that long."""
 
 
 @attention("cosine")
@@ -24,11 +19,7 @@ class Cosine(ByHeads):
         return *self.maps(d), sharpness
 
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        q, k = (_direction(apart(affine(p, n, x), self.heads)) for n, x in (("q.", queries), ("k.", keys)))
+        q, k = (direction(apart(affine(p, n, x), self.heads)) for n, x in (("q.", queries), ("k.", keys)))
         seen = self.seen(pairs)
         logits = hidden(q @ k.swapaxes(2, 3) * p["temperature"], seen)
         return only(read(p, softmax(logits), values), seen)
-
-
-def _direction(x: Array) -> Array:
-    return x / np.sqrt(np.maximum(np.square(x).sum(-1, keepdims=True), x.dtype.type(LEAST)))

@@ -17,6 +17,8 @@ from volumetric.layers.softmax import softmax
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SHORTEST = 1e-24
+"""Least square of a length; what is shorter counts as that long."""
 QKVO = ("q.", "k.", "v.", "o.")
 """Maps of a rule with heads: to queries, keys and values, and from what the heads have read."""
 
@@ -76,6 +78,11 @@ def read(p: Arrays, weights: Array, values: Array, prefix: str = "") -> Array:
     """``W_o (weights · v) + b_o``; nothing where all weights of a query are nothing by right is the rule's to tell."""
     v = apart(affine(p, prefix + "v.", values), weights.shape[1])
     return affine(p, prefix + "o.", together(weights @ v))
+
+
+def direction(x: Array) -> Array:
+    """Vectors of the last axis at length 1; those shorter than 1e-12 are shorter."""
+    return x / np.sqrt(np.maximum(np.square(x).sum(-1, keepdims=True), x.dtype.type(SHORTEST)))
 
 
 def only(y: Array, seen: Array | None) -> Array:

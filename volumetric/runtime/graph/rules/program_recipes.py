@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from volumetric.layers.program.facts import Place
-from volumetric.layers.program.recipes import LEAST, SHARPNESS, SHORTEST, recipe_of
+from volumetric.layers.program.recipes import LEAST, SHARPNESS, recipe_of
 from volumetric.runtime.graph.rules.base import linear
 from volumetric.runtime.graph.rules.program_attention import heads
 from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm, predicted
@@ -135,7 +135,7 @@ class _Losses:
         read = work.gemm(heads.softmax(work, work.gemm(asked, keys, trans_b=True)), states[f"{name}.values"])
         wrote, kept = linear(work, self.p, ("memory.v.",), z), self.before[f"{name}.values"]
         among = work.concat((wrote, kept), 1)
-        logits = work.gemm(heads.direction(work, read, SHORTEST), heads.direction(work, among, SHORTEST), trans_b=True)
+        logits = work.gemm(heads.direction(work, read), heads.direction(work, among), trans_b=True)
         logits = work.affine(logits, 1 / SHARPNESS)
         slots = work.shape(kept)[1]
         seen = work.permute(there, (0, 2, 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from volumetric.layers.program.attention.cosine import LEAST as SHORTEST
 from volumetric.layers.program.attention.heads import ByHeads
 from volumetric.layers.program.attention.linear import LEAST
 from volumetric.layers.program.attention.sparse import Sparse
@@ -65,9 +64,7 @@ def _sigmoid(of: Reading) -> int:
 @lowering("cosine")
 def _cosine(of: Reading) -> int:
     work, rule = of.work, _rule(of)
-    q, k = (
-        direction(work, asked(work, of.p, n, x, rule.heads), SHORTEST) for n, x in (("q.", of.queries), ("k.", of.keys))
-    )
+    q, k = (direction(work, asked(work, of.p, n, x, rule.heads)) for n, x in (("q.", of.queries), ("k.", of.keys)))
     logits = work.gemm(q, k, trans_b=True)
     groups, count, wide = work.shape(logits)
     edges = work.shape(of.p["temperature"])[0]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.layers.program.attention.heads import SHORTEST
 from volumetric.runtime.graph.build import GraphBuilder
 
 
@@ -89,7 +90,7 @@ def by_edge(work: GraphBuilder, x: int) -> int:
     return work.reshape(x, (edges, 1, 1, n))
 
 
-def direction(work: GraphBuilder, x: int, least: float) -> int:
-    """Emit vectors of the last of three axes at length 1; those whose square is below the least are shorter."""
+def direction(work: GraphBuilder, x: int) -> int:
+    """Emit vectors of the last of three axes at length 1; those shorter than 1e-12 are shorter."""
     square = work.reduce(work.unary(x, "square"), "sum", (2,))
-    return work.binary("mul", x, work.unary(work.binary("max", square, work.scalar(least)), "rsqrt"))
+    return work.binary("mul", x, work.unary(work.binary("max", square, work.scalar(SHORTEST)), "rsqrt"))
