@@ -31,3 +31,9 @@ from volumetric.program.files import read_program as read_program
 from volumetric.program.files import save_program as save_program
 from volumetric.program.imported import import_canvas as import_canvas
 from volumetric.program.wiring import autowire as autowire
+from volumetric.program.wiring import causal as causal
+from volumetric.program.wiring import chain as chain
+from volumetric.program.wiring import dense as dense
+from volumetric.program.wiring import hub as hub
+from volumetric.program.wiring import isolated as isolated
+from volumetric.program.wiring import localised as localised

@@ -1,7 +1,16 @@
-"""Edges by families, without naming them."""
+"""Edges without naming each: by families, or by a figure that regions make."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from msgspec.structs import replace
+
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.names import check_choice
 from volumetric.layers.program.wiring import Autowire
 
 
@@ -29,3 +38,49 @@ def autowire(*, loops: bool = True) -> list[Autowire]:
     loops : regions read themselves, too
     """
     return [Autowire(loops=loops)]
+
+
+def dense(regions: Sequence[str], **fields: Any) -> list[Edge]:
+    """Return edges by which each region reads all, itself among them; `fields` are of each edge."""
+    return [Edge(reads=reads, writes=writes, **fields) for writes in regions for reads in regions]
+
+
+def isolated(regions: Sequence[str], **fields: Any) -> list[Edge]:
+    """Return edges by which each region reads itself."""
+    return [Edge(reads=name, writes=name, **fields) for name in regions]
+
+
+def hub(centre: str, spokes: Sequence[str], *, back: bool = True, **fields: Any) -> list[Edge]:
+    """Return edges by which each region reads itself, one in the centre all others, and (`back`) these the centre."""
+    edges = isolated([centre, *spokes], **fields)
+    for name in spokes:
+        edges.append(Edge(reads=name, writes=centre, **fields))
+        edges += [Edge(reads=centre, writes=name, **fields)] if back else []
+    return edges
+
+
+def chain(regions: Sequence[str], **fields: Any) -> list[Edge]:
+    """Return edges by which each region reads itself, and the one before it in the list."""
+    ways = [Edge(reads=before, writes=after, **fields) for before, after in pairwise(regions)]
+    return isolated(regions, **fields) + ways
+
+
+def causal(regions: Sequence[str], **fields: Any) -> list[Edge]:
+    """Return edges by which each region reads itself, now and a step back, and all others a step back."""
+    own = [Edge(reads=name, writes=name, lag=lag, **fields) for name in regions for lag in (0, 1)]
+    pairs = [(writes, reads) for writes in regions for reads in regions if reads != writes]
+    return own + [Edge(reads=reads, writes=writes, lag=1, **fields) for writes, reads in pairs]
+
+
+def localised(program: Program, regions: Iterable[str], rule: str = "local") -> Program:
+    """Return the program with all edges between some regions, and of each with itself, by one rule.
+
+    Raises
+    ------
+    SpecError : there is no such region, or no such rule
+    """
+    own = list(regions)
+    for name in own:
+        check_choice("localised", name, program.canvas.regions)
+    edges = [replace(e, rule=rule, options={}) if e.reads in own and e.writes in own else e for e in program.edges]
+    return replace(program, edges=tuple(edges))
