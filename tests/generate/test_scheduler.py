@@ -21,7 +21,7 @@ from volumetric.errors import (
 from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
 from volumetric.generate.scheduling.pace import Pace
 from volumetric.layers import LSTM, LayerSpec, MultiHeadAttention
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.runtime.reference import ReferenceDevice, ReferenceState
 
 
 class Clock:
@@ -225,6 +225,27 @@ def test_a_device_that_fails_ends_the_jobs_of_that_call_alone(monkeypatch: pytes
     second = scheduler.submit(job(model, "a"))
     finish(scheduler)
     assert second.generations[0].text == "bcdefgh"
+
+
+def test_a_device_without_room_for_a_copy_computes_instead(monkeypatch: pytest.MonkeyPatch):
+    model = recurrent_letters(ReferenceDevice())
+    scheduler = Scheduler(model)
+    for number in range(3):
+        ticket = scheduler.submit(job(model, [1, 2, 3, 4] * 5 + [number], max_tokens=3, ignore_eos=True))
+        finish(scheduler)
+    assert scheduler.stats.cached_tokens == 40  # before the last token of each a copy was kept
+
+    def full(*_: Any) -> Any:
+        raise DeviceError("the GPU has no room")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ReferenceState, "fork", full)
+        ticket = scheduler.submit(job(model, [1, 2, 3, 4] * 5 + [3], max_tokens=3, ignore_eos=True))
+        finish(scheduler)
+    assert ticket.error is None
+    assert ticket.generations[0].stats.cached_tokens == 0
+    right = model.generate([1, 2, 3, 4] * 5 + [3], max_tokens=3, ignore_eos=True)
+    assert ticket.generations[0].token_ids == right.token_ids
 
 
 def test_prompts_take_turns_the_shortest_first_but_none_waits_for_ever():

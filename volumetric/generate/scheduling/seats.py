@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.live import Live
 from volumetric.generate.scheduling.pace import Pace
@@ -137,7 +138,9 @@ class Seats:
             state = live.state
             if self._prefixes is not None and state is not None and live.fed in live.cuts:
                 self._make_room(live.fed)
-                self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), state.fork(), live.ticket.job.salt)
+                copy = self._copy(state, live.fed)
+                if copy is not None:
+                    self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), copy, live.ticket.job.salt)
 
     def clear(self) -> None:
         """Let go of all states."""
@@ -158,6 +161,18 @@ class Seats:
 
     def _bytes(self) -> int:
         return sum(self._room.bytes_of(len(live.ids)) * (1 + len(live.followers)) for live in self.all)
+
+    def _copy(self, state: State, rows: int) -> State | None:
+        """Return a copy of the first rows of a state; None where the device has no room for it.
+
+        Kept prefixes are given up then: what comes next needs the room more.
+        """
+        try:
+            return state.fork(rows)
+        except DeviceError:
+            if self._prefixes is not None:
+                self._prefixes.clear()
+            return None
 
     def _make_room(self, rows: int) -> None:
         """Drop kept prefixes for a state of so many rows."""
@@ -194,10 +209,9 @@ class Seats:
         if entry is not None and self._prefixes is not None:
             source = self._prefixes.use(entry)
         self._make_room(rows)
-        if source is not None:
-            live.state = source.fork(rows)
-        else:
-            live.state = self._spare.pop() if self._spare else self._executable.new_state()
+        live.state = None if source is None else self._copy(source, rows)
+        if live.state is None:
+            rows, live.state = 0, self._spare.pop() if self._spare else self._executable.new_state()
         live.fed = rows
         if not live.transcript.begun:
             live.transcript.cached = rows
