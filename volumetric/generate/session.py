@@ -148,15 +148,15 @@ class Session:
         return logits
 
     def ahead(self, ids: Sequence[int]) -> F32Array:
-        """Append `ids`, of which `back` may take some away again; logits after each of them, float32 ``[T, V]``."""
+        """Append `ids` and return the logits after each, float32 ``[T, V]``; `back` may take all but one away again."""
         state = self._open()
-        self._before = state.fork() if self._forgets else None
+        self._before = state.fork() if self._forgets and len(ids) > 1 else None
         logits = self._model.executable.forward(state, np.array(ids, np.int32), last_only=False)
         self._tokens.extend(ids)
         return logits
 
     def back(self, position: int) -> None:
-        """Keep the tokens before `position`, which is at or behind the first one that `ahead` appended last."""
+        """Keep the tokens before `position`, which is behind the first one that `ahead` appended last."""
         state, before = self._open(), self._before
         self._before = None
         if position >= state.reach:
