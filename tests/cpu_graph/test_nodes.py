@@ -12,17 +12,30 @@ from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.runtime.graph.families.cell import cell_step
 
 
-def step(cell: str, sizes: tuple[int, int, int, int], *, private: bool, heads: int) -> tuple[Graph, list[np.ndarray]]:
-    """Nodes that read messages ``[n, B, K]`` and their h: what they show, if there is a norm, and their states."""
+def step(cell: str, sizes: tuple[int, int, int, int], *, weights: str, heads: int) -> tuple[Graph, list[np.ndarray]]:
+    """Nodes that read messages ``[n, B, K]`` and their h: what they show, if there is a norm, and their states.
+
+    Parameters
+    ----------
+    weights : ``"own"`` of each node, ``"one"`` set for all, or some ``"sets"``, of which each node gets a copy
+    """
     (n, batch, k, h), of = sizes, CELLS[cell]
-    wide, sets, work, rng = of.blocks * h, n if private else 1, GraphBuilder(), np.random.default_rng(5)
+    wide, work, rng = of.blocks * h, GraphBuilder(), np.random.default_rng(5)
+    sets = {"own": n, "one": 1, "sets": 3}[weights]
     shapes = [(n, batch, k), (n, batch, h), (sets, k, wide), (sets, h, wide), (n, wide)]
     shapes += [(len(of.direct), n * batch, h)] if of.direct else []
-    shapes += [(sets, 1, h)] if heads else []
+    shapes += [(1 if weights == "one" else n, 1, h)] if heads else []
+    ids = work.constant(np.arange(n, dtype=np.int32) * 5 % 3, "sets")
     m, state, from_m, from_h, bias, *rest = (work.input(f"x{i}", shape) for i, shape in enumerate(shapes))
 
     def product(x: int, weight: int) -> int:
-        rows = x if private else work.reshape(x, (1, n * batch, work.shape(x)[2]))
+        rows = x
+        if weights == "one":
+            rows = work.reshape(x, (1, n * batch, work.shape(x)[2]))
+        elif weights == "sets":
+            _, deep, _ = work.shape(weight)
+            copies = work.gather_rows(work.reshape(weight, (sets, deep * wide)), ids)
+            weight = work.reshape(copies, (n, deep, wide))
         return work.reshape(work.gemm(rows, weight), (n * batch, wide))
 
     before = rest[0] if of.direct else None
@@ -38,18 +51,19 @@ def step(cell: str, sizes: tuple[int, int, int, int], *, private: bool, heads: i
 
 
 @pytest.mark.parametrize(
-    ("cell", "sizes", "private", "heads"),
+    ("cell", "sizes", "weights", "heads"),
     [
-        ("slstm", (3, 8, 32, 32), True, 1),
-        ("slstm", (5, 7, 3, 6), False, 2),
-        ("slstm", (1, 25, 17, 33), True, 0),
-        ("lstm", (4, 1, 5, 20), True, 0),
-        ("rnn_tanh", (7, 2, 1, 3), False, 0),
-        ("rnn_relu", (2, 3, 515, 16), True, 0),
+        ("slstm", (3, 8, 32, 32), "own", 1),
+        ("slstm", (5, 7, 3, 6), "one", 2),
+        ("slstm", (1, 25, 17, 33), "own", 0),
+        ("slstm", (7, 5, 4, 6), "sets", 1),
+        ("lstm", (4, 1, 5, 20), "own", 0),
+        ("rnn_tanh", (7, 2, 1, 3), "one", 0),
+        ("rnn_relu", (2, 3, 515, 16), "own", 0),
     ],
 )
-def test_a_step_of_nodes(cell: str, sizes: tuple[int, int, int, int], private: bool, heads: int) -> None:
-    graph, arrays = step(cell, sizes, private=private, heads=heads)
+def test_a_step_of_nodes(cell: str, sizes: tuple[int, int, int, int], weights: str, heads: int) -> None:
+    graph, arrays = step(cell, sizes, weights=weights, heads=heads)
     program = graphs("cpu").compile(graph, graphs("cpu").store())
     assert [node.op for node in program.graph.nodes if node.op != "reshape"] == ["cell_nodes"]
     want = NumpyGraphs(np.float64)

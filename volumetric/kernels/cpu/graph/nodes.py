@@ -17,6 +17,7 @@ from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import panel_rows
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.memory import load_i32
 from volumetric.kernels.cpu.prepare import inverse_root, variance_about
 from volumetric.kernels.cpu.simd import first_lanes, splat, store, total
 from volumetric.kernels.cpu.steps import number, scratch, word
@@ -104,10 +105,11 @@ def cell_grad(code: int, blocks: int) -> Callable[..., None]:
 
 NODES_ARGUMENTS = (
     *("m", "h", "from_m", "from_h", "bias", "before", "y", "others", "kept"),
-    *("gain", "shown", "nodes", "batch", "deep", "size", "apart", "gains", "heads", "eps"),
+    *("gain", "shown", "nodes", "batch", "deep", "size", "apart", "gains", "heads", "eps", "ids"),
 )
 """`from_m` and `from_h`: matrices ``[deep, blocks · size]`` and ``[size, …]``; `apart`, `gains`: 1 if each node has its
-own. `shown`: where the norm of y goes, head by head and times `gain`; both 0 if there is none."""
+own; `ids`: which of the matrices each node has, or 0. `shown`: where the norm of y goes, head by head and times `gain`;
+both 0 if there is none."""
 
 
 @kernel
@@ -147,6 +149,9 @@ def cell_nodes(code: int, blocks: int, tall: int, wide: int) -> Callable[..., No
         pre = packed + 64 * wide * (DEPTH + 16)
         store(zeros, splat(f32(0.0)))
         for node in range(share(nodes, thread, threads), share(nodes, thread + 1, threads)):
+            own_set = node * word(step, 15)
+            if word(step, 19) != 0:
+                own_set = np.int64(load_i32(word(step, 19) + 4 * node))
             for first in range(0, batch, ROWS):
                 rows, place = min(ROWS, batch - first), node * batch + first
                 for column in range(0, columns, 16 * wide):
@@ -157,7 +162,7 @@ def cell_nodes(code: int, blocks: int, tall: int, wide: int) -> Callable[..., No
                     for of in range(2):
                         k = word(step, 13) if of == 0 else size
                         a = word(step, of) + 4 * place * k
-                        b = word(step, 2 + of) + 4 * (node * word(step, 15) * k * columns + column)
+                        b = word(step, 2 + of) + 4 * (own_set * k * columns + column)
                         for k0 in range(0, k, DEPTH):
                             deep = min(DEPTH, k - k0)
                             source, apart = b + 4 * k0 * columns, 4 * columns

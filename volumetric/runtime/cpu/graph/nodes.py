@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from volumetric.kernels.cpu.graph.cells import CODES
 from volumetric.kernels.cpu.graph.nodes import NODES_ARGUMENTS, nodes_scratch
 from volumetric.kernels.cpu.graph.tiles import panel_shape
@@ -27,9 +29,10 @@ def fuse_nodes(graph: Graph) -> Graph:
     """Let cells compute their products themselves, where nothing else reads these.
 
     Such a ``cell_nodes`` has as inputs m [R,K], h [R,H], their weights [n or 1,K,bH] and [n or 1,H,bH], the bias, the
-    states before, if any, and the gain [n or 1,H] of the norm; as outputs those of the ``cell`` and, with a gain, what
-    the norm gives. Attributes: ``cell``; ``keep``: whether what it keeps is among the outputs; ``heads``, of the norm,
-    0 without; ``eps``.
+    states before, if any, the gain [n or 1,H] of the norm, and which of the weights each node has, if these are tables
+    of sets [s,…]; as outputs those of the ``cell`` and, with a gain, what the norm gives. Attributes: ``cell``;
+    ``keep``: whether what it keeps is among the outputs; ``heads``, of the norm, 0 without; ``eps``; ``ids``: whether
+    the weights are tables.
     """
     found = _Matching(graph)
     made: dict[int, Node] = {}
@@ -38,13 +41,16 @@ def fuse_nodes(graph: Graph) -> Graph:
         products = found.products(node) if node.op == "cell" else None
         if products is None:
             continue
-        inputs = (*(p.inputs[0] for p in products), *(p.inputs[1] for p in products), *node.inputs[2:])
+        sets = found.sets(products)
+        inputs = (*(p.inputs[0] for p in products), *sets.weights, *node.inputs[2:])
         outputs, norm = found.wanted(node), found.norm(node)
         attrs: dict[str, Any] = {**node.attrs, "keep": outputs == node.outputs, "heads": 0, "eps": 0.0}
+        attrs["ids"] = sets.ids is not None
         if norm is not None:
             inputs, outputs = (*inputs, norm.gain), (*outputs, norm.node.outputs[0])
             attrs |= {"heads": norm.heads, "eps": norm.eps}
             dropped.add(norm.node.outputs[0])
+        inputs = inputs if sets.ids is None else (*inputs, sets.ids)
         fused = dataclasses.replace(
             node, op="cell_nodes", inputs=inputs, outputs=outputs, attrs=MappingProxyType(attrs)
         )
@@ -53,6 +59,14 @@ def fuse_nodes(graph: Graph) -> Graph:
         return graph
     nodes = tuple(made.get(n.outputs[0], n) for n in graph.nodes if n.outputs[0] not in dropped)
     return pruned(dataclasses.replace(graph, nodes=nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    """Weights of messages and of states, and which of them each node has; None: its own, or all have the same."""
+
+    weights: tuple[int, int]
+    ids: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,18 @@ class _Matching:
         sets = {self._graph.tensors[node.inputs[1]].shape[0] for node in found}
         return (first, second) if len(sets) == 1 else None
 
+    def sets(self, products: tuple[Node, Node]) -> _Sets:
+        """Weights where they lie before each node gets a copy of those of its set."""
+        own = products[0].inputs[1], products[1].inputs[1]
+        made = [self._made.get(self._root[i]) for i in own]
+        copies = [node for _, node in filter(None, made) if node.op == "gather_rows"]
+        if len(copies) < 2 or any(self._changes(node.inputs[0]) for node in copies):
+            return _Sets(own)
+        first, second = (self._graph.constants.get(node.inputs[1]) for node in copies)
+        if first is None or second is None or not np.array_equal(first, second):
+            return _Sets(own)
+        return _Sets((copies[0].inputs[0], copies[1].inputs[0]), copies[0].inputs[1])
+
     def _is_plain(self, node: Node, sizes: tuple[int, int, int]) -> bool:
         """Whether a product is one of rows of nodes with a matrix for each node, or one for all."""
         n, rows, wide = sizes
@@ -142,10 +168,11 @@ def cell_nodes(draft: Draft, node: Node) -> None:
     of = CELLS[node.attrs["cell"]]
     m, h, from_m, from_h, bias, *rest = node.inputs
     heads = node.attrs["heads"]
+    ids = rest.pop() if node.attrs["ids"] else None
     gain, shown = (rest.pop(), node.outputs[-1]) if heads else (None, None)
-    sets, deep, columns = draft.shape(from_m)
     rows, size = draft.shape(node.outputs[0])
-    nodes = draft.shape(bias)[0]
+    nodes, columns = draft.shape(bias)
+    deep = draft.shape(m)[2]
     _, wide = panel_shape()
     draft.want_scratch(nodes_scratch(columns, wide))
     reads = {"m": m, "h": h, "from_m": from_m, "from_h": from_h, "bias": bias}
@@ -155,14 +182,14 @@ def cell_nodes(draft: Draft, node: Node) -> None:
         CODES.index(of.name),
         of.blocks,
         *panel_shape(),
-        reads={**reads, "before": rest[0] if rest else None, "gain": gain},
+        reads={**reads, "before": rest[0] if rest else None, "gain": gain, "ids": ids},
         writes={**results(node, keep=node.attrs["keep"]), "shown": shown},
         work=2 * rows * (deep + size) * columns / 90 + UNIT * rows * size + moved(draft.sizes[from_m]),
         nodes=nodes,
         batch=rows // nodes,
         deep=deep,
         size=size,
-        apart=int(sets > 1),
+        apart=int(draft.shape(from_m)[0] > 1),
         gains=int(gain is not None and draft.shape(gain)[0] > 1),
         heads=heads,
         eps=float(node.attrs["eps"]),
