@@ -16,6 +16,7 @@ from tests.fabric.test_dynamic_streams import params_of
 from tests.fabric.test_layer import alone
 from volumetric import fabric
 from volumetric.cli import main
+from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, Fabric, Sequential
@@ -75,6 +76,27 @@ def test_states_follow_the_nodes_that_stay(way: str) -> None:
     np.testing.assert_allclose(np.asarray(again.run(x[:, 7:])), np.asarray(stream.run(x[:, 7:])), atol=1e-6)
     fresh = device(way).stream(network, params, batch=2).onto(less, some)
     assert np.isfinite(np.asarray(fresh.run(x))).all()
+
+
+def test_machines_go_on_with_other_nodes() -> None:
+    spec, gone = CASES["mixed"]
+    p, x = given(spec, 9)
+    x = x.astype(np.float32)
+    network, params = alone(spec), params_of(p)
+    stream = device("reference").stream(Clocked(network=network), params, batch=2)
+    stream.run(x[:, :3])
+    stream.mask((*gone, 5))
+    stream.run(x[:, 3:5])
+    less, some = fabric.remove(network, params, gone)
+    other = stream.onto(Clocked(network=less), some)
+    assert (other.living().tolist(), other.position) == (stream.living().tolist(), 5)
+    np.testing.assert_allclose(np.asarray(other.run(x[:, 5:7])), np.asarray(stream.run(x[:, 5:7])), atol=1e-6)
+    again = other.onto(Clocked(network=network), params)
+    stream.unmask(gone)
+    np.testing.assert_allclose(np.asarray(again.run(x[:, 7:])), np.asarray(stream.run(x[:, 7:])), atol=1e-6)
+    wide = alone(replace(spec, populations=CASES["dense"][0].populations, outputs=CASES["plain"][0].outputs))
+    with pytest.raises(SpecError, match="streams cannot go on in the other network: it keeps"):
+        stream.onto(Clocked(network=wide), initialise(wide))
 
 
 def test_what_slow_edges_ask_for_follows() -> None:

@@ -52,6 +52,7 @@ class ClockedStream(HasLiving):
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
         check_params(clocked.network, params)
         self.clocked, self.batch, self.position = clocked, batch, 0
+        self._device = device
         self._kept = kept_states(clocked)
         self._machine = Machine(clocked, batch)
         self._graphs = device.graphs()
@@ -248,6 +249,29 @@ class ClockedStream(HasLiving):
         for name, array in arrays.items():
             self._store.put(name, array)
         self.position = position
+
+    def onto(self, clocked: Clocked, params: Params) -> ClockedStream:
+        """Return streams that go on from here on their own, of a machine whose fabrics have more nodes, or fewer.
+
+        What nodes keep follows them by their ids, and so does whether they are masked; new ones begin.
+
+        Raises
+        ------
+        SpecError : something else is different of what streams of the two machines keep
+        """
+        from volumetric.runtime.streams.moved import followed, ways_between
+
+        made = ClockedStream(self._device, clocked, params, batch=self.batch)
+        told, asked, values = self._kept, made._kept, self.state()
+        for key, (of, to) in ways_between(self.clocked.network, clocked.network, told, asked).items():
+            shape = asked[key].shape
+            before = values[key] if key in told else np.zeros((self.batch, 0), np.float32)
+            was = told[key].shape if key in told else shape
+            values[key] = np.stack([followed(value, was, shape, of, to) for value in before])
+        made.fill({key: values[key] for key in asked}, self.position)
+        made._living.values = made._living.restored(made._living.after(self._living))
+        made._tell()
+        return made
 
     def save(self) -> bytes:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,9 +30,26 @@ def moved(parts: list[bytes], before: Network, after: Network) -> list[bytes]:
     ------
     SpecError : something else of what they keep is different
     """
+    told, asked = lower(before).states, lower(after).states
+    ways = ways_between(before, after, told, asked)
+    return [_moved(part, told, asked, ways) for part in parts]
+
+
+def ways_between(
+    before: Network, after: Network, told: Mapping[str, Any], asked: Mapping[str, Any]
+) -> dict[str, tuple[Entries, Entries]]:
+    """Return how states follow nodes, by their keys.
+
+    Parameters
+    ----------
+    told, asked : what is kept of the two, by key: what has a shape
+
+    Raises
+    ------
+    SpecError : something else of what they keep is different
+    """
     from volumetric.layers.fabric.nodes import fabrics_in, state_entries
 
-    told, asked = lower(before).states, lower(after).states
     old, new = fabrics_in(before.layers), fabrics_in(after.layers)
     ways: dict[str, tuple[Entries, Entries]] = {}
     for path in old.keys() & new.keys():
@@ -40,18 +57,18 @@ def moved(parts: list[bytes], before: Network, after: Network) -> list[bytes]:
             of, to = state_entries(old[path]), state_entries(new[path])
             ways |= {f"{path}/{name}": (of.get(name, to[name]), to[name]) for name in to}
     _check(told, asked, ways)
-    return [_moved(part, told, asked, ways) for part in parts]
+    return ways
 
 
 def _plain(spec: Fabric) -> Fabric:
     return replace(spec, without=(), dynamic=False)
 
 
-def _check(told: Mapping[str, StateSpec], asked: Mapping[str, StateSpec], follow: Collection[str]) -> None:
+def _check(told: Mapping[str, Any], asked: Mapping[str, Any], follow: Collection[str]) -> None:
     for key in (*asked, *told):
         of, to = told.get(key), asked.get(key)
         if key not in follow and of != to and not key.endswith("/past"):
-            here, there = ("nothing" if one is None else f"{one.kind} {list(one.shape)}" for one in (to, of))
+            here, there = ("nothing" if one is None else f"values {list(one.shape)}" for one in (to, of))
             raise SpecError(
                 f"streams cannot go on in the other network: it keeps {here} as {key}, they keep {there}",
                 hint="only nodes of fabrics may differ",
@@ -70,13 +87,14 @@ def _moved(
     for key, spec in asked.items() if held.position else ():
         if key in ways:
             given = held.values.get(key, np.zeros((0, *spec.shape[1:]), np.float32))
-            made[key] = _followed(given, told.get(key, spec).shape, spec.shape, *ways[key])
+            made[key] = followed(given, told.get(key, spec).shape, spec.shape, *ways[key])
         else:
             made[key] = held.values[key]
     return save_state(HeldValues(made, held.position), asked)
 
 
-def _followed(value: Held, shape: tuple[int, ...], to: tuple[int, ...], before: Entries, after: Entries) -> Array:
+def followed(value: Held, shape: tuple[int, ...], to: tuple[int, ...], before: Entries, after: Entries) -> Array:
+    """Return a state of one stream in the shape `to`, of which `value` was in the shape before."""
     fresh = np.zeros(to, np.float32)
     numbers = as_numbers(value, np.dtype(np.float32))
     if not numbers.size:
