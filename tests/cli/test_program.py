@@ -47,8 +47,10 @@ def test_all_problems_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     save_program(path, replace(PROGRAM, edges=(Edge(reads="act", writes="eye", when="eye.peak > 1"),)))
     assert main(["program", "check", str(path)]) == 1
     out = capsys.readouterr().out
-    assert "problem: edge 'eye<act#0': when: region 'eye' has no meter" in out
+    assert "problem: edge 'eye<act#0': when: eye.peak > 1: region 'eye' has no meter" in out
     assert "problem: output 'motor' depends on no input" in out
+    assert main(["inspect", str(path)]) == 0
+    assert "problem: edge 'eye<act#0'" in capsys.readouterr().out
     assert main(["program", "check", str(path), "--json"]) == 1
     assert len(json.loads(capsys.readouterr().out)["problems"]) == 2
     save_program(path, replace(PROGRAM, edges=(*PROGRAM.edges, Edge(reads="act", writes="eye", options={"depth": 2}))))

@@ -19,6 +19,7 @@ from volumetric.errors import SpecError
 from volumetric.layers import Memory, Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.forward import Machine
+from volumetric.layers.program.learning import Constraints
 from volumetric.layers.program.ports import In, Out, Signal
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.timing import CANVAS, all_states, timing_of
@@ -177,6 +178,10 @@ WRONG: dict[str, tuple[Any, str]] = {
         "edge 'belief<eye#0': when: err.size > 1: the meter of 'err' has no kind 'size'",
     ),
     "inner condition": (lambda: changed_edges(TIMED, when="inner(every(2), 1)"), "inner steps are of regions"),
+    "constraint": (
+        lambda: program({"eye": EYE, "belief": changed(BELIEF, constraints=Constraints(causal="acyclic"))}),
+        "region 'belief': it is acyclic, but what it reads comes from it",
+    ),
     "no input": (lambda: program(ports={"guess": Out("belief", 1)}), "no port takes in anything"),
     "no output": (lambda: program(ports={"seen": In("eye", 1)}), "no port hands out anything"),
     "no program": (lambda: Program(program="x"), "expected a Program, got str"),  # pyright: ignore[reportArgumentType]

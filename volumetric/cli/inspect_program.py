@@ -29,9 +29,8 @@ def show_program(path: str, *, json: bool) -> None:
         "program": path,
         "canvas": f"{frames} of {'×'.join(map(str, canvas['shape']))}, {canvas['width']} wide: "
         f"{canvas['positions']:,} positions, {canvas['covered']:,} in regions",
-        "memory": f"{byte_size(canvas['bytes'])} for the canvas of a stream"
-        + (f", {byte_size(kept)} for what else it keeps" if (kept := sum(facts["states"].values())) else ""),
-        "parameters": f"{facts['parameters']:,} of regions and edges",
+        "state": f"{byte_size(sum(facts['states'].values()))} a stream, {byte_size(canvas['bytes'])} of it the canvas",
+        "parameters": f"{facts['parameters']:,}",
         "time": facts["time"],
         "regions": f"{len(facts['regions']):,}, {_with(facts['regions'], 'clock')} with clocks",
         "edges": f"{len(facts['edges']):,}, {_with(facts['edges'], 'when')} with conditions",

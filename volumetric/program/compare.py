@@ -11,9 +11,8 @@ from volumetric._typing import Shape
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.names import shown
+from volumetric.layers.program.parameters import all_params
 from volumetric.layers.program.region import Region
-from volumetric.layers.program.settle import region_params
-from volumetric.layers.program.tasks import params_of
 from volumetric.layers.program.text import program_to_dict
 
 OTHER_FAMILY = 0.3
@@ -103,9 +102,8 @@ def compatible(a: Program, b: Program) -> Compared:
 
 
 def parameters_of(program: Program) -> dict[str, Shape]:
-    """Return the parameters of a program, of its regions and edges, each with its shape."""
-    facts = facts_of(program)
-    return {of.name: of.shape for of in (*region_params(facts), *params_of(facts))}
+    """Return the parameters of a program, each with its shape."""
+    return {of.name: of.shape for of in all_params(facts_of(program))}
 
 
 def distances(a: Program, b: Program, *, most: float = math.inf) -> list[tuple[str, str, float]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, facts_of
@@ -14,8 +15,7 @@ from volumetric.layers.program.held import violations
 from volumetric.layers.program.ports import Out, Signal, width_of
 from volumetric.layers.program.reach import latency
 from volumetric.layers.program.settle import states_of
-from volumetric.layers.program.tasks import tasks_of
-from volumetric.layers.program.watched import check_watched
+from volumetric.layers.program.timing import CANVAS, all_states, timing_of
 from volumetric.program.compare import parameters_of
 
 
@@ -38,7 +38,7 @@ def describe(program: Program) -> dict[str, Any]:
             "covered": covered,
             "bytes": 4 * canvas.positions * canvas.width,
         },
-        "states": {name: 4 * math.prod(shape) for name, shape in states_of(facts).items()},
+        "states": {name: 4 * math.prod(shape) for name, shape in _states(facts).items()},
         "parameters": sum(math.prod(shape) for shape in parameters_of(program).values()),
         "time": program.timing,
         "share": program.share,
@@ -58,15 +58,27 @@ def problems(program: Program) -> list[str]:
     except SpecError as error:
         return [str(error)]
     found = violations(facts)
-    for check in (check_watched, tasks_of):
-        try:
-            check(facts)
-        except SpecError as error:
-            found.append(str(error))
+    try:
+        timing_of(facts)
+    except SpecError as error:
+        found.append(str(error))
+    found += [f"no port {what} anything" for what, of in _ends(program).items() if not of]
     never = [name for name in program.outputs if latency(facts, name) is None]
     if program.inputs:
         found += [f"output {name!r} depends on no input, by any way" for name in never]
     return found
+
+
+def _states(facts: Facts) -> dict[str, Shape]:
+    """States of a stream; of a program whose clocks ask for what is not there all but their counts."""
+    try:
+        return all_states(facts)
+    except SpecError:
+        return {CANVAS: (facts.program.canvas.positions, facts.program.canvas.width)} | states_of(facts)
+
+
+def _ends(program: Program) -> dict[str, object]:
+    return {"takes in": program.inputs, "hands out": program.outputs}
 
 
 def _region(facts: Facts, index: int) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Program(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        from volumetric.layers.program.held import check_held
         from volumetric.layers.program.timing import timing_of
 
         if not isinstance(self.program, declared.Program):
@@ -49,6 +50,8 @@ class Program(LayerSpec):
                 name = 'In("region", dim)' if what == "takes in" else 'Out("region", dim)'
                 raise SpecError(f"program: no port {what} anything", hint=f'ports={{"name": {name}}}')
         timing_of(self.facts)
+        if not self.program.parity:  # the package tells what is broken, and goes on
+            check_held(self.facts)
 
     @property
     def facts(self) -> Facts:
@@ -61,13 +64,9 @@ class Program(LayerSpec):
         return {name: (of.start, of.stop) for name, of in columns.items()}
 
     def params(self) -> tuple[ParamSpec, ...]:
-        from volumetric.layers.program.ends import port_params
-        from volumetric.layers.program.recipes import recipe_params
-        from volumetric.layers.program.settle import region_params
-        from volumetric.layers.program.tasks import params_of
+        from volumetric.layers.program.parameters import all_params
 
-        facts = self.facts
-        return *port_params(facts), *region_params(facts), *recipe_params(facts), *params_of(facts)
+        return all_params(self.facts)
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
         from volumetric.layers.program.timing import all_states

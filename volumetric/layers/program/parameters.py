@@ -1,0 +1,15 @@
+"""All that a program learns."""
+
+from __future__ import annotations
+
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.program.ends import port_params
+from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.recipes import recipe_params
+from volumetric.layers.program.settle import region_params
+from volumetric.layers.program.tasks import params_of
+
+
+def all_params(facts: Facts) -> tuple[ParamSpec, ...]:
+    """Return the parameters of ports, regions, their recipes and edges, in this order."""
+    return *port_params(facts), *region_params(facts), *recipe_params(facts), *params_of(facts)
