@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -76,6 +77,47 @@ def dispatch(
     return _Step(work, plan, p, canvas, told or {}, live, guard or (lambda column: nullcontext())).run(weights)
 
 
+class Rows:
+    """Tensors of rows of one width, one behind the other; they are joined where rows of several are taken at once."""
+
+    def __init__(self, work: GraphBuilder, width: int) -> None:
+        self._work, self._width = work, width
+        self._parts = list[int]()
+        self._whole: int | None = None
+        self.starts = list[int]()
+        """First row of each tensor."""
+        self._count = 0
+
+    def add(self, part: int) -> int:
+        """Put a tensor ``[rows, width]`` behind the others; return the number of its first row."""
+        self.starts.append(self._count)
+        self._parts.append(part)
+        self._whole = None
+        self._count += self._work.shape(part)[0]
+        return self.starts[-1]
+
+    def taken(self, ids: Array) -> int:
+        """Emit rows by their numbers, ``[*ids.shape, width]``."""
+        flat = ids.reshape(-1)
+        found = self._run(flat)
+        return self._work.reshape(self._gathered(flat) if found is None else found, (*ids.shape, self._width))
+
+    def _run(self, ids: Array) -> int | None:
+        """Rows one behind the other of one tensor need not be copied."""
+        first, last = int(ids[0]), int(ids[-1])
+        at = bisect_right(self.starts, first) - 1
+        start = self.starts[at]
+        inside = last - start < self._work.shape(self._parts[at])[0]
+        if not inside or last - first + 1 != len(ids) or (np.diff(ids) != 1).any():
+            return None
+        return self._work.part(self._parts[at], 0, first - start, last - start + 1)
+
+    def _gathered(self, ids: Array) -> int:
+        if self._whole is None:
+            self._whole = self._work.concat(self._parts, 0)
+        return self._work.gather_rows(self._whole, self._work.constant(ids.astype(np.int32), "rows"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     work: GraphBuilder
@@ -94,46 +136,41 @@ class _Step:
 
     def run(self, weights: Weights) -> Dispatched:
         work, (batch, positions, d) = self.work, self.size
-        rows = work.reshape(self.canvas, (batch * positions, d))
-        table, starts = self._table(rows)
-        made: list[int] = []
+        rows = Rows(work, d)
+        rows.add(work.reshape(self.canvas, (batch * positions, d)))
+        starts = self._others(rows)
+        brought = Rows(work, d)
         for group, own in zip(self.plan.groups, weights, strict=True):
             with nullcontext() if group.column == ALWAYS else self.guard(group.column):
-                made.append(self._group(group, own, table, starts))
+                brought.add(self._group(group, own, rows, starts))
         # A row of zeros, for positions to which an edge brings nothing.
-        ends = np.cumsum([0, *(group.rows(batch) for group in self.plan.groups)])
-        brought = work.concat([*made, work.zeros((1, d))], 0)
-        parts, flags = [rows], [work.zeros((batch * positions, 1))]
+        ends = np.array([*brought.starts, brought.add(work.zeros((1, d)))])
+        canvas, flags = Rows(work, d), Rows(work, 1)
+        canvas.add(work.reshape(self.canvas, (batch * positions, d)))
+        flags.add(work.zeros((batch * positions, 1)))
         from_ = np.arange(batch * positions).reshape(batch, positions)
-        count = batch * positions
         for targets in self.plan.targets:
             n = len(targets[0].positions)
             new, written = self._targets(targets, rows, brought, ends)
-            parts.append(work.reshape(new, (len(targets) * batch * n, d)))
-            flags.append(work.reshape(written, (len(targets) * batch * n, 1)))
+            count = canvas.add(work.reshape(new, (len(targets) * batch * n, d)))
+            flags.add(work.reshape(written, (len(targets) * batch * n, 1)))
             for number, target in enumerate(targets):
                 from_[:, target.positions] = count + np.arange(batch * n).reshape(batch, n) + number * batch * n
-            count += len(targets) * batch * n
-        ids = work.constant(from_.reshape(-1).astype(np.int32), "canvas")
         return Dispatched(
-            work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, positions, d)),
-            work.reshape(work.gather_rows(work.concat(flags, 0), ids), (batch, positions, 1)),
+            canvas.taken(from_),
+            flags.taken(from_),
             self._results(rows, brought, ends) if self.plan.facts.program.parity else {},
         )
 
-    def _table(self, rows: int) -> tuple[int, Starts]:
-        """All rows that edges read in one table, and for each source its first row, and rows of a stream."""
-        work, (batch, positions, d) = self.work, self.size
+    def _others(self, rows: Rows) -> Starts:
+        """Add rows that edges read beside those of the canvas; where each source begins, and rows of a stream."""
         starts: Starts = {}
-        parts, count = [rows], batch * positions
         for source, tensor in self.told.items():
-            _, wide, _ = work.shape(tensor)
-            starts[source] = count, wide
-            parts.append(work.reshape(tensor, (batch * wide, d)))
-            count += batch * wide
-        return work.concat(parts, 0), starts
+            batch, wide, d = self.work.shape(tensor)
+            starts[source] = rows.add(self.work.reshape(tensor, (batch * wide, d))), wide
+        return starts
 
-    def _group(self, group: Group, weights: Mapping[str, int], table: int, starts: Starts) -> int:
+    def _group(self, group: Group, weights: Mapping[str, int], rows: Rows, starts: Starts) -> int:
         """Emit what a group of edges brings, ``[rows, d]``, in the order of edges, streams, parts, positions."""
         work, (batch, positions, d) = self.work, self.size
         of_stream = np.arange(batch)[:, None, None]
@@ -147,7 +184,7 @@ class _Step:
         lead = group.edges, len(group.tasks) // group.edges * batch * group.count
 
         def taken(ids: list[Array]) -> int:
-            return work.reshape(self._rows(table, np.stack(ids)), (*lead, ids[0].shape[-1], d))
+            return work.reshape(rows.taken(np.stack(ids)), (*lead, ids[0].shape[-1], d))
 
         made = attend(work, group.tasks[0].rule, weights, taken(asks), taken(tells), group.pairs)
         return work.reshape(made, (group.rows(batch), d))
@@ -161,27 +198,27 @@ class _Step:
             raise SpecError(f"rows of region {place.name!r}, {source[1]} steps back, are not told")
         return 0, self.size[1], place.positions
 
-    def _targets(self, targets: Sequence[Target], rows: int, brought: int, ends: Array) -> tuple[int, int]:
+    def _targets(self, targets: Sequence[Target], rows: Rows, brought: Rows, ends: Array) -> tuple[int, int]:
         """Emit what targets of a kind hold then, ``[targets, B, positions, d]``, and where some edge has written."""
         work, batch = self.work, self.size[0]
         new, written = self._writing(targets, rows, brought, ends).emit()
         flags = written if isinstance(written, int) else work.constant(written, "written")
         return new, work.broadcast(flags, (len(targets), batch, len(targets[0].positions), 1))
 
-    def _writing(self, targets: Sequence[Target], rows: int, brought: int, ends: Array) -> Writing:
+    def _writing(self, targets: Sequence[Target], rows: Rows, brought: Rows, ends: Array) -> Writing:
         at = np.stack([target.positions for target in targets])
         return Writing(
             work=self.work,
             plan=self.plan,
             targets=targets,
-            x=self._rows(rows, np.arange(self.size[0])[:, None] * self.size[1] + at[:, None]),
-            brought=lambda ids: self._rows(brought, ids),
+            x=rows.taken(np.arange(self.size[0])[:, None] * self.size[1] + at[:, None]),
+            brought=brought.taken,
             ends=ends,
             flags=self._flags,
             gates=lambda slots: [self.p[gate_of(slot.task)] for slot in slots],
         )
 
-    def _results(self, rows: int, brought: int, ends: Array) -> dict[int, int]:
+    def _results(self, rows: Rows, brought: Rows, ends: Array) -> dict[int, int]:
         """Emit what edges bring that feed meters."""
         work, (batch, _, d), found = self.work, self.size, dict[int, int]()
         for target in (target for targets in self.plan.targets for target in targets):
@@ -190,15 +227,11 @@ class _Step:
                 if not metered_by(task, self.plan.facts.places[task.wire.reads]):
                     continue
                 writing = self._writing([target], rows, brought, ends)
-                whole = work.reshape(writing.result(number), (batch * len(target.positions), d))
+                whole = Rows(work, d)
+                whole.add(work.reshape(writing.result(number), (batch * len(target.positions), d)))
                 at = np.searchsorted(target.positions, task.place.positions)
-                found[task.wire.index] = self._rows(whole, np.arange(batch)[:, None] * len(target.positions) + at)
+                found[task.wire.index] = whole.taken(np.arange(batch)[:, None] * len(target.positions) + at)
         return found
-
-    def _rows(self, table: int, ids: Array) -> int:
-        """Emit rows of a table by their numbers."""
-        found = self.work.gather_rows(table, self.work.constant(ids.reshape(-1).astype(np.int32), "rows"))
-        return self.work.reshape(found, (*ids.shape, self.size[2]))
 
     def _flags(self, slots: Sequence[Slot]) -> int | None:
         """Emit which edges fire, ``[targets, B, 1, 1]``; None: all always do."""
