@@ -59,7 +59,7 @@ def step(cell: str, sizes: tuple[int, int, int, int], *, weights: str, heads: in
         ("slstm", (7, 5, 4, 6), "sets", 1),
         ("lstm", (4, 1, 5, 20), "own", 0),
         ("rnn_tanh", (7, 2, 1, 3), "one", 0),
-        ("rnn_relu", (2, 3, 515, 16), "own", 0),
+        ("rnn_tanh", (2, 3, 515, 16), "own", 0),
     ],
 )
 def test_a_step_of_nodes(cell: str, sizes: tuple[int, int, int, int], weights: str, heads: int) -> None:
