@@ -46,6 +46,7 @@ def step(cell: str, sizes: tuple[int, int, int, int], *, weights: str, heads: in
         shown = work.binary("mul", work.reshape(flat, (n, batch, h)), rest[-1])
     outputs = [shown, *([y] if heads else []), *([] if others is None else [others])]
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    arrays[2:4] = [weight / np.float32(weight.shape[1] ** 0.5) for weight in arrays[2:4]]  # gates that are not all shut
     arrays[5:6] = [np.abs(before) + np.float32(0.1) for before in arrays[5:6]]  # by a normaliser is divided
     return work.finish(outputs), arrays
 
