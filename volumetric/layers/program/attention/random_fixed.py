@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from volumetric._typing import Array
@@ -34,11 +36,18 @@ class RandomFixed(ByHeads):
     def seen(self, pairs: Pairs) -> Array | None:
         if self.count >= pairs.keys:
             return pairs.mask
-        found = np.zeros((pairs.queries, pairs.keys), np.bool_)
-        for i in range(pairs.queries):
-            may = np.arange(pairs.keys) if pairs.mask is None else np.flatnonzero(pairs.mask[i])
-            found[i, generator(self.seed, i).permutation(may)[: self.count]] = True
-        return found
+        return _drawn(self.count, self.seed, pairs)
 
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
         return cross(p, self.heads, queries, keys, values, self.seen(pairs))
+
+
+@lru_cache(maxsize=256)
+def _drawn(count: int, seed: int, pairs: Pairs) -> Array:
+    """Keys of each query, drawn once for the pairs of an edge."""
+    found = np.zeros((pairs.queries, pairs.keys), np.bool_)
+    for i in range(pairs.queries):
+        may = np.arange(pairs.keys) if pairs.mask is None else np.flatnonzero(pairs.mask[i])
+        found[i, generator(seed, i).permutation(may)[:count]] = True
+    found.setflags(write=False)
+    return found

@@ -192,8 +192,7 @@ def _clusters(tasks: Sequence[Task]) -> list[tuple[Array, list[Task]]]:
     """Positions that are written, those of regions that overlap together, and the edges that write them, in order."""
     cluster: dict[int, int] = {}  # position → cluster
     members: dict[int, set[int]] = {}
-    for number in dict.fromkeys(task.place.index for task in tasks):
-        place = next(task.place for task in tasks if task.place.index == number)
+    for number, place in {task.place.index: task.place for task in tasks}.items():
         own = set(place.positions.tolist())
         for met in {cluster[at] for at in own if at in cluster}:
             own |= members.pop(met)
