@@ -16,7 +16,11 @@ from tests.fabric.test_layer import alone
 from volumetric import fabric
 from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
+from volumetric.grid import Coord, Grid, Link
+from volumetric.layers.fabric.declared import OutPort
 from volumetric.layers.fabric.nodes import param_entries
+from volumetric.layers.fabric.places import XBand
+from volumetric.network import Network, initialise
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.train import MSE, SGD, AdamW, Backprop, Batch, Systolic, TrainConfig, evaluate, train
 from volumetric.train.learner import LearnerOptions
@@ -136,6 +140,23 @@ def test_a_fault_leaves_the_population() -> None:
     for arrays, others in ((before.masters, after.masters), (before.buffers, after.buffers)):
         for key, value in arrays.items():
             np.testing.assert_array_equal(others[key], value)
+
+
+def test_what_fabrics_share_stands_still_where_neither_lives() -> None:
+    spec, _ = CASES["plain"]
+    spec = replace(spec, outputs=(OutPort("y", XBand("high"), 3),))
+    links = [
+        Link(kind="shared", source=Coord(0), target=Coord(0, 0, 1), param=name, source_param=name)
+        for name in ("slot", "readout.weight")
+    ]
+    layers = {Coord(0): spec, Coord(0, 0, 1): spec}
+    network = Network(grid=Grid(1, 1, 2), layers=layers, links=tuple(links), input_shape=(3,), input_dtype="float32")
+    of = learner("cpu", network=network, params=initialise(network))
+    x, y = X[:, :3], Y[:, :3]
+    before = of.params()
+    of.step([Batch({"input": x}, y, absent={"0.0.0.0": (4, 6), "0.0.1.0": (6, 7)})], rate=1e-2)
+    still = ~moved(before, of.params(), "0.0.0.0/slot").any(1)
+    assert spec.facts.order[still].tolist() == [6]
 
 
 def test_what_cannot_be_masked_is_told() -> None:

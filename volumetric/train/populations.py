@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -45,14 +46,14 @@ class Populations:
 
     def __init__(self, learner: Learner, network: Network) -> None:
         self._learner, self._network = learner, network
+        every = fabrics_in(network.layers)
+        self._uses = Counter(network.resolve(f"{path}/{p.name}") for path, of in every.items() for p in of.params())
         self._fabrics: dict[str, tuple[str, Fabric]] = {
-            network.resolve(f"{path}/living"): (path, spec)
-            for path, spec in fabrics_in(network.layers).items()
-            if spec.dynamic
+            path: (network.resolve(f"{path}/living"), spec) for path, spec in every.items() if spec.dynamic
         }
         self._entries: dict[str, tuple[tuple[str, Entries], ...]] = {
-            key: tuple((network.resolve(f"{path}/{name}"), of) for name, of in param_entries(spec).items())
-            for key, (path, spec) in self._fabrics.items()
+            path: tuple((network.resolve(f"{path}/{name}"), of) for name, of in param_entries(spec).items())
+            for path, (_, spec) in self._fabrics.items()
         }
         self._hold(learner.state)
 
@@ -139,16 +140,21 @@ class Populations:
 
     def _hold(self, state: LearnerState) -> None:
         """Keep what belongs to nodes that are masked."""
-        self._living = {key: state.buffers[key] for key in self._fabrics if key in state.buffers}
-        self._still: dict[str, dict[str, tuple[Array, Array]]] = {}
-        for key, value in self._living.items():
-            masked = self._fabrics[key][1].facts.order[value == 0]
-            for param, of in self._entries[key] if len(masked) else ():
-                places = of.only(masked)
-                for name, arrays in ((MASTERS, state.masters), *state.slots.items()):
-                    if places.size and param in arrays:
-                        still = of.mask(places, arrays[param])
-                        self._still.setdefault(name, {})[param] = still, arrays[param]
+        keys = {key for key, _ in self._fabrics.values()}
+        self._living = {key: state.buffers[key] for key in keys if key in state.buffers}
+        masks: dict[str, list[Array]] = {}
+        for path, (key, spec) in self._fabrics.items():
+            masked = spec.facts.order[self._living[key] == 0] if key in self._living else ()
+            for param, of in self._entries[path] if len(masked) else ():
+                places = of.only(np.asarray(masked))
+                if places.size and param in state.masters:
+                    masks.setdefault(param, []).append(of.mask(places, state.masters[param]))
+        # What several fabrics share stands still where none of them has a living node for it.
+        still = {key: np.logical_and.reduce(of) for key, of in masks.items() if len(of) == self._uses[key]}
+        self._still = {
+            name: {key: (where, arrays[key]) for key, where in still.items()}
+            for name, arrays in ((MASTERS, state.masters), *state.slots.items())
+        }
 
     def _held(self, state: LearnerState) -> LearnerState:
         """Return a state with what is kept in its place."""
