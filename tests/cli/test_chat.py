@@ -72,6 +72,15 @@ def test_messages_of_several_lines(lines, message):
     assert typed(*lines) == message
 
 
+def test_answers_with_a_draft_are_those_without(talk):
+    lines = ("abcabc", "de", "/set temperature 1.5", "/set seed 3", "abab")
+    flags = ("-n", "12")
+    code, out, err = talk(*lines, flags=(*flags, "--draft", "lookup"))
+    assert (code, out) == talk(*lines, flags=flags)[:2]
+    assert "guesses" in err
+    assert "excludes" in talk(flags=("--draft", "lookup", "--url", "http://127.0.0.1:9"))[2]
+
+
 def test_several_lines_are_one_message(talk):
     # Line breaks are no letters: the model reads them as its unknown token.
     assert talk('"""a', 'b"""', flags=("-n", "1"))[1] == "c\n"

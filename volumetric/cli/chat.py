@@ -5,10 +5,11 @@ from __future__ import annotations
 from volumetric.cli import console, exits
 from volumetric.cli.conversation import Conversation
 from volumetric.cli.exits import UsageError
-from volumetric.cli.loading import open_for
+from volumetric.cli.loading import open_for, opened_draft
 from volumetric.cli.options import (
     Adapters,
     DeviceOptions,
+    Drafts,
     ModelSource,
     OutputOptions,
     SizeOptions,
@@ -47,6 +48,7 @@ def chat(
     url: str | None = None,
     template: TemplateOptions = TemplateOptions(),
     lora: Adapters = None,
+    draft: Drafts = None,
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     size: SizeOptions = SizeOptions(),
@@ -63,12 +65,14 @@ def chat(
         Talk with a server of OpenAI's API instead, as http://127.0.0.1:8080; VOLUMETRIC_API_KEY is shown to it.
     lora : list
         Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
+    draft : str
+        As for generate: a smaller model, or lookup, that guesses.
     """
     output.apply()
     settings = sampling.given()
     if url is not None:
-        if lora or template.chat_template:
-            raise UsageError("--url and a template or adapters exclude each other", hint="the server has its own")
+        if lora or draft or template.chat_template:
+            raise UsageError("--url excludes a template, adapters and a draft", hint="the server has its own")
         return _converse(remote(url, model, settings, template.opening()))
     with (
         open_for(
@@ -81,6 +85,7 @@ def chat(
             lora=lora or (),
         ) as opened,
         opened.session() as session,
+        opened_draft(draft, opened, source, device) as guesses,
     ):
         if opened.loaded.chat_template is None:
             raise GenerationError(
@@ -89,7 +94,8 @@ def chat(
             )
         console.explain_sampling(opened.merged(**settings))
         console.note(f"{opened.name} on {opened.info.device}; /help lists the commands")
-        talk = Conversation(opened, session, template.arguments(), settings=settings, messages=template.opening())
+        arguments, opening = template.arguments(), template.opening()
+        talk = Conversation(opened, session, arguments, settings=settings, messages=opening, draft=guesses)
         return _converse(talk)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from volumetric.cli import console
@@ -12,7 +12,8 @@ from volumetric.cli.interrupts import end_on_interrupt
 from volumetric.cli.talk import Messages, Talk
 
 if TYPE_CHECKING:
-    from volumetric.generate import Generation, Model, Session
+    from volumetric.generate import Generation, Model, Session, Stream
+    from volumetric.generate.drafting import Draft
 
 
 @dataclass
@@ -22,11 +23,13 @@ class Conversation(Talk):
     Attributes
     ----------
     template : keywords of `Session.stream` that concern the chat template
+    draft : what guesses
     """
 
     model: Model
     session: Session
     template: dict[str, Any]
+    draft: Draft = field(default=None, kw_only=True)
 
     def check(self, settings: dict[str, Any]) -> str:
         """Return the sampling parameters in force, and where each comes from."""
@@ -42,9 +45,12 @@ class Conversation(Talk):
             console.note("temperature 0 takes the most likely words again; to draw others: /set temperature 0.8")
         super().regenerate()
 
+    def _stream(self, asked: Messages) -> Stream:
+        return self.session.stream(asked, draft=self.draft, **self.settings, **self.template)
+
     def _reply(self, asked: Messages) -> None:
         asked = self._fitted(asked)
-        with closing(self.session.stream(asked, **self.settings, **self.template)) as stream, end_on_interrupt(stream):
+        with closing(self._stream(asked)) as stream, end_on_interrupt(stream):
             try:
                 for event in stream:
                     console.write(event.text)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from volumetric.cli import console, exits
-from volumetric.cli.loading import open_for
+from volumetric.cli.loading import open_for, opened_draft
 from volumetric.cli.options import (
-    MODEL,
     Adapters,
     DeviceOptions,
+    Drafts,
     ModelSource,
     OutputOptions,
     SizeOptions,
@@ -43,7 +41,7 @@ def generate(
     device: DeviceOptions = DeviceOptions(),
     size: SizeOptions = SizeOptions(),
     sampling: SamplingOptions = SamplingOptions(),
-    draft: Annotated[str | None, Parameter(group=MODEL, show_default=False)] = None,
+    draft: Drafts = None,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -96,20 +94,6 @@ def generate(
                 generation = show(stream)
         console.note(summary(generation.stats, generation.seed))
     return exits.OK
-
-
-@contextmanager
-def opened_draft(
-    draft: str | None, model: Model, source: SourceOptions, device: DeviceOptions
-) -> Iterator[Model | Literal["lookup"] | None]:
-    """Open what guesses for `model`, with its context, and close it behind."""
-    if draft is None or draft == "lookup":
-        yield "lookup" if draft else None
-        return
-    own = replace(source, dtype=None)
-    context, threads = model.info.context, model.executable.options.threads
-    with open_for(draft, own, device, context=context, threads=threads) as opened:
-        yield opened
 
 
 def _tell_of_chat(model: Model, prompt: str) -> None:

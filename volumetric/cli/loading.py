@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from volumetric.cli import console
 from volumetric.cli.options import DeviceOptions, SourceOptions, choose_model
@@ -47,3 +49,17 @@ def open_for(
             strict=source.strict,
             guess=source.guessed(),
         )
+
+
+@contextmanager
+def opened_draft(
+    draft: str | None, model: Model, source: SourceOptions, device: DeviceOptions
+) -> Iterator[Model | Literal["lookup"] | None]:
+    """Open what guesses for `model`, with its context, and close it behind."""
+    if draft is None or draft == "lookup":
+        yield "lookup" if draft else None
+        return
+    own = replace(source, dtype=None)
+    context, threads = model.info.context, model.executable.options.threads
+    with open_for(draft, own, device, context=context, threads=threads) as opened:
+        yield opened

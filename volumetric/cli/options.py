@@ -118,6 +118,9 @@ class SourceOptions:
 Adapters: TypeAlias = Annotated[list[str] | None, Parameter(name="--lora", group=MODEL, negative="")]
 """Adapters of a model: ``--lora PATH[:SCALE]``, any number of times."""
 
+Drafts: TypeAlias = Annotated[str | None, Parameter(name="--draft", group=MODEL, show_default=False)]
+"""What guesses for a model: ``--draft MODEL``, or ``--draft lookup``."""
+
 
 def check_dtype(text: str | None, option: str = "--dtype") -> None:
     """Raise `UsageError` unless `text` is a scheme of weights, or none is given."""
