@@ -142,6 +142,14 @@ def test_a_fault_leaves_the_population() -> None:
             np.testing.assert_array_equal(others[key], value)
 
 
+def test_nodes_that_stay_masked_stand_still() -> None:
+    masked = fabric.mask(NETWORK, PARAMS, GONE)
+    of = learner("cpu", params=masked, frozen=("*living",))
+    of.step([batch(0)], rate=1e-2)
+    order = SPEC.facts.order
+    np.testing.assert_array_equal(moved(masked, of.params(), "0.0.0.0/slot").any(1), ~np.isin(order, GONE))
+
+
 def test_what_fabrics_share_stands_still_where_neither_lives() -> None:
     spec, _ = CASES["plain"]
     spec = replace(spec, outputs=(OutPort("y", XBand("high"), 3),))

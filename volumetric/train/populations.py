@@ -55,7 +55,12 @@ class Populations:
             path: tuple((network.resolve(f"{path}/{name}"), of) for name, of in param_entries(spec).items())
             for path, (_, spec) in self._fabrics.items()
         }
-        self._hold(learner.state)
+        state, keys = learner.state, {key for key, _ in self._fabrics.values()}
+        frozen = keys - state.buffers.keys()
+        self._fixed = (
+            {key: store.values() for key, store in learner.params().items() if key in frozen} if frozen else {}
+        )
+        self._hold(state)
 
     @property
     def state(self) -> LearnerState:
@@ -144,9 +149,10 @@ class Populations:
         self._living = {key: state.buffers[key] for key in keys if key in state.buffers}
         masks: dict[str, list[Array]] = {}
         for path, (key, spec) in self._fabrics.items():
-            masked = spec.facts.order[self._living[key] == 0] if key in self._living else ()
+            living = self._living[key] if key in self._living else self._fixed[key]
+            masked = spec.facts.order[living == 0]
             for param, of in self._entries[path] if len(masked) else ():
-                places = of.only(np.asarray(masked))
+                places = of.only(masked)
                 if places.size and param in state.masters:
                     masks.setdefault(param, []).append(of.mask(places, state.masters[param]))
         # What several fabrics share stands still where none of them has a living node for it.
