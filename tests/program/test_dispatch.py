@@ -131,7 +131,7 @@ def test_another_package(case: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
-@pytest.mark.parametrize("case", ["active", "modes_one_each", "temporal_interpolate2", "temporal_previous_frame"])
+@pytest.mark.parametrize("case", ["active", "modes_one_each", "temporal_interpolate2"])
 def test_devices(case: str, where: str) -> None:
     of = load(case)
     live = None if of.live.all() else of.live

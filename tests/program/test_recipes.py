@@ -295,15 +295,13 @@ def test_a_layer_adds_them_while_it_trains() -> None:
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_updates_are_those_of_the_reference(name: str) -> None:
-    network = chain([Layer(program=LEARNING)], (5, 2))
+    network = chain([Layer(program=LEARNING)], (3, 2))
     rng = np.random.default_rng(7)
-    batches = [
-        Batch(rng.normal(size=(n, 5, 2)).astype(np.float32), rng.normal(size=(n, 5, 3)).astype(np.float32))
-        for n in (3, 2)
-    ]
+    shapes = (2, 3, 2), (2, 3, 3)
+    batch = Batch(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
     learners = pair(name, network, optimiser=SGD(), seed=5)
     before = learners[0].state.masters
-    follow(learners, batches, updates=2)
+    follow(learners, [batch], updates=2)
     after = learners[0].state.masters
     moved = {key.rpartition("/")[2] for key, of in after.items() if np.abs(of - before[key]).max() > 1e-6}
     assert moved >= {"regions.eye.mask", "regions.eye.next.up.weight", "regions.eye.next.down.bias"}
