@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -107,6 +108,33 @@ def test_a_program_is_exported(path: str, tmp_path: Path, capsys: pytest.Capture
     assert json.loads(out.read_text())["layout"]["d_model"] == 64
     assert main(["program", "export", path, "--quiet"]) == 0
     assert capsys.readouterr().out == out.read_text()
+
+
+def test_a_program_is_trained_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    regions = {"eye": Region(((0, 1), (0, 1)), family="observation"), "mind": Region(((0, 1), (1, 3)))}
+    ports = {"x": In("eye", 3), "y": Out("mind", 2)}
+    save_program("x.program.json", Program(Canvas(1, (1, 3), 4, regions), autowire(), ports))
+    x = np.random.default_rng(0).normal(size=(8, 4, 3)).astype(np.float32)
+    np.savez("rows.npz", inputs=x, targets=x[..., :2].cumsum(1))
+    settings = """
+        [network]
+        file = "x.program.json"
+        [data]
+        npz = "rows.npz"
+        [train]
+        epochs = 1
+        loss = "mse"
+    """
+    Path("t.toml").write_text(settings)
+    assert main(["train", "t.toml", "--device", "reference", "--quiet"]) == 0
+    np.savez("new.npz", input=x[0])
+    capsys.readouterr()
+    assert main(["run", "t/model", "--in", "new.npz", "--device", "reference", "--quiet"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 4
 
 
 @pytest.mark.parametrize(

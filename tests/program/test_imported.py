@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from volumetric.errors import SpecError
 from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.held import violations
+from volumetric.layers.program.spec import Program as Layer
 from volumetric.program import (
     Constraints,
     Edge,
     Identity,
+    In,
     Learning,
     Meter,
+    Out,
     Program,
     Region,
     Semantic,
@@ -283,3 +287,13 @@ def test_bad_files_are_errors_that_name_the_place() -> None:
     with pytest.raises(SpecError) as caught:
         Program.from_json(json.dumps(small()))
     assert "import` reads those of canvas-engineering" in str(caught.value.hint)
+
+
+def test_an_imported_program_is_a_layer() -> None:
+    """Also where its regions name losses, and constraints are broken: the package does nothing about either."""
+    program = imported(oracle("by_hand")["program"], heads=2)
+    assert program.canvas.regions["error"].learning is not None
+    layer = Layer(program=replace(program, ports={"x": In("vision", 3), "y": Out("belief", 2)}))
+    names = {param.name.rpartition(".")[0] for param in layer.params()}
+    assert {"rules.cross.q", "ports.x", "ports.y"} <= names
+    assert not any(name.startswith("edges.") and name.endswith(".q") for name in names)

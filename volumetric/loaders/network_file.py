@@ -12,9 +12,11 @@ from volumetric.loaders.native import MAX_NETWORK_BYTES
 from volumetric.network import Network, Params
 from volumetric.network_json import FORMAT
 
+PROGRAM = "volumetric.program"
+
 
 def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
-    """Read a network, and its weights where the file has some.
+    """Read a network, or a program as one, and its weights where the file has some.
 
     Raises
     ------
@@ -28,6 +30,10 @@ def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
         raise CheckpointError(f"{path} is not JSON: {error}", hint="name a network.json") from error
     if isinstance(head, dict) and head.get("format") == FORMAT:
         return Network.from_json(data), None
+    if isinstance(head, dict) and head.get("format") == PROGRAM:
+        from volumetric.layers.program.declared import Program
+
+        return Program.from_json(data).network(), None
     if is_loom(head):
         return read_loom(data, str(path))
     raise CheckpointError(f"{path} describes no network", hint=f"its format should be {FORMAT!r}")

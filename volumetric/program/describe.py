@@ -12,6 +12,7 @@ from volumetric.errors import SpecError
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.held import violations
+from volumetric.layers.program.parameters import all_params
 from volumetric.layers.program.ports import Out, Signal, width_of
 from volumetric.layers.program.reach import latency
 from volumetric.layers.program.settle import states_of
@@ -58,10 +59,11 @@ def problems(program: Program) -> list[str]:
     except SpecError as error:
         return [str(error)]
     found = violations(facts)
-    try:
-        timing_of(facts)
-    except SpecError as error:
-        found.append(str(error))
+    for check in (timing_of, all_params):
+        try:
+            check(facts)
+        except SpecError as error:
+            found.append(str(error))
     found += [f"no port {what} anything" for what, of in _ends(program).items() if not of]
     never = [name for name in program.outputs if latency(facts, name) is None]
     if program.inputs:

@@ -40,7 +40,7 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     heads : of attention, where an edge names none
     share : parameters belong to an ``"edge"``, or all edges of a ``"rule"`` have one set
     parity : computes as the package canvas-engineering does, where that differs: a position with gates alone loses what
-        it held, edges of rule none count, and carriers have no equations
+        it held, edges of rule none count, and carriers and losses have no equations
     metadata : words for people and tools
     """
 

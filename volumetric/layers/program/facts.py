@@ -18,6 +18,7 @@ from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import BY_OPERATOR, Edge, Write
 from volumetric.layers.program.frames import Part, parts_of
+from volumetric.layers.program.learning import Learning
 from volumetric.layers.program.limits import check_edge, check_sizes
 from volumetric.layers.program.masks import mask_of
 from volumetric.layers.program.meter import Meter
@@ -42,6 +43,8 @@ class Place:
     rows : how many rows those see that read it: positions, rows of a memory, or slots
     through : what they are: ``"positions"``, ``"memory"`` or ``"slots"``
     meter : of its error, if it has one
+    learning : by which losses of its own it learns, if it does; in a program with parity none does, for the package has
+        names of losses and no equations
     """
 
     name: str
@@ -53,6 +56,7 @@ class Place:
     rows: int
     through: str
     meter: Meter | None
+    learning: Learning | None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -209,7 +213,8 @@ def _place(program: Program, name: str, number: int, region: Region, meter: Mete
         rows, through = region.slots or len(positions), "memory"
     if meter is None and carrier in METERED:
         meter = Meter(name)
-    return Place(name, number, region, _fixed(positions), _fixed(coords), carrier, rows, through, meter)
+    learning = None if program.parity else region.learning
+    return Place(name, number, region, _fixed(positions), _fixed(coords), carrier, rows, through, meter, learning)
 
 
 def _wire(program: Program, number: int, edge: Edge, reads: Place, writes: Place) -> Wire:

@@ -80,7 +80,7 @@ def recipe_of(place: Place) -> dict[str, float]:
     SpecError
         The carrier of the region has nothing that a loss is about.
     """
-    learning = place.region.learning
+    learning = place.learning
     if learning is None:
         return {}
     assert learning.mode in MODES
