@@ -36,9 +36,9 @@ class Peer:
         if self.has_package:
             assert np.array_equal(layer["resets"], CASE.resets())
 
-    def time(self, role: str) -> float:
+    def times(self, role: str) -> tuple[float, float]:
         self.asked.append(role)
-        return 0.5
+        return 0.5, 0.25
 
 
 @pytest.mark.parametrize("has_package", [True, False])
@@ -50,6 +50,7 @@ def test_cells_are_timed_beside_a_peer(has_package: bool) -> None:
     assert peer.asked == (names if has_package else names[:2])
     assert peer.given == ["cortical" if has_package else "causal_conv1d"]
     assert [row.peer for row in rows] == ([160, 160, 160, 160, 2] if has_package else [160, 160, None, None, None])
+    assert [row.peer_busy for row in rows] == [None if row.peer is None else 2 * row.peer for row in rows]
     assert [row.cost is None for row in rows] == [True, True, False, False, True]
     assert all(row.least <= row.tokens <= row.most for row in rows)
 

@@ -65,7 +65,12 @@ class TorchPeer:
 
     def time(self, role: str) -> float:
         """Return the seconds of one run, from a burst of them."""
-        return float(self._ask({"do": "time", "role": role})["seconds"])
+        return self.times(role)[0]
+
+    def times(self, role: str) -> tuple[float, float]:
+        """Return these, and the processor time of the peer's process."""
+        found = self._ask({"do": "time", "role": role})
+        return float(found["seconds"]), float(found["busy"])
 
     def close(self) -> None:
         """End the process."""

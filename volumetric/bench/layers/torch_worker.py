@@ -37,7 +37,8 @@ def main() -> None:
                 worker.load(request["arrays"], request["layer"])
                 answer({})
             else:
-                answer({"seconds": worker.time(request["role"])})
+                seconds, busy = worker.time(request["role"])
+                answer({"seconds": seconds, "busy": busy})
         except (RuntimeError, KeyError, ValueError) as error:
             answer({"error": f"{type(error).__name__}: {error}"})
 
@@ -88,21 +89,21 @@ class Worker:
         if shape != tuple(gy.shape):
             raise ValueError(f"{spec['kind']} made {shape}, expected {tuple(gy.shape)}")
 
-    def time(self, role: str) -> float:
-        """Return the seconds of a run, from a burst."""
+    def time(self, role: str) -> tuple[float, float]:
+        """Return the seconds of a run and its processor time, from a burst."""
         if role not in self.counts:
             self.burst(role, 2)
-            self.counts[role] = max(1, min(1000, int(BURST_SECONDS / max(self.burst(role, 2), 1e-6))))
+            self.counts[role] = max(1, min(1000, int(BURST_SECONDS / max(self.burst(role, 2)[0], 1e-6))))
         return self.burst(role, self.counts[role])
 
-    def burst(self, role: str, count: int) -> float:
+    def burst(self, role: str, count: int) -> tuple[float, float]:
         run = self.runs[role]
         self.wait()
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         for _ in range(count):
             run()
         self.wait()
-        return (time.perf_counter() - start) / count
+        return (time.perf_counter() - start) / count, (time.process_time() - used) / count
 
     def wait(self) -> None:
         if self.device == "cuda":

@@ -37,6 +37,7 @@ class StackRow:
     busy : median of the rows for a second of this process's processor time, which others on the machine disturb less
     cost : with resets: how many times as long as without them; the median over rounds
     peer : median of the peer's rows a second in the same rounds, or None
+    peer_busy : median of its rows for a second of its process's processor time
     peer_name : what the peer runs: ``"cortical"``, or ``"torch"``: the equations in PyTorch's own operations, where
         nothing resets
     """
@@ -51,12 +52,18 @@ class StackRow:
     busy: float
     cost: float | None = None
     peer: float | None = None
+    peer_busy: float | None = None
     peer_name: str | None = None
 
     @property
     def ratio(self) -> float | None:
         """How many times as fast as the peer."""
         return None if self.peer is None else self.tokens / self.peer
+
+    @property
+    def busy_ratio(self) -> float | None:
+        """The same by processor time: how much more it gets done with one core."""
+        return None if self.peer_busy is None else self.busy / self.peer_busy
 
 
 @dataclass(slots=True)
@@ -71,6 +78,7 @@ class _Run:
     ours: list[float] = field(default_factory=list)
     busy: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
+    theirs_busy: list[float] = field(default_factory=list)
 
     def go(self) -> None:
         """Time a burst."""
@@ -96,7 +104,9 @@ def measure_stacks(
             for run in runs:
                 run.go()
                 if peer is not None and (name == "cortical" or run.theirs_name in ROLES):
-                    run.theirs.append(run.rows / peer.time(run.theirs_name))
+                    seconds, busy = peer.times(run.theirs_name)
+                    run.theirs.append(run.rows / seconds)
+                    run.theirs_busy.append(run.rows / max(busy, 1e-9))
                     time.sleep(_PAUSE)
         plain = {run.role: run for run in runs if not run.resets}
         for run in runs:
@@ -112,6 +122,7 @@ def measure_stacks(
                 busy=statistics.median(run.busy),
                 cost=statistics.median(a / b for a, b in pairs) if run.resets else None,
                 peer=statistics.median(run.theirs) if run.theirs else None,
+                peer_busy=statistics.median(run.theirs_busy) if run.theirs_busy else None,
                 peer_name=name if run.theirs else None,
             )
 
