@@ -4,9 +4,11 @@ from . import builders as builders
 from . import dtypes as dtypes
 from . import errors as errors
 from . import evolution as evolution
+from . import fabric as fabric
 from . import layers as layers
 from . import loaders as loaders
 from . import observe as observe
+from . import program as program
 from . import rng as rng
 from . import runtime as runtime
 from . import train as train
