@@ -154,6 +154,20 @@ def test_a_cancelled_job_ends_before_the_next_call():
     assert after.generations[0].text == "gh"
 
 
+def test_closing_ends_all_jobs_with_what_they_have():
+    model = letters()
+    scheduler = Scheduler(model, Limits(seats=1))
+    running, waiting = (scheduler.submit(job(model, "a", stop=["bcx"])) for _ in range(2))
+    scheduler.step()
+    scheduler.step()
+    scheduler.close()
+    assert scheduler.idle
+    assert [ticket.generations[0].text for ticket in (running, waiting)] == ["bc", ""]
+    assert running.ended
+    assert waiting.ended
+    assert scheduler.step() == []
+
+
 def test_deadlines_and_the_time_in_the_queue_are_kept():
     model, clock = letters(), Clock()
     scheduler = Scheduler(model, Limits(seats=1, queue_seconds=5.0), clock=clock)

@@ -169,6 +169,9 @@ class Scheduler:
         for live in self._seats.fit(taking):
             self._put_back(live)
         taking = [(live, rows) for live, rows in taking if live.state is not None]
+        if not taking:  # who is left was to wait, and goes next
+            self._tell()
+            return events
         prompts = any(not live.decoding for live, _ in taking)
         rows = sum(rows for _, rows in taking)
         began = time.perf_counter()
@@ -199,7 +202,7 @@ class Scheduler:
     def close(self) -> None:
         """End all jobs now, as cancelled, and give all states back."""
         with self._lock:
-            tickets = {id(live.ticket): live.ticket for live in (*self._waiting.take(lambda _: True), *self._seats.all)}
+            tickets = {id(live.ticket): live.ticket for live in (*self._waiting, *self._seats.all)}
         for ticket in tickets.values():
             ticket.cancelled = True
             for _ in self._ended(ticket):
