@@ -14,12 +14,12 @@ import numpy as np
 from volumetric.kernels.cpu.graph.cells import backward, forward, keeps
 from volumetric.kernels.cpu.graph.gemm import pack
 from volumetric.kernels.cpu.graph.lanes import load_part, store_part
+from volumetric.kernels.cpu.graph.norms import normalised, statistics
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import panel_rows
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_i32
-from volumetric.kernels.cpu.prepare import inverse_root, variance_about
-from volumetric.kernels.cpu.simd import first_lanes, splat, store, total
+from volumetric.kernels.cpu.simd import splat, store
 from volumetric.kernels.cpu.steps import number, scratch, word
 
 ROWS = 24
@@ -113,28 +113,15 @@ both 0 if there is none."""
 
 
 @kernel
-def _show(y, gain, shown, size, heads, eps):
+def _show(y, gain, shown, size, heads, eps, room):
     """Layer norm of each head of a row, times the gain."""
     width = size // heads
-    zero = splat(f32(0.0))
     for head in range(heads):
         first = 4 * head * width
-        sums = zero
-        for i in range(0, width, 16):
-            sums = sums + load_part(y + first + 4 * i, width - i)
-        mean = total(sums) / f32(width)
-        rest = zero
-        squares = zero
-        for i in range(0, width, 16):
-            value = first_lanes(width - i, load_part(y + first + 4 * i, width - i) - splat(mean), zero)
-            rest = rest + value
-            squares = squares + value * value
-        shift = total(rest) / f32(width)
-        scale = splat(inverse_root(variance_about(total(squares), width, shift), eps))
+        statistics(1, y + first, room, width, eps)
         for i in range(0, width, 16):
             at, left = first + 4 * i, width - i
-            value = (load_part(y + at, left) - splat(mean) - splat(shift)) * scale
-            store_part(shown + at, value * load_part(gain + at, left), left)
+            store_part(shown + at, normalised(y + at, left, room) * load_part(gain + at, left), left)
 
 
 def cell_nodes(code: int, blocks: int, tall: int, wide: int) -> Callable[..., None]:
@@ -212,7 +199,8 @@ def cell_nodes(code: int, blocks: int, tall: int, wide: int) -> Callable[..., No
                 gain = word(step, 9) + 4 * node * word(step, 16) * size
                 for n in range(rows if word(step, 9) != 0 else 0):
                     here = 4 * (place + n) * size
-                    _show(word(step, 6) + here, gain, word(step, 10) + here, size, word(step, 17), number(step, 18))
+                    y, shown = word(step, 6) + here, word(step, 10) + here
+                    _show(y, gain, shown, size, word(step, 17), number(step, 18), packed)
 
     return cell_nodes
 

@@ -44,7 +44,21 @@ def _sums(x, width, mean):
 
 
 @kernel
-def _normal(x, left, stats):
+def statistics(layer, x, stats, width, eps):
+    """Write (mean, 1 / spread, what rounding took from the mean) of a row to `stats`; the mean is 0 unless `layer`."""
+    zero = splat(f32(0.0))
+    mean = f32(0.0)
+    if layer:
+        mean = total(contiguous(False, x, width, zero, zero)) / f32(width)
+    rest, squares = _sums(x, width, mean)
+    shift = rest / f32(width) if layer else f32(0.0)
+    store_f32(stats, mean)
+    store_f32(stats + 4, inverse_root(variance_about(squares, width, shift), eps))
+    store_f32(stats + 8, shift)
+
+
+@kernel
+def normalised(x, left, stats):
     """Up to 16 numbers, normalised: mean and shift off, times the inverse spread."""
     mean, scale, shift = load_f32(stats), load_f32(stats + 4), load_f32(stats + 8)
     return (load_part(x, left) - splat(mean) - splat(shift)) * splat(scale)
@@ -56,22 +70,14 @@ def norm(layer: int) -> Callable[..., None]:
     def norm(step: Any, thread: Any, threads: Any, control: Any) -> None:
         gain, bias, rows, width = word(step, 1), word(step, 2), word(step, 5), word(step, 6)
         offset = splat(number(step, 8))
-        zero = splat(f32(0.0))
         for row in range(share(rows, thread, threads), share(rows, thread + 1, threads)):
             x = word(step, 0) + 4 * row * width
             y = word(step, 3) + 4 * row * width
             stats = word(step, 4) + 12 * row
-            mean = f32(0.0)
-            if layer:
-                mean = total(contiguous(False, x, width, zero, zero)) / f32(width)
-            rest, squares = _sums(x, width, mean)
-            shift = rest / f32(width) if layer else f32(0.0)
-            store_f32(stats, mean)
-            store_f32(stats + 4, inverse_root(variance_about(squares, width, shift), number(step, 7)))
-            store_f32(stats + 8, shift)
+            statistics(layer, x, stats, width, number(step, 7))
             for i in range(0, width, 16):
                 left = width - i
-                value = _normal(x + 4 * i, left, stats) * _gain(gain, i, left, offset)
+                value = normalised(x + 4 * i, left, stats) * _gain(gain, i, left, offset)
                 if bias != 0:
                     value = value + load_part(bias + 4 * i, left)
                 store_part(y + 4 * i, value, left)
@@ -100,14 +106,14 @@ def norm_grad(layer: int) -> Callable[..., None]:
             for i in range(0, width, 16):
                 left = width - i
                 inner = load_part(g + 4 * i, left) * _gain(gain, i, left, offset)
-                along = along + inner * _normal(x + 4 * i, left, stats)
+                along = along + inner * normalised(x + 4 * i, left, stats)
                 plain = plain + inner
             tilt = splat(total(along) / f32(width))
             shift = splat(total(plain) / f32(width)) if layer else zero
             for i in range(0, width, 16):
                 left = width - i
                 inner = load_part(g + 4 * i, left) * _gain(gain, i, left, offset)
-                normal = _normal(x + 4 * i, left, stats)
+                normal = normalised(x + 4 * i, left, stats)
                 store_part(out + 4 * i, (inner - normal * tilt - shift) * scale, left)
 
     return norm_grad
@@ -129,7 +135,7 @@ def norm_param_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
         for row in range(rows):
             at = 4 * (row * width + i)
             g = load_part(word(step, 0) + at, left)
-            gain = gain + g * _normal(word(step, 1) + at, left, word(step, 2) + 12 * row)
+            gain = gain + g * normalised(word(step, 1) + at, left, word(step, 2) + 12 * row)
             bias = bias + g
         store_part(word(step, 3) + 4 * i, gain, left)
         if word(step, 4) != 0:
