@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from volumetric.layers.program.region import Region
 from volumetric.layers.program.timing import CANVAS, all_states, timing_of
 from volumetric.loaders import save_native
 from volumetric.network import Network, initialise
-from volumetric.runtime.graph import GraphBuilder
+from volumetric.runtime.cpu.graph.device import _rewritten
+from volumetric.runtime.cpu.graph.steps import drafted
+from volumetric.runtime.graph import GraphBuilder, graph_of
 from volumetric.runtime.graph.interpret import interpret
 from volumetric.runtime.graph.rules import Scope
 
@@ -137,6 +140,44 @@ def test_a_region_that_computes_again_is_two_steps_further() -> None:
         plain.row(x[:, t])
         fast.row(x[:, t])
         np.testing.assert_array_equal(fast.states[CANVAS][:, 2], plain.states[CANVAS][:, 1])
+
+
+@pytest.mark.parametrize("size", [2, 40])
+def test_what_does_not_fire_is_left_out_and_changes_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, in many streams, of regions so small that one thread does it all, and of larger ones."""
+    regions = {
+        "eye": Region(((0, 1), (0, size)), family="observation"),
+        "often": Region(((1, 2), (0, size)), clock="err.prediction > 0.3 || every(3, 2)"),
+        "seldom": Region(((2, 3), (0, size)), clock="every(5, 4)"),
+        "never": Region(((3, 4), (0, size)), clock="err.prediction > 1000"),
+        "err": Region(((4, 5), (0, size)), family="residual", carrier="residual"),
+    }
+    edges = (
+        Edge("eye", "often"),
+        Edge("seldom", "often", write="gate"),
+        Edge("often", "seldom", rule="sigmoid"),
+        Edge("seldom", "never", write="replace"),
+        Edge("never", "seldom", when="!every(2)"),
+        Edge("eye", "err", rule="copy"),
+        Edge("often", "err", rule="pooling"),
+    )
+    ports = {"seen": In("eye", 2), "a": Out("often", 2), "b": Out("seldom", 2), "c": Out("never", 1)}
+    network = program(regions, edges, ports, (5, size)).program.network()
+    params = initialise(network, seed=1)
+    x = np.random.default_rng(2).standard_normal((3, 16, 2)).astype(np.float32)
+    left_out: list[int] = []
+    found: list[Any] = []
+    for plain in (False, True):
+        if plain:
+            monkeypatch.setattr(GraphBuilder, "guarded", lambda *_: nullcontext())
+        stream: Any = device("cpu").stream(network, params, batch=3)
+        found.append([stream.run({"seen": x[:, :8]}), stream.run({"seen": x[:, 8:]})])
+        graph = graph_of(network, 8, sequences=3, resumes=True)
+        left_out.append(sum(step.name == "guard" for step in drafted(_rewritten(graph)).steps))
+    assert left_out == [8 * 4, 0]  # edges that fire together are one product, in each of eight rows
+    for one, other in zip(*found, strict=True):
+        for name in ("a", "b", "c"):
+            np.testing.assert_array_equal(one[name], other[name])
 
 
 @pytest.mark.parametrize("name", DEVICES)

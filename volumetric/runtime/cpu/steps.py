@@ -8,7 +8,7 @@ looked up when the step runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.jit import Library
-from volumetric.kernels.cpu.walk import GUARD, LOOP
+from volumetric.kernels.cpu.walk import GUARD, GUARD_ARGUMENTS, LOOP
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
@@ -226,6 +226,18 @@ class Draft:
             writes=tuple(found[1]),
             **of_step,
         )
+
+    def guard(self, first: int, weights: int, column: int) -> None:
+        """Let the steps from number `first` on run only if some row has a weight in a column of a value."""
+        self.wrap("guard", GUARD_ARGUMENTS, first, reads=(weights,), weights=weights, column=column)
+
+    def wrap(
+        self, name: str, names: Sequence[str], first: int, *, reads: Sequence[int] = (), note: str = "", **given: int
+    ) -> None:
+        """Make steps the body of one; where the first of them is and how many there are, the table knows."""
+        body = tuple(self.steps[first:])
+        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, **given)
+        self.steps[first:] = [replace(step, body=body)]
 
     def argument(self, place: int | Address | None) -> Argument:
         """What a step has in the place of a tensor: where it begins, unless told; 0 for none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from volumetric.runtime.graph.ops import Graph, Node
@@ -20,6 +21,8 @@ def inline(
     given: Mapping[int, int],
     nodes: Iterable[Node] | None = None,
     emitted: Emitted | None = None,
+    *,
+    guarded: bool = False,
 ) -> dict[int, int]:
     """Emit nodes of `graph` into `work`.
 
@@ -28,6 +31,7 @@ def inline(
     given : tensors of `graph` that are there already, its inputs among them → those of `work`
     nodes : those to emit, by default all
     emitted : what nodes have made so far: one that is there is not emitted once more, others are added
+    guarded : nodes keep their guards; gradients, which read what nodes make, need all of it
 
     Returns
     -------
@@ -39,11 +43,14 @@ def inline(
             of[i] = work.constant(value, graph.tensors[i].name)
     for node in graph.nodes if nodes is None else nodes:
         inputs = tuple(of[i] for i in node.inputs)
-        key = node.op, inputs, tuple(sorted(node.attrs.items()))
+        guard = (of[node.guard[0]], node.guard[1]) if guarded and node.guard is not None else None
+        key = node.op, inputs, (guard, *sorted(node.attrs.items()))  # what may be left out is no other's
         made = None if emitted is None else emitted.get(key)
         if made is None:
             with work.at(node.where or work.where):
                 made = work.emit(node.op, inputs, **node.attrs)
+            if guard is not None:
+                work.nodes[-1] = replace(work.nodes[-1], guard=guard)
             if emitted is not None:
                 emitted[key] = made
         of.update(zip(node.outputs, made, strict=True))

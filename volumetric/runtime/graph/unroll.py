@@ -24,7 +24,7 @@ def unroll_scans(graph: Graph) -> Graph:
     What depends on a scan's constants alone is computed once, and what nobody reads not at all, as the states before
     each step where there is no gradient.
     """
-    memory = _Memory()
+    memory = _Memory(back=any(node.op == "scan" and not node.attrs["trails"] for node in graph.nodes))
     return rebuilt(graph, {"scan": lambda work, node, inputs: _steps(work, node, inputs, memory)})
 
 
@@ -66,7 +66,9 @@ def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[
                 outputs = work.emit(node.op, inputs, **node.attrs)
         of.update(zip(node.outputs, outputs, strict=True))
         guard = None if node.guard is None else (of[node.guard[0]], node.guard[1])
-        work.nodes[first:] = [replace(each, tail=node.tail, guard=guard) for each in work.nodes[first:]]
+        work.nodes[first:] = [
+            replace(each, tail=node.tail, guard=each.guard if guard is None else guard) for each in work.nodes[first:]
+        ]
     written = work.finish([of[i] for i in graph.outputs])
     return replace(written, piece=graph.piece, whole=graph.whole)
 
@@ -77,11 +79,13 @@ class _Memory:
 
     Attributes
     ----------
+    back : whether scans go back, and read what others made, so that all of it is needed
     steps : what is joined of steps → its parts
     met : states before each step, joined → what the nodes of these steps made, by operation, operands and attributes: a
         scan back through them finds it there, and computes nothing of it once more
     """
 
+    back: bool
     steps: dict[int, list[int]] = field(default_factory=dict)
     met: dict[int, Emitted] = field(default_factory=dict)
 
@@ -112,7 +116,7 @@ def _steps(work: GraphBuilder, node: Node, inputs: list[int], memory: _Memory) -
         of = {**always, **dict(zip(names.states, states, strict=True))}
         for name, x in zip(names.xs, values.xs, strict=True):
             of[name] = _shaped(work, memory.step(work, x, t), body.tensors[name].shape, emitted)
-        of = inline(work, body, of, rest, emitted)
+        of = inline(work, body, of, rest, emitted, guarded=not memory.back)
         found = given([of[i] for i in body.outputs], attrs)
         ys.append(found.ys)
         states = list(found.states)

@@ -10,7 +10,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
-from volumetric.kernels.cpu.steps import FLUSH_WORD, SLOTS_WORD
+from volumetric.kernels.cpu.steps import FLUSH_WORD, ROWS_WORD, SLOTS_WORD
 from volumetric.runtime.cpu.arena import address_of, aligned_array
 from volumetric.runtime.cpu.graph.prepared import PreparedCall
 from volumetric.runtime.cpu.graph.steps import drafted
@@ -156,6 +156,7 @@ class CpuProgram:
         scratch, table = self.store.scratch, self._table
         scratch.user = None
         scratch.words[FLUSH_WORD], scratch.words[SLOTS_WORD] = self.graph.flush, address_of(table.slots)
+        scratch.words[ROWS_WORD] = 1  # of guards
         if scratch.arena is self._arena:  # where it was, and scratch never becomes less
             return
         scratch.reserve(table.placement.arena, each=table.scratch, threads=self._walker.threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from math import prod
 
 from volumetric.kernels.cpu.graph.operations import SHAPES
@@ -25,9 +26,13 @@ def view(draft: Draft, node: Node) -> None:
 def drafted(graph: Graph, *, alike: bool = False) -> Draft:
     """Return the steps of a graph; none for nodes that only make tensors without elements."""
     draft = Draft(graph, SHAPES, alike, shared_storage(graph))
-    for node in graph.nodes:
-        if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
-            rule.append(draft, node)
+    for guard, nodes in groupby(graph.nodes, key=lambda node: node.guard):
+        first = len(draft.steps)
+        for node in nodes:
+            if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
+                rule.append(draft, node)
+        if guard is not None and len(draft.steps) > first and draft.shape(guard[0])[0] == 1:  # as `ROWS_WORD` says
+            draft.guard(first, *guard)
     block_by_block(draft)
     return draft
 

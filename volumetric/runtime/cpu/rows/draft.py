@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from volumetric.kernels.cpu.mixtures.each import EXPERT_BLOCK_BYTES
 from volumetric.kernels.cpu.operations import ROWS
 from volumetric.kernels.cpu.pieces import BLOCK_BYTES, EACH_PIECE_ARGUMENTS
 from volumetric.kernels.cpu.products import VECTOR_ROWS
-from volumetric.kernels.cpu.walk import GUARD_ARGUMENTS, LOOP_ARGUMENTS
+from volumetric.kernels.cpu.walk import LOOP_ARGUMENTS
 from volumetric.layers.rope import Rope
 from volumetric.runtime.cpu.cache import Pair
 from volumetric.runtime.cpu.settings import Settings
@@ -123,16 +122,4 @@ class RowDraft(Draft):
 
     def loop(self, first: int, note: str) -> None:
         """Make the steps from number `first` on the body of a loop over time."""
-        self._wrap("loop", LOOP_ARGUMENTS, first, note=note)
-
-    def guard(self, first: int, weights: int, column: int) -> None:
-        """Let the steps from number `first` on run only if some row has a weight in a column of a value."""
-        self._wrap("guard", GUARD_ARGUMENTS, first, reads=(weights,), weights=weights, column=column)
-
-    def _wrap(
-        self, name: str, names: Sequence[str], first: int, *, reads: Sequence[int] = (), note: str = "", **given: int
-    ) -> None:
-        """Make steps the body of one; where the first of them is and how many there are, the table knows."""
-        body = tuple(self.steps[first:])
-        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, **given)
-        self.steps[first:] = [replace(step, body=body)]
+        self.wrap("loop", LOOP_ARGUMENTS, first, note=note)

@@ -28,7 +28,7 @@ from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule, start
 from volumetric.runtime.graph.rules.clocks import GraphSteps
 from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm, shown
-from volumetric.runtime.graph.rules.program_dispatch import Weights, dispatch, weights_of
+from volumetric.runtime.graph.rules.program_dispatch import Guard, Weights, dispatch, weights_of
 from volumetric.runtime.graph.rules.program_plan import Plan, plan_of
 from volumetric.runtime.graph.rules.program_recipes import Seen, masked, penalty
 from volumetric.runtime.graph.rules.program_settle import Held
@@ -73,6 +73,7 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
         row = _Row(inner, plan, timing, own, state, xs[0], dict(zip(_ins(facts), xs[1 : count + 1], strict=True)))
         row.hidden = dict(zip(hidden, xs[len(xs) - len(hidden) :], strict=True))
         row.learns = scope.training is not None
+        row.guards = not written  # slopes would read what is left out
         made = row.run(None if keep is None else xs[count + 1])
         lost = [] if row.penalty is None else [row.penalty]
         return [*made, *lost], [row.state[name] for name in begun]
@@ -172,6 +173,7 @@ class _Row:
     told : input → what it brings, ``[B, d]``
     hidden : region → which of its positions training hides, ``[B, N, 1]`` of 0 and 1
     learns : this is training
+    guards : edges that fire in no stream need not be computed
     penalty : what regions lose of their own, ``[B, 1]``, if they do
     """
 
@@ -184,6 +186,7 @@ class _Row:
     told: dict[str, int]
     hidden: dict[int, int] = field(default_factory=dict)
     learns: bool = False
+    guards: bool = False
     penalty: int | None = None
 
     def run(self, keep: int | None) -> list[int]:
@@ -290,7 +293,7 @@ class _Row:
         canvas = masked(held, canvas, self.hidden) if self.hidden and not again else canvas
         told = held.rows(canvas)
         live = self._live(fires, truths, held.present())
-        made = dispatch(self.work, self.plan, self._stacks(), self.own, canvas, told, live)
+        made = dispatch(self.work, self.plan, self._stacks(), self.own, canvas, told, live, self._guard(live))
         after, errors = held.settle(canvas, made, self._levels(again))
         if facts.program.parity:
             columns = {} if live is None else {n: c for n, c in enumerate(self.plan.columns) if c != ALWAYS}
@@ -310,6 +313,13 @@ class _Row:
             )
             self.penalty = penalty(held, seen, before)
         return after
+
+    def _guard(self, live: int | None) -> Guard | None:
+        """What lets edges be left out that fire in no stream."""
+        if live is None or not self.guards:
+            return None
+        some = self.work.reduce(live, "max", (0,))
+        return lambda column: self.work.guarded(some, column)
 
     def _stacks(self) -> Weights:
         """Parameters of the edges of each group."""
