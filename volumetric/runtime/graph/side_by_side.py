@@ -160,9 +160,15 @@ def _rows(*, of_each: int = 1) -> _Rule:
 
 
 def _lookup(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    table, ids = inputs
-    of.shared(node, table)
-    return (of.apart(of.work.gather_rows(table, of.merged(ids))),)
+    """Ids of all sequences in one table; or one list of ids, and tables whose rows stand side by side."""
+    work, (table, ids) = of.work, inputs
+    if table not in of.lifted:
+        return (of.apart(work.gather_rows(table, of.merged(ids))),)
+    of.shared(node, ids)
+    rows, width = of.shape(table)
+    beside = work.reshape(work.permute(table, (1, 0, 2)), (rows, of.count * width))
+    found = work.gather_rows(beside, ids)
+    return (work.permute(work.reshape(found, (work.shape(ids)[0], of.count, width)), (1, 0, 2)),)
 
 
 def _recurrent(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
