@@ -5,6 +5,8 @@ What the laws of sequences hold at one size (`test_sequence_laws`) is held here 
 
 from __future__ import annotations
 
+import itertools
+import os
 from functools import cache
 
 import numpy as np
@@ -39,6 +41,9 @@ CELLS: dict[str, LayerSpec] = {
     "axon": Axon(in_features=WIDTH, out_features=WIDTH, activation="silu"),
     "axon_linear": AxonLinear(in_features=WIDTH, out_features=WIDTH, mix="none"),
 }
+WHOLE = os.environ.get("VOLUMETRIC_WHOLE_GRID") == "1"
+"""Every combination for every cell on both devices, which takes minutes, instead of some that cover all pairs."""
+LENGTHS = (1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3, 8 * CHUNK + 3)
 SHAPES = [
     (2, 8 * CHUNK + 3, "random"),  # more than a block of rows that attention takes together
     (1, 1, "none"),
@@ -52,6 +57,10 @@ SHAPES = [
     (1, 2 * CHUNK + 3, "first"),
 ]
 """Streams, rows, resets: each length, each number of streams and each kind of resets with every other kind of thing."""
+PLACES = [(cell, "cpu") for cell in CELLS] + [("mlstm", "gpu"), ("slstm", "gpu")]
+if WHOLE:
+    SHAPES = list(itertools.product((1, 17), LENGTHS, ("none", "random", "every", "first")))
+    PLACES = list(itertools.product(CELLS, ("cpu", "gpu")))
 
 
 def resets_of(kind: str, batch: int, rows: int) -> np.ndarray:
@@ -81,10 +90,10 @@ def own(cell: str, batch: int, rows: int, kind: str) -> tuple[dict[str, np.ndarr
     return dict(p), given, {"output": y, "gx": gx, **{f"state {name}": memory.values[name] for name in begun}}
 
 
-@pytest.mark.parametrize(("cell", "where"), [*((c, "cpu") for c in CELLS), ("mlstm", "gpu"), ("slstm", "gpu")])
+@pytest.mark.parametrize(("cell", "where"), PLACES)
 def test_a_window_is_what_the_layer_makes_of_it(cell: str, where: str) -> None:
     spec = CELLS[cell]
-    for batch, rows, kind in SHAPES if where == "cpu" else SHAPES[-4:-1]:
+    for batch, rows, kind in SHAPES if where == "cpu" or WHOLE else SHAPES[-4:-1]:
         p, given, want = own(cell, batch, rows, kind)
         work = GraphBuilder()
         x, gy = (work.input(n, (batch * rows, WIDTH)) for n in ("x", "gy"))
