@@ -196,7 +196,7 @@ _SIZES: Final[dict[str, tuple[LayerSpec, tuple[int, ...]]]] = {
 CASES: Final[Mapping[str, LayerCase]] = MappingProxyType(
     {name: LayerCase(name=name, spec=spec, shape=shape) for name, (spec, shape) in _SIZES.items()}
 )
-"""Layer kind → its case. `reshape` and `flatten` compute nothing; PyTorch has nothing like a `fabric` or a `program`."""
+"""Layer kind → its case. `reshape` and `flatten` compute nothing; PyTorch has nothing like a `fabric` or `program`."""
 
 
 def chosen(names: Sequence[str] | None) -> tuple[LayerCase, ...]:
