@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from typing import Any
 
 import openai
 
+from tests.generate.letters import recurrent_letters
 from volumetric.generate import Limits, Model
+from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve.run import Server, listen
 from volumetric.serve.serving import Settings
 
@@ -30,6 +33,19 @@ class Address:
 
     def client(self, key: str = "none", **rest: Any) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=PATIENCE, **rest)
+
+
+def slow_letters() -> Model:
+    """Random letters of which each takes a twentieth of a second, where they are drawn at a temperature."""
+    model = recurrent_letters(ReferenceDevice())
+    step = model.executable.run
+
+    def slowly(*args: Any, **rest: Any) -> Any:
+        time.sleep(0.05)
+        return step(*args, **rest)
+
+    model.executable.run = slowly
+    return model
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from tests.generate.letters import letters, next_letter_logits, recurrent_letters
 from tests.generate.test_encoding import TINY
-from tests.serve.servers import Address, running
+from tests.serve.servers import Address, running, slow_letters
 from volumetric import load
 from volumetric.generate import Limits
 from volumetric.runtime.reference import ReferenceDevice
@@ -195,10 +195,10 @@ def test_a_key_is_asked_for_where_there_is_one():
 def test_a_full_queue_refuses_with_a_time_to_come_again():
     limits = Limits(seats=1, queue=0)
     with (
-        running({"random": recurrent_letters(ReferenceDevice())}, limits=limits) as address,
+        running({"random": slow_letters()}, limits=limits) as address,
         address.client() as client,
     ):
-        ask = {"model": "random", "prompt": "ab", "extra_body": {"ignore_eos": True}}
+        ask = {"model": "random", "prompt": "ab", "temperature": 1, "extra_body": {"ignore_eos": True}}
         with client.completions.create(**ask, stream=True) as stream:
             next(iter(stream))
             with pytest.raises(openai.RateLimitError) as caught:

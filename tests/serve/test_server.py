@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 
 import volumetric
 from tests.generate.letters import letters, recurrent_letters, write_letters
-from tests.serve.servers import PATIENCE, Address, running
+from tests.serve.servers import PATIENCE, Address, running, slow_letters
 from volumetric.generate import Limits
 from volumetric.runtime.reference import ReferenceDevice
 
@@ -183,15 +182,7 @@ def test_a_text_is_the_same_alone_and_in_company(server):
 
 
 def test_streams_under_way_end_well_or_are_told_when_the_server_ends():
-    model = recurrent_letters(ReferenceDevice())
-    step, slow = model.executable.run, threading.Event()
-
-    def slowly(*args: Any, **rest: Any) -> Any:
-        slow.wait(0.05)
-        return step(*args, **rest)
-
-    model.executable.run = slowly
-    with running({"random": model}, drain=0.3) as address, address.client() as client:
+    with running({"random": slow_letters()}, drain=0.3) as address, address.client() as client:
         stream = client.completions.create(
             model="random", prompt="ab", extra_body={"ignore_eos": True}, temperature=1, stream=True
         )
