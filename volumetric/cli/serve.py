@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -79,8 +80,6 @@ class AddressOptions:
                 found = self.api_key_file.read_text(encoding="utf-8").partition("\n")[0].strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"--api-key-file: {error}") from None
-        if found is not None and not found.strip():
-            raise UsageError("the API key is empty", hint="leave it out, or set it")
         if found is None and self.host not in _LOOPBACK and not self.no_auth:
             raise UsageError(
                 f"--host {self.host} can be reached by others, and there is no key",
@@ -158,13 +157,10 @@ def serve(
         NAME=DIRECTORY: serve the first model with this adapter as NAME, too; any number of times.
     """
     output.apply()
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"{error.name} is not installed", hint="the server is an extra: pip install 'volumetric-engine[serve]'"
-        ) from None
+    for name in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(name) is None:
+            hint = "the server is an extra: pip install 'volumetric-engine[serve]'"
+            raise UsageError(f"{name} is not installed", hint=hint)
     key = address.key()
     openers = _openers(models, alias or (), lora or (), partial(_open, source, device, size, chat_template))
 

@@ -16,40 +16,39 @@ if TYPE_CHECKING:
     from volumetric.serve.serving import Served, Settings
 
 
-def job_of(
-    asked: Sampled,
-    served: Served,
-    ids: Sequence[int],
-    tops: int | None,
-    settings: Settings,
-    *,
-    grammar: Grammar | None = None,
-) -> Job:
-    """Return the job of one prompt.
+def jobs_of(
+    asked: Sampled, served: Served, prompts: Sequence[Sequence[int]], settings: Settings, grammar: Grammar | None
+) -> list[Job]:
+    """Return the jobs of a request's prompts.
 
     Without ``max_tokens`` a text may be as long as the context leaves room for, and more than that is no error.
 
     Raises
     ------
-    RequestError : a parameter is out of range, or the prompt does not fit into the context
+    RequestError : a parameter is out of range, or a prompt does not fit into the context
     """
     model = served.model
-    texts, explicit = asked.texts, asked.explicit(tops)
+    texts, explicit = asked.texts, asked.explicit(asked.tops)
     explicit.setdefault("max_tokens", model.info.context)
     try:
-        model.room_after(len(ids))
+        for ids in prompts:
+            model.room_after(len(ids))
     except GenerationError as error:
         raise problem_of(DoesNotFitError(str(error), hint=error.hint), param="messages") from None
     try:
         params = model.sampling(**explicit)
     except SpecError as error:
         raise problem_of(error) from None
-    return Job(
-        prompt=ids,
-        params=params,
-        n=texts,
-        priority=asked.priority or 0,
-        deadline=time.monotonic() + settings.request_seconds,
-        salt=asked.cache_salt or "",
-        constraint=None if grammar is None else grammar.begin,
-    )
+    deadline = time.monotonic() + settings.request_seconds
+    return [
+        Job(
+            prompt=ids,
+            params=params,
+            n=texts,
+            priority=asked.priority or 0,
+            deadline=deadline,
+            salt=asked.cache_salt or "",
+            constraint=None if grammar is None else grammar.begin,
+        )
+        for ids in prompts
+    ]

@@ -20,6 +20,7 @@ from volumetric.serve.problem import RequestError
 if TYPE_CHECKING:
     from volumetric.generate.grammar import Grammars
     from volumetric.generate.model import Model
+    from volumetric.serve.fields.sampled import Sampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,16 @@ class Served:
             },
         }
 
+    def told_of(self, asked: Sampled) -> dict[str, Any]:
+        """Return what all answers to a request tell, as a `Shape` takes it."""
+        return {
+            "model": self.name,
+            "fingerprint": self.fingerprint,
+            "text_of": self.text_of,
+            "tops": asked.tops,
+            "with_usage": asked.streams_usage,
+        }
+
     def text_of(self, token: int) -> str:
         """Return the text of a single token."""
         tokenizer = self.model.tokenizer
@@ -139,14 +150,7 @@ class Serving:
         ------
         RequestError : there is no such model, or the server is not ready
         """
-        if not self.ready:
-            raise RequestError(
-                503,
-                "the server is loading or shutting down",
-                kind="unavailable_error",
-                code="unavailable",
-                retry_after=1,
-            )
+        self.check_ready()
         if name in (None, "", "default"):
             return next(iter(self.models.values()))
         found = self.models.get(name)
@@ -156,6 +160,12 @@ class Serving:
                 404, f"there is no model {name!r} here; there is: {known}", param="model", code="model_not_found"
             )
         return found
+
+    def check_ready(self) -> None:
+        """Raise `RequestError` unless the server takes requests."""
+        if not self.ready:
+            told = "the server is loading or shutting down"
+            raise RequestError(503, told, kind="unavailable_error", code="unavailable", retry_after=1)
 
     @property
     def engines(self) -> Iterator[Engine]:

@@ -8,18 +8,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from volumetric.generate.params import ALIASES
 from volumetric.serve.problem import RequestError, bad
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-ALIASES: Final = {
-    "n_predict": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "temp": "temperature",
-    "repeat_penalty": "repetition_penalty",
-    "repeat_last_n": "repetition_window",
-    "stop_ids": "stop_token_ids",
-}
+_ALIASES: Final = {**ALIASES, "stop_ids": "stop_token_ids"}
 """Names that other servers use, and ours."""
 NO_EFFECT: Final = frozenset(
     {
@@ -52,7 +46,7 @@ def read(body: bytes, kind: type[T]) -> T:
     if not isinstance(given, dict):
         raise bad(f"the body must be a JSON object, got {type(given).__name__}", code="invalid_json")
     known = set(kind.__struct_fields__)
-    for other, name in ALIASES.items():
+    for other, name in _ALIASES.items():
         if other in given and name in known:
             if name in given:
                 raise bad(f"{other} and {name} are the same: give one of them", param=other)

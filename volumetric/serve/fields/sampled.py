@@ -51,6 +51,16 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     grammar: str | None = None
 
     @property
+    def tops(self) -> int | None:
+        """Alternatives to tell of each token; None: no log-probabilities. Raises `RequestError`."""
+        raise NotImplementedError
+
+    @property
+    def streams_usage(self) -> bool:
+        """Whether a stream ends with what it cost."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
     def texts(self) -> int:
         """How many texts are asked for."""
         count = 1 if self.n is None else self.n

@@ -13,7 +13,7 @@ from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete, engine_of
 from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.forms import grammar_of
-from volumetric.serve.jobs import job_of
+from volumetric.serve.jobs import jobs_of
 from volumetric.serve.problem import bad, problem_of
 from volumetric.serve.shapes import ChatShape
 from volumetric.serve.tools.asked import tools_of
@@ -47,16 +47,9 @@ async def chat(request: Request) -> Response:
         ids = await serving.aside(conversation_ids, served, messages, args, going_on)
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
-    job = job_of(asked, served, ids, asked.tops, serving.settings, grammar=grammar)
-    shape = ChatShape(
-        model=served.name,
-        fingerprint=served.fingerprint,
-        text_of=served.text_of,
-        tops=asked.tops,
-        with_usage=bool(asked.stream_options and asked.stream_options.include_usage),
-        calls=None if calls is None else calls[1],
-    )
-    return await complete(request, served, [job], shape, stream=bool(asked.stream))
+    jobs = jobs_of(asked, served, [ids], serving.settings, grammar)
+    shape = ChatShape(**served.told_of(asked), calls=None if calls is None else calls[1])
+    return await complete(request, served, jobs, shape, stream=bool(asked.stream))
 
 
 def with_instructions(messages: Sequence[dict[str, Any]], told: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete, engine_of
 from volumetric.serve.fields.completion import CompletionRequest
 from volumetric.serve.forms import grammar_of
-from volumetric.serve.jobs import job_of
+from volumetric.serve.jobs import jobs_of
 from volumetric.serve.problem import problem_of
 from volumetric.serve.shapes import TextShape
 
@@ -32,12 +32,5 @@ async def completions(request: Request) -> Response:
     except GenerationError as error:
         raise problem_of(error, param="prompt") from None
     grammar = await grammar_of(serving, served, asked)
-    jobs = [job_of(asked, served, ids, asked.tops, serving.settings, grammar=grammar) for ids in prompts]
-    shape = TextShape(
-        model=served.name,
-        fingerprint=served.fingerprint,
-        text_of=served.text_of,
-        tops=asked.tops,
-        with_usage=bool(asked.stream_options and asked.stream_options.include_usage),
-    )
-    return await complete(request, served, jobs, shape, stream=bool(asked.stream))
+    jobs = jobs_of(asked, served, prompts, serving.settings, grammar)
+    return await complete(request, served, jobs, TextShape(**served.told_of(asked)), stream=bool(asked.stream))

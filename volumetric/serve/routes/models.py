@@ -31,10 +31,7 @@ async def model(request: Request) -> Response:
 async def health(request: Request) -> Response:
     """Say whether requests are taken: 200, or 503 while the server loads, shuts down, or its engine has died."""
     serving: Serving = request.app.state.serving
-    if not serving.ready:
-        raise RequestError(
-            503, "the server is loading or shutting down", kind="unavailable_error", code="unavailable", retry_after=1
-        )
+    serving.check_ready()
     if not all(engine.alive for engine in serving.engines):
         raise RequestError(503, "an engine has died; the log tells why", kind="server_error", code="engine_died")
     return Response(encoded({"status": "ok"}), media_type="application/json")
