@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -24,6 +24,9 @@ from volumetric.runtime.open import open_device
 if TYPE_CHECKING:
     from volumetric.bench.layers.peer import TorchPeer
     from volumetric.runtime.device import Device
+
+
+R = TypeVar("R")
 
 
 def bench(
@@ -140,11 +143,10 @@ class _Suite:
         """Run the suite of layers."""
         from volumetric.bench.layers import chosen, measure_layers, render_layers
 
-        wanted, rows = chosen(only), []
+        wanted = chosen(only)
         with self._beside_torch() as (device, peer):
-            for row in measure_layers(wanted, device, repetitions=self.repetitions, peer=peer):
-                rows.append(row)
-                console.note(f"{len(rows)} of {2 * len(wanted)}: {row.layer} {row.role}")
+            measured = measure_layers(wanted, device, repetitions=self.repetitions, peer=peer)
+            rows = _noted(measured, lambda n, row: f"{n} of {2 * len(wanted)}: {row.layer} {row.role}")
         console.write(render_layers(rows, self.form))
         return exits.OK
 
@@ -154,11 +156,12 @@ class _Suite:
 
         if min(*sides, *batches) < 1:
             raise UsageError("cubes need sides and streams of 1 or more", hint="--only 2,4,8 -b 1,16")
-        wanted, rows = [Cube(side, batch) for side in sides for batch in batches], []
+        wanted = [Cube(side, batch) for side in sides for batch in batches]
         with self._beside_torch() as (device, peer):
-            for row in measure_systolic(wanted, device, repetitions=self.repetitions, peer=peer):
-                rows.append(row)
-                console.note(f"{row.side}³, {row.batch} streams, {row.role}: {row.ticks:,.0f} ticks/s")
+            measured = measure_systolic(wanted, device, repetitions=self.repetitions, peer=peer)
+            rows = _noted(
+                measured, lambda _, row: f"{row.side}³, {row.batch} streams, {row.role}: {row.ticks:,.0f} ticks/s"
+            )
         console.write(render_systolic(rows, self.form))
         return exits.OK
 
@@ -166,11 +169,13 @@ class _Suite:
         """Run the suite of cells."""
         from volumetric.bench.stacks import chosen, measure_stacks, render_stacks
 
-        wanted, rows = chosen(only), []
+        wanted = chosen(only)
         with self._beside_torch() as (device, peer):
-            for row in measure_stacks(wanted, device, repetitions=self.repetitions, peer=peer):
-                rows.append(row)
-                console.note(f"{len(rows)} of {5 * len(wanted)}: {row.cell} {row.role}: {row.tokens:,.0f} rows/s")
+            measured = measure_stacks(wanted, device, repetitions=self.repetitions, peer=peer)
+            rows = _noted(
+                measured,
+                lambda n, row: f"{n} of {5 * len(wanted)}: {row.cell} {row.role}: {row.tokens:,.0f} rows/s",
+            )
         console.write(render_stacks(rows, self.form))
         return exits.OK
 
@@ -180,10 +185,11 @@ class _Suite:
 
         if min(sides) < 3 or min(batches) < 1:
             raise UsageError("sheets need sides of 3 or more, and streams", hint="--only 10,16,32 -b 8")
-        wanted, rows = [Sheet(side, batch) for side in sides for batch in batches], []
-        for row in measure_fabrics(wanted, self._open(), repetitions=self.repetitions):
-            rows.append(row)
-            console.note(f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.steps:,.0f} steps/s")
+        wanted = [Sheet(side, batch) for side in sides for batch in batches]
+        rows = _noted(
+            measure_fabrics(wanted, self._open(), repetitions=self.repetitions),
+            lambda _, row: f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.steps:,.0f} steps/s",
+        )
         console.write(render_fabrics(rows, self.form))
         return exits.OK
 
@@ -191,10 +197,10 @@ class _Suite:
         """Run the suite of servers."""
         from volumetric.bench.serve import measure_servers, render_serve
 
-        rows = []
-        for row, _ in measure_servers(servers.targets(), servers.loads(tokens), repetitions=self.repetitions):
-            rows.append(row)
-            console.note(f"{row.url}, {row.clients} clients: {row.tokens:,.1f} tokens/s {row.error}".rstrip())
+        rows = _noted(
+            measure_servers(servers.targets(), servers.loads(tokens), repetitions=self.repetitions),
+            lambda _, row: f"{row.url}, {row.clients} clients: {row.tokens:,.1f} tokens/s {row.error}".rstrip(),
+        )
         console.write(render_serve(rows, self.form))
         return exits.OK if not any(row.failed for row in rows) else exits.FAILED
 
@@ -212,11 +218,10 @@ class _Suite:
         device = open_device(self.options.device, threads=self.count)
         python = self.torch_python or (Path(sys.executable) if importlib.util.find_spec("torch") else None)
         torch = None if python is None else (python, "cuda" if device.info.kind == "gpu" else "cpu", self.count or 0)
-        wanted, rows = [CASES[name] for name in only or CASES], []
+        wanted = [CASES[name] for name in only or CASES]
         learner, name = open_learner(device), device.info.name
-        for row in measure_training(wanted, learner, name, repetitions=self.repetitions, torch=torch):
-            rows.append(row)
-            console.note(f"{row.name}: {row.seconds:.3f} s")
+        measured = measure_training(wanted, learner, name, repetitions=self.repetitions, torch=torch)
+        rows = _noted(measured, lambda _, row: f"{row.name}: {row.seconds:.3f} s")
         console.write(render_training(rows, self.form))
         return exits.OK
 
@@ -237,6 +242,15 @@ class _Suite:
         with open_peer(self.torch_python, gpu=gpu, threads=threads) as peer:
             console.note(f"{device.info.description}; " + ("PyTorch is not here" if peer is None else peer.about))
             yield device, peer
+
+
+def _noted(measured: Iterable[R], told: Callable[[int, R], str]) -> list[R]:
+    """Return rows, after a note of each as soon as it is there; `told` has its number, from 1."""
+    rows: list[R] = []
+    for row in measured:
+        rows.append(row)
+        console.note(told(len(rows), row))
+    return rows
 
 
 def _rows(model: Model, wanted: Sequence[Case], repetitions: int, *, profiled: bool) -> Iterator[Row]:

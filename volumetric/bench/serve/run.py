@@ -82,9 +82,7 @@ class ServeRow:
     cached: float
 
 
-def measure_servers(
-    targets: Sequence[Target], loads: Sequence[Load], *, repetitions: int = 1
-) -> Iterator[tuple[ServeRow, list[Seen]]]:
+def measure_servers(targets: Sequence[Target], loads: Sequence[Load], *, repetitions: int = 1) -> Iterator[ServeRow]:
     """Yield a row for each load on each server: the servers take turns, after one request that warms them up.
 
     With `repetitions` the row is that of the run with the median of the tokens in a second.
@@ -93,14 +91,14 @@ def measure_servers(
     for target in targets:
         asyncio.run(_run(target, Load(clients=1, requests=1, tokens=8), 0))
     for load in loads:
-        runs: dict[Target, list[tuple[ServeRow, list[Seen]]]] = {target: [] for target in targets}
+        runs: dict[Target, list[ServeRow]] = {target: [] for target in targets}
         for _ in range(repetitions):
             for target in targets:
                 seen, seconds = asyncio.run(_run(target, load, number))
-                runs[target].append((_row(target, load, seen, seconds), seen))
+                runs[target].append(_row(target, load, seen, seconds))
             number += load.requests
         for found in runs.values():
-            yield sorted(found, key=lambda one: one[0].tokens)[len(found) // 2]
+            yield sorted(found, key=lambda row: row.tokens)[len(found) // 2]
 
 
 async def _run(target: Target, load: Load, first: int) -> tuple[list[Seen], float]:
