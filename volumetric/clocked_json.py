@@ -12,13 +12,12 @@ from volumetric.layers.clock import Clock, Every
 from volumetric.network import Network
 from volumetric.network_json import (
     check_head,
-    convert,
-    expect_keys,
     network_from_dict,
     network_to_dict,
     read_text,
     to_text,
 )
+from volumetric.tables import convert, expect_keys
 
 FORMAT = "volumetric.clocked"
 VERSION = 2
@@ -74,7 +73,7 @@ def clock_of(data: str | Mapping[str, Any], where: str) -> Clock:
     """
     given: dict[str, int] = {}
     if not isinstance(data, str):
-        expect_keys(data, ("period", "phase"), where)
+        expect_keys(data, ("period", "phase"), where, "an object")
         if "period" not in data:
             raise SpecError(f"{where}: a clock needs a period")
         given = {name: convert(value, int, f"{where}.{name}") for name, value in data.items()}

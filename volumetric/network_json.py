@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
@@ -12,9 +11,11 @@ import msgspec
 
 from volumetric.errors import SpecError
 from volumetric.grid import Coord, Grid, Link, Port
+from volumetric.hints import suggestion
 from volumetric.layers import LAYERS, LayerSpec
 from volumetric.layers.base import fields_of
 from volumetric.network import Network
+from volumetric.tables import convert, expect_keys
 
 FORMAT = "volumetric.network"
 VERSION = 1
@@ -102,7 +103,7 @@ def read_text(text: str | bytes, what: str) -> Any:
 
 def check_head(data: Any, allowed: tuple[str, ...], what: str, *, form: str, version: int) -> None:
     """Raise `SpecError` unless `data` is an object of a format and version that is read, without unknown keys."""
-    expect_keys(data, allowed, "$")
+    expect_keys(data, allowed, "$", "an object")
     if data.get("format") != form:
         raise SpecError(f"{what}: format is {data.get('format')!r}, expected {form!r}")
     if data.get("version") != version:
@@ -113,7 +114,7 @@ def network_from_dict(data: Any) -> Network:
     """Inverse of `network_to_dict`."""
     check_head(data, _KEYS, "network", form=FORMAT, version=VERSION)
     given = convert(data.get("input", {}), dict[str, Any], "$.input")
-    expect_keys(given, ("shape", "dtype"), "$.input")
+    expect_keys(given, ("shape", "dtype"), "$.input", "an object")
     layers = convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
     inputs = convert(data.get("inputs", {}), dict[str, dict[str, Any]], "$.inputs")
     outputs = convert(data.get("outputs", {}), dict[str, str], "$.outputs")
@@ -133,11 +134,11 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
     """Inverse of `spec_to_dict`; unknown kinds, unknown fields and wrong types are errors that name `where`."""
     kind = data.get("kind") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in LAYERS:
-        raise SpecError(f"{where}: unknown layer kind {kind!r}", hint=_nearest(str(kind), LAYERS))
+        raise SpecError(f"{where}: unknown layer kind {kind!r}", hint=suggestion(kind, LAYERS))
     cls = LAYERS[kind]
     hints = get_type_hints(cls)
     names = [f.name for f in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
-    expect_keys(data, ("kind", *names), where)
+    expect_keys(data, ("kind", *names), where, "an object")
     fields: dict[str, Any] = {}
     for name in names:
         if name not in data:
@@ -161,7 +162,7 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
 
 def _link(data: Any, where: str) -> Link:
     names = tuple(f.name for f in dataclasses.fields(Link))
-    expect_keys(data, names, where)
+    expect_keys(data, names, where, "an object")
     given: dict[str, Any] = convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
     given["delay"] = convert(data.get("delay", 0), int, f"{where}.delay")
     for end in ("source", "target"):
@@ -174,7 +175,7 @@ def _link(data: Any, where: str) -> Link:
 
 
 def _port(data: dict[str, Any], where: str) -> Port:
-    expect_keys(data, tuple(f.name for f in dataclasses.fields(Port)), where)
+    expect_keys(data, tuple(f.name for f in dataclasses.fields(Port)), where, "an object")
     if "coord" not in data:
         raise SpecError(f"{where}: an input needs a coord")
     hints = get_type_hints(Port)
@@ -182,32 +183,8 @@ def _port(data: dict[str, Any], where: str) -> Port:
     return Port(coord=Coord.parse(convert(data["coord"], str, f"{where}.coord")), **given)
 
 
-def convert(value: Any, to: Any, where: str) -> Any:
-    """Return a JSON value in the type `to`. Raises `SpecError` that begins with `where`."""
-    try:
-        return msgspec.convert(value, to)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise SpecError(f"{where}: {error}") from None
-    except UnicodeEncodeError:
-        raise SpecError(f"{where}: half of a surrogate pair, which is no text") from None
-
-
 def _expect_known(value: Any, to: Any, where: str) -> None:
     """Refuse keys that a dataclass among the types `to` does not have: `msgspec` would pass over them."""
     for option in get_args(to) or (to,):
         if isinstance(value, dict) and dataclasses.is_dataclass(option):
-            expect_keys(value, tuple(f.name for f in dataclasses.fields(option)), where)
-
-
-def expect_keys(data: Any, allowed: tuple[str, ...], where: str) -> None:
-    """Raise `SpecError` unless `data` is an object with keys among `allowed` alone."""
-    if not isinstance(data, dict):
-        raise SpecError(f"{where}: expected an object, got {type(data).__name__}")
-    for key in data:
-        if key not in allowed:
-            raise SpecError(f"{where}: unknown key {key!r}", hint=_nearest(key, allowed))
-
-
-def _nearest(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(known)
+            expect_keys(value, tuple(f.name for f in dataclasses.fields(option)), where, "an object")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -11,35 +10,46 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from volumetric.errors import SpecError
+from volumetric.hints import shown, suggestion
 
 T = TypeVar("T")
 
 
-def expect_keys(table: object, allowed: Iterable[str], where: str) -> dict[str, Any]:
-    """Return `table`; raise `SpecError` if it is none, or has a key that is not `allowed`."""
+def expect_keys(table: object, allowed: Iterable[str], where: str, form: str = "a table") -> dict[str, Any]:
+    """Return `table`; raise `SpecError` if it is none, or has a key that is not `allowed`.
+
+    `form` is what the file's language calls it.
+    """
     if not isinstance(table, dict):
-        raise SpecError(f"{where}: expected a table, got {table!r}")
+        raise SpecError(f"{where}: expected {form}, got {shown(table)}")
     names = list(allowed)
     for key in table:
         if key not in names:
-            close = difflib.get_close_matches(key, names, 1)
-            known = f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(names)
-            raise SpecError(f"{where}: unknown key {key!r}", hint=known)
+            raise SpecError(f"{where}: unknown key {shown(key)}", hint=suggestion(key, names))
     return table
 
 
 def typed(value: object, to: Any, where: str) -> Any:
     """Return `value` as type `to`; raise `SpecError` if it is of another one. Whole numbers pass for floats."""
     if get_origin(to) is Literal and value not in get_args(to):
-        close = difflib.get_close_matches(str(value), get_args(to), 1)
-        names = "one of " + ", ".join(map(str, get_args(to)))
-        raise SpecError(
-            f"{where}: unknown name {value!r}", hint=f"did you mean {close[0]!r}? {names}" if close else names
-        )
+        names = list(map(str, get_args(to)))
+        listed = "one of " + ", ".join(names)
+        near = suggestion(value, names, "")
+        raise SpecError(f"{where}: unknown name {shown(value)}", hint=f"{near} {listed}" if near else listed)
     try:
         return msgspec.convert(value, to)
     except (msgspec.ValidationError, TypeError) as error:
         raise SpecError(f"{where}: {str(error).partition(' - at')[0]}") from None
+
+
+def convert(value: object, to: Any, where: str) -> Any:
+    """Return a JSON value as type `to`; raise `SpecError` that begins with `where`, and tells the place inside it."""
+    try:
+        return msgspec.convert(value, to)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise SpecError(f"{where}: {error}") from None
+    except UnicodeEncodeError:
+        raise SpecError(f"{where}: half of a surrogate pair, which is no text") from None
 
 
 def entries(table: object, types: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -93,10 +103,7 @@ def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, 
         raise SpecError(f"{where}: expected a name or a table with a kind, got {value!r}", hint=_names(registry))
     kind = table["kind"]
     if kind not in registry:
-        close = difflib.get_close_matches(kind, list(registry), 1)
-        raise SpecError(
-            f"{where}: unknown kind {kind!r}", hint=f"did you mean {close[0]!r}?" if close else _names(registry)
-        )
+        raise SpecError(f"{where}: unknown kind {kind!r}", hint=suggestion(kind, registry))
     return call(registry[kind], {key: item for key, item in table.items() if key != "kind"}, where, **given)
 
 

@@ -9,7 +9,6 @@ and one champion in species of more than five.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import os
 import tomllib
@@ -21,6 +20,7 @@ from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_t
 
 from volumetric.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface
+from volumetric.hints import suggestion
 
 _INPUTS, _OUTPUTS, _ACTIVATION = 2, 1, "steep_sigmoid"
 """Of genomes where neither the configuration nor a problem says otherwise."""
@@ -292,9 +292,7 @@ def _build(cls: type[Any], values: Any, where: str) -> Any:
     for key, value in values.items():
         name = f"{where}.{key}" if where else str(key)
         if key not in types:
-            close = difflib.get_close_matches(str(key), types, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(types)}"
-            raise SpecError(f"unknown key {name!r}", hint=hint)
+            raise SpecError(f"unknown key {name!r}", hint=suggestion(key, types))
         is_section = dataclasses.is_dataclass(types[key])
         arguments[key] = _build(types[key], value, name) if is_section else _checked(value, types[key], name)
     return cls(**arguments)
@@ -342,6 +340,4 @@ def _known(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
         raise SpecError(f"{name} is empty", hint=f"choose from {', '.join(known)}")
     for value in values:
         if value not in known:
-            close = difflib.get_close_matches(value, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-            raise SpecError(f"{name}: unknown {value!r}", hint=hint)
+            raise SpecError(f"{name}: unknown {value!r}", hint=suggestion(value, known))

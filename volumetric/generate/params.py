@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from volumetric.errors import SpecError
+from volumetric.hints import suggestion
 
 if TYPE_CHECKING:
     from volumetric.loaders.generation_config import GenerationDefaults
@@ -250,8 +250,8 @@ def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> M
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    close = ALIASES.get(name) or next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
-    return f"did you mean {close!r}?" if close else "known names: " + ", ".join(sorted(known))
+    alias = ALIASES.get(name)
+    return f"did you mean {alias!r}?" if alias else suggestion(name, sorted(known))
 
 
 def _warn_idle(params: SamplingParams, given: Mapping[str, Any]) -> None:

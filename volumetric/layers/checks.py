@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from volumetric.errors import SpecError
+from volumetric.hints import shown
 
 
 def check_whole(what: str, value: Any, least: int = 1, *, most: int | None = None) -> None:
@@ -13,7 +14,7 @@ def check_whole(what: str, value: Any, least: int = 1, *, most: int | None = Non
     good = isinstance(value, int) and not isinstance(value, bool) and value >= least
     if not good or (most is not None and value > most):
         reach = f"from {least} on" if most is None else f"from {least} to {most:,}"
-        raise SpecError(f"{what} must be a whole number {reach}, got {_shown(value)}")
+        raise SpecError(f"{what} must be a whole number {reach}, got {shown(value)}")
 
 
 def check_number(what: str, value: Any, *, above: float = 0.0) -> None:
@@ -23,7 +24,7 @@ def check_number(what: str, value: Any, *, above: float = 0.0) -> None:
     except OverflowError:
         good = False
     if not good:
-        raise SpecError(f"{what} must be a finite number above {above:g}, got {_shown(value)}")
+        raise SpecError(f"{what} must be a finite number above {above:g}, got {shown(value)}")
 
 
 def as_number(what: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
@@ -34,13 +35,5 @@ def as_number(what: str, value: Any, least: float = -math.inf, most: float = mat
         number = math.nan
     if not (math.isfinite(number) and least <= number <= most):
         ends = [f"from {least:g}"] * (least > -math.inf) + [f"to {most:g}"] * (most < math.inf)
-        raise SpecError(f"{what} must be a finite number {' '.join(ends)}".rstrip() + f", got {_shown(value)}")
+        raise SpecError(f"{what} must be a finite number {' '.join(ends)}".rstrip() + f", got {shown(value)}")
     return number
-
-
-def _shown(value: Any) -> str:
-    """A value as it stands in a message; a number of thousands of digits is not written out."""
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
-        return "a number of more than 60 digits"
-    text = repr(value)
-    return text if len(text) <= 70 else f"{text[:67]}…"

@@ -21,6 +21,7 @@ from volumetric._typing import Shape
 from volumetric.dtypes import Packed
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError, VolumetricError
 from volumetric.grid import Coord, Grid
+from volumetric.hints import suggestion
 from volumetric.layers import LayerSpec, Parallel, Reshape, Residual, Sequential
 from volumetric.layers.parallel import Combine
 from volumetric.loaders.loom_blob import ALIASES, DTYPES, decode_blob
@@ -154,8 +155,7 @@ def _checked(fields: object, where: str) -> Mapping[str, Any]:
         raise SpecError(f"{where}: expected an object")
     for name, value in fields.items():
         if name not in ORDER:
-            close = difflib.get_close_matches(name, ORDER, 1)
-            raise SpecError(f"{where}: unknown field {name!r}", hint=f"did you mean {close[0]!r}?" if close else None)
+            raise SpecError(f"{where}: unknown field {name!r}", hint=suggestion(name, ORDER, "") or None)
         if not _is_good(name, value):
             raise SpecError(f"{where}: {name} is {str(value)[:60]!r}")
     return fields

@@ -20,6 +20,7 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.dtypes import DTYPES, Packed, Scheme
 from volumetric.errors import CheckpointError
+from volumetric.hints import suggestion
 from volumetric.loaders.mapped import MappedFile
 from volumetric.loaders.source import TensorEntry
 
@@ -183,10 +184,7 @@ def _pack(array: Array, scheme: Scheme) -> Packed:
 
 
 def _close_names(name: str, entries: Mapping[str, TensorEntry]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, entries, n=3)
-    return f"did you mean {' or '.join(close)}?" if close else f"the file has {len(entries)} other tensors"
+    return suggestion(name, entries, f"the file has {len(entries)} other tensors", most=3)
 
 
 def _spread_nibbles(raw: Array) -> Array:

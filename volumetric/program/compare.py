@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from volumetric._typing import Shape
+from volumetric.hints import shown
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.names import shown
 from volumetric.layers.program.parameters import all_params
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.text import program_to_dict

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import asdict
 
 from volumetric.errors import SpecError
+from volumetric.hints import shown
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import BY_OPERATOR, Edge
@@ -17,7 +18,7 @@ from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.learning import Constraints, Learning, Semantic
 from volumetric.layers.program.masks import Mask, Rects, Tile
 from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.names import ALIASES, LOSSES, MODES, NAME, shown
+from volumetric.layers.program.names import ALIASES, LOSSES, MODES, NAME
 from volumetric.layers.program.ports import Signal
 from volumetric.layers.program.region import Region
 from volumetric.program.canvas_clock import NEVER, clock_of, trigger_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from numbers import Integral
 from typing import Final, TypeAlias
 
 from volumetric.errors import DeviceError, SpecError
+from volumetric.hints import suggestion
 from volumetric.runtime.device import Device, DeviceInfo
 
 NAMES = ("auto", "cpu", "gpu", "reference", "null")
@@ -100,10 +100,8 @@ def check_name(name: str) -> str:
     kind, _, selector = named.partition(":")
     if kind in NAMES and (not selector or kind == "gpu"):
         return named
-    close = difflib.get_close_matches(kind, NAMES, 1)
-    raise DeviceError(
-        f"{source}there is no device {named!r}", hint=(f"did you mean {close[0]!r}? " if close else "") + _KNOWN
-    )
+    near = suggestion(kind, NAMES, "")
+    raise DeviceError(f"{source}there is no device {named!r}", hint=f"{near} {_KNOWN}" if near else _KNOWN)
 
 
 def examine_device(info: DeviceInfo) -> DeviceInfo:

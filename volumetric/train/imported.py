@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 import traceback
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from volumetric.errors import SpecError
+from volumetric.hints import suggestion
 
 
 def import_function(name: str, home: Path, key: str = "fitness") -> Callable[..., Any]:
@@ -43,11 +43,11 @@ def import_function(name: str, home: Path, key: str = "fitness") -> Callable[...
     found: Any = _imported(module, name, places, key)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            close = difflib.get_close_matches(part, vars(found) if hasattr(found, "__dict__") else (), n=1)
+            known = vars(found) if hasattr(found, "__dict__") else ()
             where = getattr(found, "__file__", None) or module
             raise SpecError(
                 f"{key} = {name!r}: {where} has no {part!r}",
-                hint=f"did you mean {close[0]!r}?" if close else f"define {part} at the top level of the module",
+                hint=suggestion(part, known, f"define {part} at the top level of the module"),
             )
         found = getattr(found, part)
     if not callable(found) and not callable(getattr(found, "score_all", None)):

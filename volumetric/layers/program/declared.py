@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -12,12 +11,13 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from volumetric.errors import SpecError
+from volumetric.hints import shown, suggestion
 from volumetric.layers.checks import check_whole
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.named import Named, named, tuple_of
-from volumetric.layers.program.names import check_choice, check_flag, check_name, shown
+from volumetric.layers.program.names import check_choice, check_flag, check_name
 from volumetric.layers.program.ports import In, Level, Out, Port, Signal, width_of
 from volumetric.layers.program.wiring import Autowire, wired
 
@@ -133,8 +133,8 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     def _known(self, region: str, what: str) -> None:
         if region not in self.canvas.regions:
-            close = difflib.get_close_matches(region, list(self.canvas.regions), 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {shown(', '.join(self.canvas.regions))}"
+            regions = self.canvas.regions
+            hint = suggestion(region, regions, f"there are {shown(', '.join(regions))}")
             raise SpecError(f"{what}: there is no region {region!r}", hint=hint)
 
     def _edges(self) -> tuple[Edge, ...]:

@@ -9,9 +9,10 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from volumetric.errors import SpecError
+from volumetric.hints import shown
 from volumetric.layers.checks import as_number
 from volumetric.layers.program.named import Named, named
-from volumetric.layers.program.names import KEEPS, LOSSES, MODES, check_choice, check_text, shown
+from volumetric.layers.program.names import KEEPS, LOSSES, MODES, check_choice, check_text
 
 Mode = Literal["supervised", "ssl_prediction", "posterior_match", "retrieval", "calibration", "none"]
 Keep = Literal["auto", "runtime", "freeze", "constant", "export"]

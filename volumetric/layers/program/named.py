@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from volumetric.errors import SpecError
-from volumetric.layers.program.names import check_text, shown
+from volumetric.hints import shown
+from volumetric.layers.program.names import check_text
 
 T = TypeVar("T")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from volumetric.errors import SpecError
+from volumetric.hints import shown, suggestion
 
 FAMILIES: Final = ("observation", "state", "memory", "residual", "action")
 """Families that the tables know; a region may be of any other."""
@@ -101,9 +101,7 @@ def check_choice(what: str, value: Any, of: Iterable[str]) -> None:
     """Raise `SpecError`, with the nearest of them, unless `value` is one of some words."""
     known = list(of)
     if not isinstance(value, str) or value not in known:
-        close = difflib.get_close_matches(value, known, 1) if isinstance(value, str) else []
-        hint = f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(known)
-        raise SpecError(f"{what}: unknown {shown(value)}", hint=hint)
+        raise SpecError(f"{what}: unknown {shown(value)}", hint=suggestion(value, known))
 
 
 def check_text(what: str, value: Any) -> None:
@@ -127,9 +125,3 @@ def rule_of(what: str, name: Any) -> str:
     name = ALIASES.get(name, name) if isinstance(name, str) else name
     check_choice(f"{what}: rule", name, RULES)
     return name
-
-
-def shown(value: Any) -> str:
-    """Return a value as it stands in a message: not too long."""
-    text = repr(value)
-    return text if len(text) <= 70 else f"{text[:67]}…"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import types
 from collections.abc import Iterable, Mapping
@@ -13,8 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from volumetric.errors import SpecError
+from volumetric.hints import shown, suggestion
 from volumetric.layers.program.declared import MOST_EDGES, VERSION, Program, refuse_edges
-from volumetric.layers.program.names import shown
+from volumetric.tables import convert, expect_keys
 
 FORMAT = "volumetric.program"
 MOST_BYTES = 64 * 2**20
@@ -115,16 +115,6 @@ def built(data: Any, cls: type[T], where: str, known: Iterable[str] = ()) -> T:
         raise SpecError(f"{where}: {error}", hint=error.hint) from None
 
 
-def expect_keys(data: Mapping[str, Any], allowed: Iterable[str], where: str) -> None:
-    """Raise `SpecError`, with the nearest that is, unless all keys are allowed."""
-    names = list(allowed)
-    for key in data:
-        if key not in names:
-            close = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(names)
-            raise SpecError(f"{where}: unknown key {shown(key)}", hint=hint)
-
-
 def _of(value: Any, to: Any, where: str) -> Any:
     """A JSON value in a type."""
     options = get_args(to) if get_origin(to) in (Union, types.UnionType) else (to,)
@@ -141,12 +131,7 @@ def _of(value: Any, to: Any, where: str) -> Any:
         args = get_args(inside)
         if args[-1] is Ellipsis:
             return tuple(_of(one, args[0], f"{where}[{i}]") for i, one in enumerate(value))
-    try:
-        return msgspec.convert(value, to)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise SpecError(f"{where}: {error}") from None
-    except UnicodeEncodeError:
-        raise SpecError(f"{where}: half of a surrogate pair, which is no text") from None
+    return convert(value, to, where)
 
 
 def _tagged(value: Any, structs: list[type[Struct]], where: str) -> type[Struct]:
@@ -159,9 +144,7 @@ def _tagged(value: Any, structs: list[type[Struct]], where: str) -> type[Struct]
     by_tag = {str(one.__struct_config__.tag): one for one in structs}
     kind = value.get(field)
     if not isinstance(kind, str) or kind not in by_tag:
-        close = difflib.get_close_matches(str(kind), by_tag, 1)
-        hint = f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(by_tag)
-        raise SpecError(f"{where}: unknown {field} {shown(kind)}", hint=hint)
+        raise SpecError(f"{where}: unknown {field} {shown(kind)}", hint=suggestion(kind, by_tag))
     return by_tag[kind]
 
 

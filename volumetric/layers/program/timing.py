@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import lru_cache
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
+from volumetric.hints import suggestion
 from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.layers.clock_steps import counters
 from volumetric.layers.program.facts import Facts
@@ -139,5 +139,4 @@ def _check(facts: Facts, clock: Clock) -> None:
 
 def _near(name: str, known: object) -> str:
     names = [str(one) for one in known]  # pyright: ignore[reportGeneralTypeIssues]  (a mapping or a sequence)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {close[0]!r}?" if close else "there are " + ", ".join(names)
+    return suggestion(name, names, "there are " + ", ".join(names))

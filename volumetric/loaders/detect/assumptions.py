@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from volumetric.errors import SpecError
+from volumetric.hints import suggestion
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "hidden_size": ("n_embd", "d_model", "dim"),
@@ -64,8 +64,7 @@ class Assumptions:
         }
         for name in self.values:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=3)
-                hint = "did you mean " + " or ".join(close) if close else "known here: " + ", ".join(sorted(known)[:12])
+                hint = suggestion(name, known, "known here: " + ", ".join(sorted(known)[:12]), most=3)
                 raise SpecError(f"guess: nothing in these weights asks for {name!r}", hint=hint)
 
 

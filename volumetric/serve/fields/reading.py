@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from volumetric.generate.params import ALIASES
+from volumetric.hints import suggestion
 from volumetric.serve.problem import RequestError, bad
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -71,6 +71,5 @@ def _problem(message: str, given: dict[str, Any], kind: type[msgspec.Struct]) ->
     name = unknown["name"]
     where = f"{place}.{name}" if place else name
     known = kind.__struct_fields__ if place is None else ()
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ": this server does not honour it, so leave it out"
-    return bad(f"unknown field {where!r}{hint}", param=where, code="unknown_field")
+    hint = suggestion(name, known, "this server does not honour it, so leave it out")
+    return bad(f"unknown field {where!r}: {hint}", param=where, code="unknown_field")

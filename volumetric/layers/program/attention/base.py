@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.hints import suggestion
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.program import names
 from volumetric.registry import Registry, modules_of
@@ -167,16 +167,14 @@ def rule_of(name: str, options: Mapping[str, int | float | str] | None = None, h
     """
     known = [*names.RULES, *names.ALIASES]
     if name not in known and not RULES.declared(name):
-        close = get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(sorted(names.RULES))
-        raise SpecError(f"no attention rule is called {name!r}", hint=hint)
+        listed = "one of " + ", ".join(sorted(names.RULES))
+        raise SpecError(f"no attention rule is called {name!r}", hint=suggestion(name, known, listed))
     of = RULES[names.ALIASES.get(name, name)]
     fields = [f.name for f in dataclasses.fields(of)]
     for option in options or {}:
         if option not in fields:
-            close = get_close_matches(option, fields, 1)
             listed = "it has " + (", ".join(fields) or "none")
-            hint = f"did you mean {close[0]!r}?" if close else listed
+            hint = suggestion(option, fields, listed)
             raise SpecError(f"the rule {of.name} has no option {option!r}", hint=hint)
     given = {"heads": heads} if heads is not None and "heads" in fields else {}
     return of(**given | dict(options or {}))  # pyright: ignore[reportArgumentType]  (rules check their fields)
