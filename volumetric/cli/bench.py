@@ -41,7 +41,7 @@ def bench(
     threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
-    suite: Literal["model", "layers", "training", "systolic", "stacks", "fabric", "serve"] = "model",
+    suite: Literal["model", "layers", "training", "systolic", "stacks", "fabric", "program", "serve"] = "model",
     only: Annotated[str | None, Parameter(name=["--only"])] = None,
     torch_python: Annotated[Path | None, Parameter(name=["--torch-python"])] = None,
     servers: ServerOptions = ServerOptions(),
@@ -56,7 +56,8 @@ def bench(
     with its gradients, beside PyTorch where that can be imported. So does "training", with six small networks of 20
     epochs, and "systolic", with cubes of dense layers that run and learn tick by tick; "stacks" times the cells and
     scaffolds of stacks, with and without resets and row by row, beside the package `cortical` where that interpreter
-    has it, and "fabric" sheets of cells that exchange messages. "serve" is many clients of a server that runs, or of
+    has it, "fabric" sheets of cells that exchange messages, and "program" regions that each read four others, beside
+    the package `canvas-engineering`. "serve" is many clients of a server that runs, or of
     several in turn, whose answers have --n-gen tokens.
 
     Parameters
@@ -72,8 +73,8 @@ def bench(
     depth : str
         Tokens in the context beforehand.
     batch : str
-        Numbers of sequences that generate together; their speed is that of all of them. In the suites "systolic" and
-        "fabric": streams side by side.
+        Numbers of sequences that generate together; their speed is that of all of them. In the suites "systolic",
+        "fabric" and "program": streams side by side.
     profile : bool
         Also show where the time goes, step by step: of one call of the prompt, or of one token of each sequence.
     threads : str
@@ -82,11 +83,12 @@ def bench(
         Repetitions, whose mean and standard deviation are shown.
     form : str
         Format of the rows on stdout.
-    suite : {"model", "layers", "training", "systolic", "stacks", "fabric", "serve"}
+    suite : {"model", "layers", "training", "systolic", "stacks", "fabric", "program", "serve"}
         What to measure.
     only : str
         Layer kinds of the suites "layers" and "stacks", networks of "training", or sides of cubes of "systolic"
-        (2,4,8,16 unless given) or of sheets of "fabric" (16 unless given), separated by commas.
+        (2,4,8,16 unless given) or of sheets of "fabric" (16 unless given), or regions of "program" (10,100 unless
+        given), separated by commas.
     torch_python : Path
         Python interpreter that has PyTorch, for the other suites; this one unless given, if it has it.
     """
@@ -103,6 +105,8 @@ def bench(
         return run.stacks(names)
     if suite == "serve":
         return run.serve(servers, _sizes("-n", generate)[0])
+    if suite == "program":
+        return run.program(_sizes("--only", only or "10,100"), _sizes("-b", batch))
     if suite == "fabric":
         return run.fabric(_sizes("--only", only or "16"), _sizes("-b", batch))
     wanted = cases(
@@ -191,6 +195,22 @@ class _Suite:
             lambda _, row: f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.steps:,.0f} steps/s",
         )
         console.write(render_fabrics(rows, self.form))
+        return exits.OK
+
+    def program(self, regions: Sequence[int], batches: Sequence[int]) -> int:
+        """Run the suite of programs."""
+        from volumetric.bench.program import Canvas, measure_programs, render_programs
+
+        if min(regions) < 2 or min(batches) < 1:
+            raise UsageError("programs need 2 regions or more, and streams", hint="--only 10,100,1000 -b 1")
+        wanted = [Canvas(count, batch) for count in regions for batch in batches]
+        with self._beside_torch() as (device, peer):
+            measured = measure_programs(wanted, device, repetitions=self.repetitions, peer=peer)
+            rows = _noted(
+                measured,
+                lambda _, row: f"{row.regions:,} regions, {row.share}, {row.role}: {row.steps:,.1f} steps/s",
+            )
+        console.write(render_programs(rows, self.form))
         return exits.OK
 
     def serve(self, servers: ServerOptions, tokens: int) -> int:

@@ -27,10 +27,10 @@ Called: TypeAlias = tuple[Callable[..., Any], Callable[[int], Any]]
 """A layer of rows and a state, and what makes a fresh state of so many sequences."""
 
 
-def build(layers: Any, spec: Mapping[str, Any], width: int) -> Callable[[Any], Any]:
+def build(layers: Any, spec: Mapping[str, Any], width: int, p: Mapping[str, Any]) -> Callable[[Any], Any]:
     """Return the function of a cell, a scaffold or a column on ``[B, T, width]``.
 
-    `layers` is the worker's, and gets the parameters and the other runs.
+    `layers` is the worker's, and gets the parameters and the other runs; they are the package's own, not `p`.
     """
     # Or it compiles loops of all steps, which takes minutes.
     os.environ["TORCHDYNAMO_DISABLE"] = "1"

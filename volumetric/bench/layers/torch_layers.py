@@ -19,6 +19,7 @@ class Layers:
     replaced : parameters that a module of PyTorch insists to own, by our names
     with_resets : the same function where sequences begin anew within the window, for peers that can
     decode : one step of one sequence, likewise
+    learned : what ``"train"`` goes back through, where that is more than the layer once
     """
 
     def __init__(self, torch: Any, device: str) -> None:
@@ -26,6 +27,7 @@ class Layers:
         self.replaced: dict[str, Any] = {}
         self.with_resets: Callable[[Any], Any] | None = None
         self.decode: Callable[[], Any] | None = None
+        self.learned: Callable[[Any], Any] | None = None
 
     def build(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         """Return the function of a layer."""

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 BURST_SECONDS = 0.05
+PACKAGES = {"cortical": "torch_cortical", "program": "torch_program"}
+"""Kinds that are no layers of PyTorch, and the file beside this one that builds them of another package."""
 
 
 def main() -> None:
@@ -36,6 +38,9 @@ def main() -> None:
             if request["do"] == "load":
                 worker.load(request["arrays"], request["layer"])
                 answer({})
+            elif request["do"] == "repeat":
+                worker.repeat(request["count"], request["to"])
+                answer({})
             else:
                 seconds, busy = worker.time(request["role"])
                 answer({"seconds": seconds, "busy": busy})
@@ -56,6 +61,8 @@ class Worker:
         self.torch, self.device = torch, device
         self.counts: dict[str, int] = {}
         self.runs: dict[str, Callable[[], Any]] = {}
+        self.layer: Callable[[Any], Any] | None = None
+        self.x: Any = None
 
     def load(self, path: str, spec: Mapping[str, Any]) -> None:
         """Put the arrays on the device, and check what the layer is."""
@@ -68,7 +75,11 @@ class Worker:
         layers = importlib.import_module("torch_layers").Layers(
             self.torch, self.device
         )  # from the folder of this script
-        layer = layers.build(spec, params) if spec["kind"] != "cortical" else cortical(layers, spec, x.shape[-1])
+        package = PACKAGES.get(spec["kind"])
+        if package is None:
+            layer = layers.build(spec, params)
+        else:
+            layer = importlib.import_module(package).build(layers, spec, x.shape[-1], params)
         params.update(layers.replaced)
         wanted = [*params.values(), *([x] if x.requires_grad else [])]
 
@@ -76,7 +87,7 @@ class Worker:
             with self.torch.no_grad():
                 return of(x)
 
-        def train(of: Callable[[Any], Any] = layer) -> Any:
+        def train(of: Callable[[Any], Any] = layers.learned or layer) -> Any:
             return self.torch.autograd.grad(of(x), wanted, gy, allow_unused=True)
 
         self.runs, self.counts = {"forward": forward, "train": train}, {}
@@ -85,9 +96,19 @@ class Worker:
                 self.runs[f"{name} with resets"] = functools.partial(run, layers.with_resets)
         if layers.decode is not None:
             self.runs["decode"] = layers.decode
+        self.layer, self.x = layer, x
         shape = tuple(forward().shape)
         if shape != tuple(gy.shape):
             raise ValueError(f"{spec['kind']} made {shape}, expected {tuple(gy.shape)}")
+
+    def repeat(self, count: int, path: str) -> None:
+        """Let the layer read what it has made, so often, and save the end as a file of NumPy."""
+        y = self.x
+        assert self.layer is not None  # it has been loaded
+        with self.torch.no_grad():
+            for _ in range(count):
+                y = self.layer(y)
+        importlib.import_module("numpy").save(path, y.cpu().numpy(), allow_pickle=False)
 
     def time(self, role: str) -> tuple[float, float]:
         """Return the seconds of a run and its processor time, from a burst."""
@@ -108,11 +129,6 @@ class Worker:
     def wait(self) -> None:
         if self.device == "cuda":
             self.torch.cuda.synchronize()
-
-
-def cortical(layers: Any, spec: Mapping[str, Any], width: int) -> Callable[[Any], Any]:
-    """Return the function of a cell of another package."""
-    return importlib.import_module("torch_cortical").build(layers, spec, width)  # from the folder of this script
 
 
 if __name__ == "__main__":

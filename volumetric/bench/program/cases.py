@@ -1,0 +1,107 @@
+"""What is measured: regions that each read four others, drawn at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from volumetric import rng
+from volumetric._typing import Array, F32Array
+from volumetric.layers.clock import Event
+from volumetric.layers.dense import affine
+from volumetric.layers.program.ends import codes_of, handed_out
+from volumetric.layers.program.facts import facts_of
+from volumetric.network import Params
+from volumetric.program import Canvas as Positions
+from volumetric.program import Edge, In, Meter, Out, Program, Region
+
+SIDE: Final = 8
+"""Positions of a region are a square of so many."""
+WIDTH: Final = 64
+READS: Final = 4
+"""Regions that each of them reads."""
+HEADS: Final = 4
+REACHED: Final = 1e30
+"""Error that no meter reaches."""
+_RULE = "rules.cross."
+
+Share: TypeAlias = Literal["edge", "rule"]
+Fires: TypeAlias = Literal["always", "clocked", "never"]
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """`regions` squares of 8 × 8 positions of 64 numbers, each of which reads four others, for `batch` streams."""
+
+    regions: int
+    batch: int = 1
+
+    @cached_property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Region that is written and region that is read, of each edge."""
+        draw, reads = rng.generator(5), min(READS, self.regions - 1)
+        found: list[tuple[int, int]] = []
+        for writes in range(self.regions):
+            others = draw.permutation(self.regions - 1)[:reads].tolist()
+            found += [(writes, other + (other >= writes)) for other in others]
+        return tuple(found)
+
+    def program(self, share: Share, fires: Fires = "always") -> Program:
+        """Return the program.
+
+        Parameters
+        ----------
+        share : weights belong to each edge, or all edges have one set, and the program computes as the package does
+        fires : ``"always"``: no region has a clock; ``"clocked"``: each has one that looks at its own meter, and
+            fires at each step; ``"never"``: it looks at it likewise, and fires at none
+        """
+        above = REACHED if fires == "never" else -1.0
+        boxes = [((SIDE * n, SIDE * (n + 1)), (0, SIDE)) for n in range(self.regions)]
+        return Program(
+            Positions(
+                frames=1,
+                shape=(SIDE * self.regions, SIDE),
+                width=WIDTH,
+                regions={
+                    f"r{n}": Region(
+                        box,
+                        residual=False,  # what grows without end ends as NaN, at which no clock fires
+                        clock=None if fires == "always" else Event(f"r{n}.prediction", above=above),
+                    )
+                    for n, box in enumerate(boxes)
+                },
+            ),
+            edges=[Edge(reads=f"r{read}", writes=f"r{written}") for written, read in self.edges],
+            ports={"in": In("r0", WIDTH), "out": Out(f"r{self.regions - 1}", SIDE, pool="flatten")},
+            meters=() if fires == "always" else [Meter(f"r{n}") for n in range(self.regions)],
+            heads=HEADS,
+            share=share,
+            parity=share == "rule",
+        )
+
+    def rows(self, count: int) -> F32Array:
+        """Normal noise, ``[streams, 1, 64]``, so often."""
+        row = rng.generator(3).standard_normal((self.batch, 1, WIDTH), np.float32)
+        return np.repeat(row, count, axis=1)
+
+    def arrays(self, params: Params, program: Program) -> dict[str, Array]:
+        """Return what the package needs to compute the same: weights of the one rule, ``x``, what the input puts in."""
+        own, facts = _own(params), facts_of(program)
+        place = facts.places[0]
+        code = facts.codes[place.positions] + sum(own[name] for name in codes_of(place))
+        put = affine(own, "ports.in.", self.rows(1)) + code
+        rule = {f"p/{k.removeprefix(_RULE)}": value for k, value in own.items() if k.startswith(_RULE)}
+        x = np.zeros((self.batch, program.canvas.positions, WIDTH), np.float32)
+        return rule | {"x": x, "gy": np.ones_like(x), "p/put": put.astype(np.float32)}
+
+    def read(self, params: Params, program: Program, canvas: Array) -> Array:
+        """Return what the output hands out of a canvas, ``[streams, 8]``."""
+        return handed_out(facts_of(program), _own(params), canvas, {})
+
+
+def _own(params: Params) -> dict[str, Array]:
+    """Parameters by their names in the program."""
+    return {key.split("/", 1)[1]: store.values() for key, store in params.items()}
