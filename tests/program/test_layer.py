@@ -44,7 +44,8 @@ def machine(spec: Program, streams: int = 1) -> tuple[Machine, np.ndarray]:
 
 @pytest.mark.parametrize("spec", [TIMED, CARRIED, WHOLE], ids=["timed", "carried", "whole"])
 def test_graphs_compute_what_numpy_does(spec: Program) -> None:
-    """In float64 to 1e-9, with resets, and states too."""
+    """In float64 to 1e-9, with resets, and states too, and what is watched."""
+    spec = replace(spec, watched=True)
     p, x = arrays(spec, (3, 7, 3), seed=5)
     resets = (np.random.default_rng(1).random((3, 7)) < 0.2).astype(np.float64)
     memory = Memory(streams=3, resets=resets)

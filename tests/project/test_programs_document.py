@@ -24,6 +24,9 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         assert f"volumetric {command} agent.program.json" in (DOCS / "programs.md").read_text(encoding="utf-8")
         assert main([*command.split(), "agent.program.json"]) == 0
     assert "nothing keeps it from being run" in capsys.readouterr().out
+    command = "program draw agent.program.json -o agent.svg"
+    assert f"volumetric {command}" in (DOCS / "programs.md").read_text(encoding="utf-8")
+    assert main(command.split()) == 0
     for code in rest:
         exec(compile(code, "docs/programs.md", "exec"), names)
     assert capsys.readouterr().out.splitlines() == [

@@ -1,4 +1,4 @@
-"""The verb ``program``: check programs, compare two, and exchange them with another package."""
+"""The verb ``program``: check programs, draw them, compare two, and exchange them with another package."""
 
 from __future__ import annotations
 
@@ -14,35 +14,51 @@ from volumetric.cli.options import OutputOptions
 
 
 def program(
-    what: Literal["check", "diff", "import", "export"],
+    what: Literal["check", "draw", "diff", "import", "export"],
     /,
     *files: str,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     heads: int = 4,
     operators: bool = True,
+    rows: Annotated[str | None, Parameter(name="--in", allow_leading_hyphen=True)] = None,
+    row: int = 0,
+    meters: Annotated[str | None, Parameter(name="--meters")] = None,
+    device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto",
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Check a program, tell how two differ, or import or export one of canvas-engineering.
+    """Check or draw a program, tell how two differ, or import or export one of canvas-engineering.
 
     program check x.program.json tells all that keeps it from being run, and exits with 1 if there is something. program
-    diff a.program.json b.program.json lists differences, and whether what a has learned loads into b. program import
-    canvas.json -o x.program.json writes what a file of canvas-engineering 0.5.0 says, and tells on stderr what it
-    cannot mean; program export x.program.json -o canvas.json goes the other way. docs/programs.md has more.
+    draw x.program.json -o x.svg draws regions, edges and clocks; program draw MODEL --in rows.npz what fired while a
+    model that ends with a program ran. program diff a.program.json b.program.json lists differences, and whether what a
+    has learned loads into b. program import canvas.json -o x.program.json writes what a file of canvas-engineering
+    0.5.0 says, and tells on stderr what it cannot mean; program export x.program.json goes the other way.
+    docs/programs.md has more.
 
     Parameters
     ----------
-    what : {"check", "diff", "import", "export"}
+    what : {"check", "draw", "diff", "import", "export"}
         What to do.
     files : str
-        One file to check, import or export, two to compare.
+        One file to check, draw, import or export, two to compare.
     out : path
-        With import and export: file to write; stdout unless given.
+        With import and export: file to write; stdout unless given. With draw: .svg, .png or .pdf; the source's name
+        with .svg, in the current directory, unless given.
     heads : int
         With import: heads of attention, which those files do not tell.
     operators : bool
         With import: operators have the rule and way of writing that the package documents; --no-operators: they are
         words, as its version 0.5.0 treats them.
+    rows : str
+        With draw: rows of a model, as of run: a .npz or .jsonl file, or - for stdin.
+    row : int
+        With draw: which of the streams side by side, from 0.
+    meters : str
+        With draw: meters whose curves are drawn, region.kind with commas between, or none; those that clocks read
+        unless given.
+    device : str
+        With draw: where the model runs: auto, cpu, gpu, gpu:1, or reference.
     json : bool
         With check and diff: print one JSON object.
     """
@@ -54,6 +70,12 @@ def program(
         raise UsageError("--heads and --no-operators are of program import")
     if what in ("check", "diff") and out is not None:
         raise UsageError(f"program {what} writes no file", hint="--json prints one JSON object")
+    if what != "draw" and (rows is not None or row or meters is not None):
+        raise UsageError("--in, --row and --meters are of program draw")
+    if what == "draw":
+        from volumetric.cli.program_draw import draw
+
+        return draw(files[0], out, rows=rows, row=row, meters=meters, device=device)
     if what == "export":
         return _export(files[0], out)
     if what == "import":

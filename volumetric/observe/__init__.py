@@ -5,6 +5,8 @@ from volumetric.observe.activity import record as record
 from volumetric.observe.events import LayerEvent as LayerEvent
 from volumetric.observe.events import Observer as Observer
 from volumetric.observe.events import Stats as Stats
+from volumetric.observe.firing import Firing as Firing
+from volumetric.observe.firing import fired as fired
 from volumetric.observe.http import HttpObserver as HttpObserver
 from volumetric.observe.inference import ObservedDevice as ObservedDevice
 from volumetric.observe.live import ActivityServer as ActivityServer

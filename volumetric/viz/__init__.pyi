@@ -7,3 +7,5 @@ from .drawing import draw_network as draw_network
 from .evolution import plot_run as plot_run
 from .fronts import fronts as fronts
 from .heatmap import Heatmap as Heatmap
+from .program import draw_program as draw_program
+from .raster import draw_firing as draw_firing

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.evolution.compare import similarity_matrix
 from volumetric.evolution.dna import extract_dna
@@ -21,11 +19,12 @@ from volumetric.evolution.run import Run
 from volumetric.evolution.species import distances
 from volumetric.viz.curves import fitness_curves, species_stack
 from volumetric.viz.drawing import draw_genome, draw_network
+from volumetric.viz.figure import save_figure
 from volumetric.viz.fronts import fronts
 from volumetric.viz.heatmap import Heatmap
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 FORMS = ("png", "svg", "pdf")
 _MOST = 64
@@ -109,11 +108,3 @@ def similarity_of(run: Run[Any, Any]) -> Heatmap:
     names = [f"s{run.species.ids[run.species.member[row]]} #{row}" for row in rows]
     title = f"{what} of the best {len(rows)} of generation {run.generation}"
     return Heatmap(values=np.asarray(values, np.float64), rows=names, columns=names, title=title)
-
-
-def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure in the form that its name says, in one step."""
-    out = io.BytesIO()
-    figure.savefig(out, format=path.suffix[1:], dpi=120)
-    write_atomic(path, out.getvalue())
-    return path

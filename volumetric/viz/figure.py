@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from volumetric.atomic import write_atomic
 from volumetric.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -25,3 +28,11 @@ def new_figure(*, width: float, height: float) -> Figure:
             "pictures need matplotlib, which is not installed", hint="pip install 'volumetric-engine[viz]'"
         ) from None
     return Figure(figsize=(min(width, 60.0), min(height, 60.0)), layout="constrained")
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure in the form that its name says, in one step."""
+    out = io.BytesIO()
+    figure.savefig(out, format=path.suffix[1:], dpi=120)
+    write_atomic(path, out.getvalue())
+    return path

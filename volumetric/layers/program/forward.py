@@ -17,6 +17,7 @@ from volumetric.layers.program.meters import shown
 from volumetric.layers.program.recipes import Seen, hidden_in, masked, penalty, recipe_of
 from volumetric.layers.program.settle import Held
 from volumetric.layers.program.timing import CANVAS, CLOCK, all_states, meter_at, timing_of
+from volumetric.layers.program.watched import watch
 from volumetric.layers.state import covering, start_of
 from volumetric.layers.training import Training
 
@@ -36,7 +37,7 @@ def run(spec: Any, p: Arrays, x: Array, memory: Memory | None, training: Trainin
     for name, shape in all_states(facts).items():
         states[name] = start_of(covered, name, (*lead, *shape), x.dtype).reshape(streams, *shape)
     saved: Saved = {"x": x, "p": dict(p), "kept": kept, "states": dict(states), "streams": streams}
-    machine = Machine(facts, p, states)
+    machine = Machine(facts, p, states, watched=spec.watched)
     hidden: dict[int, Array] = {}
     if training is not None and any(map(recipe_of, facts.places)):
         saved["training"] = training
@@ -64,14 +65,16 @@ class Machine:
     states : ``[B, …]``, as `timing.all_states` names them
     fires : which regions fired in the last row, bool ``[B, regions]``
     live : which edges were computed in it, bool ``[B, edges]``
+    acted : how often they were, ``[B, edges]``
     hidden : region → which of its positions training hides in the next row, bool ``[B, N]``
     penalty : what regions lose of their own, ``[B]``; None: nobody asks
     """
 
-    def __init__(self, facts: Facts, p: Arrays, states: dict[str, Array]) -> None:
-        self.facts, self.p, self.states = facts, p, states
+    def __init__(self, facts: Facts, p: Arrays, states: dict[str, Array], *, watched: bool = False) -> None:
+        self.facts, self.p, self.states, self.watched = facts, p, states, watched
         self.timing = timing_of(facts)
         self.fires = self.live = np.zeros((0, 0), np.bool_)
+        self.acted = np.zeros((0, 0), np.int64)
         self.hidden: dict[int, Array] = {}
         self.penalty: Array | None = None
 
@@ -86,7 +89,7 @@ class Machine:
         fires = np.stack([always if n < 0 else truths[n] for n in self.timing.regions], 1)
         whens = [always if n < 0 else truths[n] for n in self.timing.edges]
         when = np.stack(whens, 1) if whens else np.ones((len(x), 0), np.bool_)
-        self.fires, self.live = fires, np.zeros_like(when)
+        self.fires, self.live, self.acted = fires, np.zeros_like(when), np.zeros(when.shape, np.int64)
         canvas = taken_in(facts, self.p, states[CANVAS], x, fires)
         past = {name: of for name, of in states.items() if name.endswith(".past")}
         behind = past
@@ -99,7 +102,11 @@ class Machine:
         states |= behind
         Held(facts, self.p, states, fires).grow()
         states[CANVAS] = canvas
-        return handed_out(facts, self.p, canvas, states)
+        out = handed_out(facts, self.p, canvas, states)
+        if not self.watched:
+            return out
+        computed = fires * (1 + np.array(self.timing.inner))
+        return np.concatenate([out, watch(facts, computed, self.acted, canvas, states)], axis=1)
 
     def _truths(self, x: Array) -> list[Array]:
         """Return where each clock fires, bool ``[B]``."""
@@ -132,7 +139,7 @@ class Machine:
         told = held.rows(canvas)
         writes = np.array([wire.writes for wire in facts.wires], np.int64)
         live = fires[:, writes] & when & held.present()
-        self.live = self.live | live
+        self.live, self.acted = self.live | live, self.acted + live
         made = dispatch(facts, self.p, canvas, lambda number, back: told[number, back], live)
         after, errors = held.settle(canvas, made, levels)
         if facts.program.parity:

@@ -31,12 +31,15 @@ class Program(LayerSpec):
     Attributes
     ----------
     program : canvas, edges, ports and meters; it has an input and an output, and its clocks look at what there is
+    watched : behind the outputs a row has what `layers.program.watched` tells of it: how often each region and each
+        edge computed, how strong regions are, and what meters read
     """
 
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
     program: declared.Program
+    watched: bool = False
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -61,6 +64,10 @@ class Program(LayerSpec):
     def ports(self, which: Literal["inputs", "outputs"]) -> dict[str, tuple[int, int]]:
         """Return the columns of a row that each port has."""
         columns = self.facts.inputs if which == "inputs" else self.facts.outputs
+        if which == "outputs" and self.watched:
+            from volumetric.layers.program.watched import watched_columns
+
+            columns = {**columns, **watched_columns(self.facts)}
         return {name: (of.start, of.stop) for name, of in columns.items()}
 
     def params(self) -> tuple[ParamSpec, ...]:
@@ -77,7 +84,7 @@ class Program(LayerSpec):
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], sum(map(width_of, self.program.inputs.values())))
-        return (*inputs[0][:-1], sum(map(width_of, self.program.outputs.values())))
+        return (*inputs[0][:-1], max(end for _, end in self.ports("outputs").values()))
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         from volumetric.layers.program.forward import run

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -29,7 +28,7 @@ from volumetric.runtime.state_file import restore_state, save_state
 from volumetric.runtime.streams.held import HeldValues
 from volumetric.runtime.streams.living import Living
 from volumetric.runtime.streams.marks import check_streams, parted
-from volumetric.runtime.streams.rows import RowStream, endless
+from volumetric.runtime.streams.rows import RowStream, endless, with_outputs
 
 LONGEST: Final = 128
 """Rows of one program; longer runs take several, of powers of two."""
@@ -158,9 +157,9 @@ class ResidentStream(RowStream):
             made._store.put(key, self._store.get(key))
         return made
 
-    def tapped(self, outputs: Mapping[str, Coord]) -> ResidentStream:
+    def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> ResidentStream:
         made = self.fork()
-        made.network = replace(self.network, outputs={**self.network.outputs, **outputs})
+        made.network = with_outputs(network or self.network, outputs)
         made._name_ends()
         return made
 

@@ -169,10 +169,15 @@ class RowStream(HasLiving):
         made._states, made._spare = [state.fork() for state in self._states], []
         return made
 
-    def tapped(self, outputs: Mapping[str, Coord]) -> RowStream:
-        """Return streams that go on from here on their own, of the same network with further outputs."""
+    def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> RowStream:
+        """Return streams that go on from here on their own, of the same network with further outputs.
+
+        Parameters
+        ----------
+        network : in its place one with the same parameters and states, as a program that is watched
+        """
         device, params, options = self._opened
-        network = replace(self.network, outputs={**self.network.outputs, **outputs})
+        network = with_outputs(network or self.network, outputs)
         made = RowStream(device, network, params, batch=self.batch, options=options)
         made.restore(self.save())
         return made
@@ -241,6 +246,11 @@ class RowStream(HasLiving):
     def close(self) -> None:
         """Give the device's memory back."""
         self._executable.close()
+
+
+def with_outputs(network: Network, outputs: Mapping[str, Coord]) -> Network:
+    """Return a network with further outputs."""
+    return replace(network, outputs={**network.outputs, **outputs}) if outputs else network
 
 
 def endless(plan: Plan) -> bool:

@@ -32,6 +32,7 @@ from volumetric.runtime.graph.rules.program_dispatch import Guard, Weights, disp
 from volumetric.runtime.graph.rules.program_plan import Plan, plan_of
 from volumetric.runtime.graph.rules.program_recipes import Seen, masked, penalty
 from volumetric.runtime.graph.rules.program_settle import Held
+from volumetric.runtime.graph.rules.program_watched import watch, watched_rows
 from volumetric.runtime.graph.rules.repeat import repeat
 
 
@@ -64,6 +65,8 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
     xs += hidden.values()
     begun = {name: start(scope, x, name, shape) for name, shape in all_states(facts).items()}
 
+    penalised: list[int] = []
+
     def body(
         inner: GraphBuilder, xs: list[int], constants: list[int], states: list[int]
     ) -> tuple[list[int], list[int]]:
@@ -74,8 +77,10 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
         row.hidden = dict(zip(hidden, xs[len(xs) - len(hidden) :], strict=True))
         row.learns = scope.training is not None
         row.guards = not written  # slopes would read what is left out
+        row.watched = spec.watched
         made = row.run(None if keep is None else xs[count + 1])
         lost = [] if row.penalty is None else [row.penalty]
+        penalised.extend(lost)
         return [*made, *lost], [row.state[name] for name in begun]
 
     written = scope.training is not None or length == 1
@@ -83,13 +88,15 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
     if scope.keeps_state(x):
         for name, end in zip(begun, ends, strict=True):
             scope.keep(name, end)
-    if len(made) > len(facts.program.outputs) and scope.training is not None:
+    if penalised and scope.training is not None:
         scope.training.penalties.append(work.reshape(work.reduce(made.pop(), "sum", (0, 1, 2)), (1,)))
     out: list[int] = []
-    for (name, port), pool in zip(facts.program.outputs.items(), made, strict=True):
+    for (name, port), pool in zip(facts.program.outputs.items(), made, strict=False):
         flat = work.reshape(pool, (length, batch, read_width(facts, port)))
         normed = layer_norm(work, {k: p[f"ports.{name}.{k}"] for k in ("norm.weight", "norm.bias")}, "norm.", flat)
         out.append(_affine(work, p, f"ports.{name}.", normed))
+    if spec.watched:
+        out.append(watched_rows(work, facts, timing, plan.columns, made[len(out) :]))
     y = work.concat(out, 2)
     return work.reshape(work.permute(y, (1, 0, 2)), (*lead, wide))
 
@@ -175,6 +182,8 @@ class _Row:
     learns : this is training
     guards : edges that fire in no stream need not be computed
     penalty : what regions lose of their own, ``[B, 1]``, if they do
+    watched : what was computed is handed out behind the outputs
+    lives : which columns of edges fired in each step
     """
 
     work: GraphBuilder
@@ -188,6 +197,8 @@ class _Row:
     learns: bool = False
     guards: bool = False
     penalty: int | None = None
+    watched: bool = False
+    lives: list[int | None] = field(default_factory=list)
 
     def run(self, keep: int | None) -> list[int]:
         """Emit the row; return what outputs read."""
@@ -217,7 +228,7 @@ class _Row:
             batch, count, d = work.shape(rows)
             flat = port.pool == "flatten"
             made.append(work.reshape(rows, (batch, count * d)) if flat else work.reduce(rows, "mean", (1,)))
-        return made
+        return made + watch(held, truths, self.lives, canvas) if self.watched else made
 
     def _truths(self) -> list[int]:
         """Emit where each clock fires, ``[B, 1]``."""
@@ -293,6 +304,7 @@ class _Row:
         canvas = masked(held, canvas, self.hidden) if self.hidden and not again else canvas
         told = held.rows(canvas)
         live = self._live(fires, truths, held.present())
+        self.lives.append(live)
         made = dispatch(self.work, self.plan, self._stacks(), self.own, canvas, told, live, self._guard(live))
         after, errors = held.settle(canvas, made, self._levels(again))
         if facts.program.parity:

@@ -1,0 +1,91 @@
+"""What fired in a program: told of every stream, on every device, and nothing is changed by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from msgspec.structs import replace as changed
+
+from tests.devices import DEVICES, device
+from tests.layers.program_cases import CARRIED, TIMED, WHOLE
+from tests.layers.test_vjp import arrays
+from volumetric.builders import chain
+from volumetric.errors import SpecError
+from volumetric.layers import Dense, Program
+from volumetric.layers.program.forward import Machine
+from volumetric.layers.program.ports import In
+from volumetric.layers.program.timing import all_states
+from volumetric.network import initialise
+from volumetric.observe import fired
+
+NETWORK = chain([TIMED], (3,))
+PARAMS = initialise(NETWORK, 1)
+X = np.random.default_rng(0).standard_normal((2, 11, 3)).astype(np.float32)
+RESETS = np.zeros((2, 11), np.int64)
+RESETS[1, 4] = 1
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_streams_tell_what_fired_and_go_on_as_without(name: str) -> None:
+    """Their outputs, and those of later rows, have the same bits; what fired is what the machine says."""
+    plain, seen = (device(name).stream(NETWORK, PARAMS, batch=2) for _ in range(2))
+    found = fired(seen, X, resets=RESETS)
+    np.testing.assert_array_equal(found.outputs, plain.run(X, resets=RESETS))
+    np.testing.assert_array_equal(seen.run(X[:, :3]), plain.run(X[:, :3]))
+    p = {one.name: PARAMS[f"0.0.0.0/{one.name}"].values() for one in TIMED.params()}
+    states = {key: np.zeros((2, *shape), np.float32) for key, shape in all_states(TIMED.facts).items()}
+    machine = Machine(TIMED.facts, p, states)
+    for t in range(11):
+        machine.row(X[:, t], 1.0 - RESETS[:, t])
+        np.testing.assert_array_equal(found.regions[:, t], machine.fires * (1 + np.array(machine.timing.inner)))
+        np.testing.assert_array_equal(found.edges[:, t], machine.acted)
+        held = machine.states["err.meter"]
+        np.testing.assert_allclose(found.meters["err.prediction"][:, t], held[:, 0], rtol=0, atol=1e-5)
+    assert found.region("belief").max() == 2
+    np.testing.assert_array_equal(found.edge("store<belief#0"), found.region("store"))
+    seen.close()
+    plain.close()
+
+
+def test_rows_by_port_give_outputs_by_port() -> None:
+    ports = {name: X[..., slice(*columns)] for name, columns in TIMED.ports("inputs").items()}
+    made = fired(NETWORK, ports, params=PARAMS, device="cpu").outputs
+    assert isinstance(made, dict)
+    assert {name: y.shape for name, y in made.items()} == {"guess": (2, 11, 2), "kept": (2, 11, 1)}
+
+
+@pytest.mark.parametrize("spec", [CARRIED, WHOLE], ids=["carried", "whole"])
+def test_strengths_and_meters_are_those_of_numpy(spec: Program) -> None:
+    p, x = arrays(spec, (2, 5, 3), 3)
+    y, _ = spec.forward(p, x)
+    watched = replace(spec, watched=True)
+    told, _ = watched.forward(p, x)
+    np.testing.assert_array_equal(told[..., : y.shape[-1]], y)
+    columns = watched.ports("outputs")
+    assert told.shape[-1] == columns["@meters"][1] == watched.output_shape(x.shape)[-1]
+    strength = told[..., slice(*columns["@strength"])]
+    assert strength.shape[-1] == len(spec.program.canvas.regions)
+    assert (strength >= 0).all()
+    assert strength.max() > 0
+
+
+def test_edges_that_never_write_never_fire() -> None:
+    program = TIMED.program
+    edges = (changed(program.edges[0], weight=0.0), *program.edges[1:])
+    network = changed(program, edges=edges).network()
+    assert not fired(network, X, params=initialise(network), device="cpu").edges[..., 0].any()
+
+
+def test_what_cannot_be_watched_is_refused() -> None:
+    network = chain([TIMED, Dense(in_features=3, out_features=1)], (3,))
+    with pytest.raises(SpecError, match="end with a program"):
+        fired(network, X, params=initialise(network))
+    with pytest.raises(SpecError, match="needs params"):
+        fired(NETWORK, X)
+    found = fired(NETWORK, X, params=PARAMS, device="cpu")
+    with pytest.raises(SpecError, match="no region 'blief'"):
+        found.region("blief")
+    with pytest.raises(SpecError, match="port"):
+        changed(TIMED.program, ports={"@regions": In("eye", 1)})

@@ -1,0 +1,73 @@
+"""Pictures for ``program draw``: a program on its canvas, or what fired while one ran."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.options import check_device
+from volumetric.viz.figure import save_figure
+
+SUFFIXES: Final = (".svg", ".png", ".pdf")
+_ROWS: Final = 4096
+"""Rows that are drawn; of more, the first ones."""
+
+
+def draw(source: str, out: Path | None, *, rows: str | None, row: int, meters: str | None, device: str) -> int:
+    """Draw a program of a file, or with rows what fired in a model, and say where the picture is."""
+    from volumetric.viz.program import draw_program
+
+    path = out or Path(f"{Path(source).name.removesuffix('.json').removesuffix('.program')}.svg")
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"--out {path} ends in none of {', '.join(SUFFIXES)}")
+    if rows is not None:
+        return _firing(source, path, rows, row, meters, device)
+    if row or meters is not None:
+        raise UsageError("--row and --meters are of a run", hint="--in gives a model rows")
+    from volumetric.program import read_program
+
+    program = read_program(source)
+    with console.progress(f"drawing {source}…"):
+        save_figure(draw_program(program, Path(source).name), path)
+    console.note(f"{len(program.canvas.regions):,} regions and {len(program.edges):,} edges drawn in {path}")
+    return exits.OK
+
+
+def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, device: str) -> int:
+    from volumetric.cli.interrupts import Stopping
+    from volumetric.cli.run import rows_of, standardised
+    from volumetric.loaders import open_model
+    from volumetric.observe.firing import fired
+    from volumetric.viz.raster import draw_firing
+
+    check_device(device)
+    with console.progress(f"reading {source}…"):
+        loaded = open_model(source)
+    with ExitStack() as opened:
+        chunks, batch = rows_of(rows, None, loaded.network, None, opened, Stopping())
+        if not 0 <= row < batch:
+            raise UsageError(f"--row {row}: there are streams 0 … {batch - 1}")
+        parts, count = [], 0
+        for chunk in chunks:
+            parts.append(standardised(loaded, chunk))
+            count += chunk.count
+            if count >= _ROWS:
+                break
+    if not count:
+        raise UsageError(f"{rows} has no rows")
+    x = {name: np.concatenate([part.x[name] for part in parts], 1)[row : row + 1, :_ROWS] for name in parts[0].x}
+    marks = [np.zeros((batch, p.count), np.int64) if p.resets is None else p.resets for p in parts]
+    resets = np.concatenate(marks, 1)[row : row + 1, :_ROWS]
+    with console.progress(f"running {loaded.name} on {device}…"):
+        seen = fired(loaded.network, x, params=loaded.params, device=device, resets=resets)
+    names = None if meters is None else [] if meters == "none" else meters.split(",")
+    save_figure(draw_firing(seen, loaded.name, meters=names), path)
+    regions, edges = ((of > 0).mean() if of.size else 0.0 for of in (seen.regions, seen.edges))
+    told = f"{seen.regions.shape[1]:,} rows drawn in {path}"
+    console.note(f"{told}: regions fired in {regions:.0%} of them, edges in {edges:.0%}")
+    return exits.OK

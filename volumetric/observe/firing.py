@@ -1,0 +1,141 @@
+"""What fired while a program ran: how often regions and edges computed in each row, and what meters read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.layers.program.declared import Program as Declared
+from volumetric.layers.program.spec import Program
+from volumetric.layers.program.watched import EDGES, METERS, REGIONS, STRENGTH, meter_names
+from volumetric.network import INPUT, Network, Params
+from volumetric.runtime.open import AnyDevice, open_device
+from volumetric.runtime.streams import RowStream, open_stream
+from volumetric.runtime.streams.marks import parted
+
+_CALL = 1024
+"""Rows of a call: what is watched of longer runs is brought back part by part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Firing:
+    """What a program did in each row of some streams.
+
+    Attributes
+    ----------
+    program : that ran
+    outputs : what `stream.run` returns of these rows
+    regions : how often each region computed, in order; 0 where it did not fire; int64 ``[B, T, regions]``
+    edges : how often each edge read and wrote, likewise; 0 always of one that never writes
+    strength : root mean square of what each region holds behind the row, float32 ``[B, T, regions]``
+    meters : ``region.kind`` → what clocks read behind the row, float32 ``[B, T]``
+    resets : 1 where a stream began anew, ``[B, T]``
+    """
+
+    program: Declared
+    outputs: Array | dict[str, Array]
+    regions: Array
+    edges: Array
+    strength: Array
+    meters: dict[str, Array]
+    resets: Array
+
+    def region(self, name: str) -> Array:
+        """Return how often a region computed in each row, ``[B, T]``. Raises `SpecError` where there is none."""
+        return self.regions[..., _place([*self.program.canvas.regions], name, "region")]
+
+    def edge(self, name: str) -> Array:
+        """Return how often an edge did, ``[B, T]``. Raises `SpecError` where there is none of this name."""
+        return self.edges[..., _place([edge.name or "" for edge in self.program.edges], name, "edge")]
+
+
+def watchable(network: Network) -> Program | None:
+    """Return the program of which a network tells what fired: its last layer, and all that it hands out."""
+    if network.inputs or network.outputs or not network.layers:
+        return None
+    last = [*network.layers.values()][-1]
+    return last if isinstance(last, Program) else None
+
+
+def watched_network(network: Network) -> Network:
+    """Return the network with what its last layer, a program, computed behind each row; weights and states stay."""
+    *_, (coord, last) = network.layers.items()
+    assert isinstance(last, Program)
+    return replace(network, layers={**network.layers, coord: replace(last, watched=True)})
+
+
+def fired(
+    machine: RowStream | Network,
+    x: Array | Mapping[str, Array],
+    *,
+    params: Params | None = None,
+    device: AnyDevice = "auto",
+    resets: Array | None = None,
+) -> Firing:
+    """Run rows through a program and return what they make, and what fired.
+
+    Numbers are those of a run without; each row brings back a few numbers more, and strengths are computed.
+
+    Parameters
+    ----------
+    machine : streams, which go on from where they are; or a network with `params`, whose streams begin here on `device`
+    x : ``[B, T, …]``, or by input or port
+    resets : ``[B, T]``, 1 where a stream begins anew with a row
+
+    Raises
+    ------
+    SpecError : the last layer is no program, or `params` are missing
+    ShapeError : rows are not what the network reads
+    """
+    network = machine if isinstance(machine, Network) else machine.network
+    spec = watchable(network)
+    if spec is None or spec.watched:
+        raise SpecError("what fires is told of networks that end with a program", hint="program.network() is one")
+    if isinstance(machine, Network):
+        if params is None:
+            raise SpecError("a network needs params to run", hint="fired(network, x, params=…)")
+        batch = len(next(iter(x.values())) if isinstance(x, Mapping) else x)
+        stream = open_stream(open_device(device), machine, params, batch=batch)
+    else:
+        stream = machine
+    assert isinstance(stream, RowStream)
+    rows, width = _run(stream, network, x, resets), max(end for _, end in spec.ports("outputs").values())
+    columns = replace(spec, watched=True).ports("outputs")
+    part = {name: rows[..., slice(*columns[name])] for name in (REGIONS, EDGES, STRENGTH, METERS)}
+    return Firing(
+        program=spec.program,
+        outputs=parted(network, x, {"output": rows[..., :width]}),
+        regions=part[REGIONS].astype(np.int64),
+        edges=part[EDGES].astype(np.int64),
+        strength=part[STRENGTH],
+        meters={name: part[METERS][..., i] for i, name in enumerate(meter_names(spec.facts))},
+        resets=np.zeros(rows.shape[:2], np.int64) if resets is None else np.asarray(resets),
+    )
+
+
+def _run(stream: RowStream, network: Network, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
+    """Run rows through a copy that is watched, and let the stream go on where that is."""
+    copy = stream.tapped({}, watched_network(network))
+    try:
+        given = x if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
+        count = max((np.shape(value)[1] for value in given.values() if np.ndim(value) > 1), default=0)
+        made: list[Array] = []
+        for at in range(0, max(count, 1), _CALL):
+            some = {name: value[:, at : at + _CALL] for name, value in given.items()}
+            now = None if resets is None else np.asarray(resets)[:, at : at + _CALL]
+            found = copy.run(some, resets=now)
+            made.append(found if not isinstance(found, dict) else np.concatenate([*found.values()], 2))
+        stream.restore(copy.save())
+    finally:
+        copy.close()
+    return np.concatenate(made, 1)
+
+
+def _place(names: list[str], name: str, what: str) -> int:
+    if name not in names:
+        raise SpecError(f"the program has no {what} {name!r}", hint="there are " + ", ".join(names)[:500])
+    return names.index(name)

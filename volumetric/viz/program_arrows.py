@@ -1,0 +1,215 @@
+"""Arrows of a program's picture: which sides of boxes they meet, how they bend, and what stands beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.facts import Facts, Wire
+from volumetric.layers.program.names import RULES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_RULES: Final = (
+    "#1b4f9c", "#b3411b", "#2e7d32", "#7b1fa2", "#00796b", "#ad1457", "#5d4037", "#455a64",
+    "#9e7700", "#3949ab", "#c62828", "#558b2f", "#00838f", "#8e24aa", "#6d4c41", "#37474f",
+)  # fmt: skip
+STYLES: Final = {"add": "-", "gate": (0, (4, 2)), "replace": "-"}
+WIDTHS: Final = {"add": 1.0, "gate": 1.0, "replace": 2.2}
+LINE: Final = 0.155
+"""Inches of a line of text."""
+_LABELS: Final = 40
+Spot = tuple[float, float, float, float]
+"""Left, top, width and height of a box, in inches."""
+
+
+def rule_colour(rule: str) -> str:
+    """Return the colour of a rule."""
+    return _RULES[list(RULES).index(rule) % len(_RULES)] if rule in RULES else "#555555"
+
+
+def folded(text: str, most: int = 34) -> list[str]:
+    """Cut a clock into lines, behind its operators where that goes."""
+    words, found = text.split(" "), [""]
+    for word in words:
+        if found[-1] and len(found[-1]) + len(word) > most:
+            found.append("    " + word)
+        else:
+            found[-1] += (" " if found[-1] else "") + word
+    return found
+
+
+@dataclass(frozen=True)
+class _Way:
+    """An arrow: its edge, and the sides of the two boxes at which it begins and ends."""
+
+    wire: Wire
+    sides: tuple[str, str]
+
+
+class Arrows:
+    """Arrows of edges, between boxes of regions: each has a place of its own at both sides that it meets.
+
+    Parameters
+    ----------
+    spots : box of each region that is drawn
+    texts : lines of text in it
+    """
+
+    def __init__(self, facts: Facts, spots: Mapping[str, Spot], texts: Mapping[str, Sequence[str]]) -> None:
+        self.facts, self.spots = facts, spots
+        wires = [w for w in self.facts.wires if {w.edge.reads, w.edge.writes} <= self.spots.keys()]
+        self.taken = [_written(spot, texts[name]) for name, spot in self.spots.items()]
+        self.loops = [wire for wire in wires if wire.reads == wire.writes]
+        self.ways = [
+            _Way(wire, _sides(self.spots[wire.edge.reads], self.spots[wire.edge.writes]))
+            for wire in wires
+            if wire.reads != wire.writes
+        ]
+
+    def draw(self, axes: Axes) -> list[str]:
+        """Draw them all, and return the rules that there are."""
+        from matplotlib.patches import FancyArrowPatch
+        from matplotlib.path import Path
+
+        places, told = self._places(), 0
+        for i, way in enumerate(self.ways):
+            style = _style(way.wire)
+            a, b = places[i, 0], places[i, 1]
+            points = _curve(a, b, way.sides)
+            path = Path(points, [Path.MOVETO, *[Path.CURVE4] * 3])
+            axes.add_patch(
+                FancyArrowPatch(
+                    path=path, arrowstyle="-|>", mutation_scale=8, shrinkA=0, shrinkB=0, zorder=4, capstyle="butt",
+                    joinstyle="miter", **style,
+                )
+            )  # fmt: skip
+            axes.plot(*a, marker="o", markersize=2.2, color=style["color"], alpha=style["alpha"], zorder=4)
+            told += self._say(axes, [_middle(points, t) for t in _ALONG], way.wire, told)
+        used: dict[str, int] = {}
+        for wire in self.loops:
+            name = wire.edge.writes
+            used[name] = used.get(name, -1) + 1
+            told += self._say(axes, [self._loop(axes, self.spots[name], used[name], _style(wire))], wire, told)
+        return list(dict.fromkeys(wire.rule for wire in self.facts.wires))
+
+    def _places(self) -> dict[tuple[int, int], tuple[float, float]]:
+        """Where each arrow begins and ends: side by side, in the order of what is at their other ends."""
+        by_side: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for i, way in enumerate(self.ways):
+            for end, name in enumerate((way.wire.edge.reads, way.wire.edge.writes)):
+                by_side.setdefault((name, way.sides[end]), []).append((i, end))
+        found: dict[tuple[int, int], tuple[float, float]] = {}
+        for (name, side), members in by_side.items():
+            left, top, wide, high = self.spots[name]
+            upright = side in ("left", "right")
+
+            def other(member: tuple[int, int], upright: bool = upright) -> float:
+                edge = self.ways[member[0]].wire.edge
+                x, y, w, h = self.spots[edge.writes if member[1] == 0 else edge.reads]
+                return y + h / 2 if upright else x + w / 2
+
+            first, last = (0.4, 0.92) if upright else (0.3, 0.95)
+            for n, member in enumerate(sorted(members, key=other)):
+                part = first + (last - first) * (n + 0.5) / len(members)
+                found[member] = (
+                    (left + (0.0 if side == "left" else wide), top + part * high)
+                    if upright
+                    else (left + part * wide, top + (0.0 if side == "top" else high))
+                )
+        return found
+
+    def _say(self, axes: Axes, spots: Sequence[tuple[float, float]], wire: Wire, told: int) -> bool:
+        """Write what stands beside an arrow, where it hides least, unless there is nothing or too much already."""
+        text = _told(wire.edge)
+        if not text or told >= _LABELS:
+            return False
+        lines = text.split("\n")
+        wide, high = 0.052 * max(map(len, lines)) + 0.08, 0.12 * len(lines) + 0.05
+        boxes = [(x - wide / 2, y - high / 2, wide, high) for x, y in spots]
+        box = min(boxes, key=lambda box: sum(_shared(box, other) for other in self.taken))
+        self.taken.append(box)
+        axes.text(
+            box[0] + wide / 2, box[1] + high / 2, text, fontsize=5.5, ha="center", va="center", zorder=6,
+            color=rule_colour(wire.rule),
+            bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.9},
+        )  # fmt: skip
+        return True
+
+    @staticmethod
+    def _loop(axes: Axes, spot: Spot, number: int, style: Mapping[str, Any]) -> tuple[float, float]:
+        """Draw an arrow from a region to itself in its lower right corner; return where its text goes."""
+        from matplotlib.patches import FancyArrowPatch
+
+        left, top, wide, high = spot
+        x, y = left + wide - 0.32 - 0.3 * number, top + high - 0.08
+        axes.add_patch(
+            FancyArrowPatch(
+                (x, y), (x + 0.18, y), connectionstyle="arc3,rad=-1.4", arrowstyle="-|>", mutation_scale=8, shrinkA=0,
+                shrinkB=0, zorder=4, **style,
+            )
+        )  # fmt: skip
+        return x + 0.09, y - 0.26
+
+
+def _style(wire: Wire) -> dict[str, Any]:
+    faint = not wire.shares.any() or not wire.weight or wire.rule == "none"
+    return {
+        "color": rule_colour(wire.rule), "linestyle": ":" if faint else STYLES[wire.write],
+        "linewidth": WIDTHS[wire.write], "alpha": 0.55 if faint else 0.9,
+    }  # fmt: skip
+
+
+def _told(edge: Edge) -> str:
+    """What stands beside an arrow: its condition, its lag and a weight that is not 1."""
+    parts = ["" if edge.when is None else edge.when, "" if edge.lag is None else f"lag {edge.lag}"]
+    parts.append("" if edge.weight == 1 else f"× {edge.weight:.3g}")
+    text = ", ".join(filter(None, parts))
+    return "\n".join(part.strip() for part in folded(text, 26)) if text else ""
+
+
+def _sides(a: Spot, b: Spot) -> tuple[str, str]:
+    """At which sides an arrow leaves the first box and meets the second."""
+    beside = a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
+    above = a[0] < b[0] + b[2] and b[0] < a[0] + a[2]
+    right, down = a[0] + a[2] / 2 <= b[0] + b[2] / 2, a[1] + a[3] / 2 <= b[1] + b[3] / 2
+    across = ("right", "left") if right else ("left", "right")
+    along = ("bottom", "top") if down else ("top", "bottom")
+    if beside and not above:
+        return across
+    if above and not beside:
+        return along
+    return (across[0], along[1]) if not above else across
+
+
+def _written(spot: Spot, lines: Sequence[str]) -> Spot:
+    """Where the text of a region stands."""
+    return spot[0] + 0.05, spot[1] + 0.05, 0.06 * max(map(len, lines)), 0.1 + LINE * len(lines)
+
+
+def _shared(a: Spot, b: Spot) -> float:
+    """Area that two boxes have in common."""
+    wide, high = (min(a[i] + a[i + 2], b[i] + b[i + 2]) - max(a[i], b[i]) for i in (0, 1))
+    return max(0.0, wide) * max(0.0, high)
+
+
+_ALONG: Final = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)
+"""Where words may stand along an arrow, the best first."""
+_NORMAL: Final = {"left": (-1.0, 0.0), "right": (1.0, 0.0), "top": (0.0, -1.0), "bottom": (0.0, 1.0)}
+
+
+def _curve(a: tuple[float, float], b: tuple[float, float], sides: tuple[str, str]) -> list[tuple[float, float]]:
+    """Points of a cubic curve that leaves and meets boxes straight."""
+    reach = max(0.12, 0.42 * math.dist(a, b))
+    (ax, ay), (bx, by) = (_NORMAL[side] for side in sides)
+    return [a, (a[0] + reach * ax, a[1] + reach * ay), (b[0] + reach * bx, b[1] + reach * by), b]
+
+
+def _middle(points: Sequence[tuple[float, float]], t: float) -> tuple[float, float]:
+    parts = [math.comb(3, k) * (1 - t) ** (3 - k) * t**k for k in range(4)]
+    x, y = (sum(part * point[axis] for part, point in zip(parts, points, strict=True)) for axis in (0, 1))
+    return x, y
