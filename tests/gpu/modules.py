@@ -15,6 +15,7 @@ from tests.graph.op_cases import OP_CASES, case_graph
 from volumetric import Coord, Grid, Network, initialise
 from volumetric.kernels.gpu import (
     attention,
+    drawing,
     elementwise,
     experts,
     guards,
@@ -121,6 +122,8 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         )
         yield tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
         yield elementwise.argmax(width=9, final=flag)
+    for draw in (drawing.bins, drawing.top_p, drawing.top_k, drawing.sums, drawing.token):
+        yield draw(9)
     yield elementwise.join(width=9)
     for name in ACTIVATIONS:
         yield elementwise.gated(width=7, activation=name)

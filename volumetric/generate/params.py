@@ -129,9 +129,14 @@ class SamplingParams:
         return window or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
     @property
+    def adjusted(self) -> bool:
+        """Whether a draw takes or gives more than the model's logits: penalties, bias, log-probabilities."""
+        return self.penalised or bool(self.logit_bias) or self.logprobs is not None
+
+    @property
     def plain_greedy(self) -> bool:
         """Whether the arg max of the model's unchanged logits is all that is asked for."""
-        return self.temperature == 0.0 and not self.penalised and not self.logit_bias and self.logprobs is None
+        return self.temperature == 0.0 and not self.adjusted
 
     def end_ids(self, eos_ids: Iterable[int]) -> frozenset[int]:
         """Token ids that end generation, given the model's end-of-text ids."""

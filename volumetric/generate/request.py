@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric import rng
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.history import History
 from volumetric.generate.params import SamplingParams
+from volumetric.generate.randoms import Randoms
 from volumetric.generate.sampler import Draw
 from volumetric.kernels.cpu.sampling import layout as kernel
 from volumetric.runtime.cpu.sampling import SAMPLING
@@ -35,14 +35,14 @@ class Request:
     Parameters
     ----------
     params, prompt : as for `volumetric.generate.sampler.Sampler`
-    seed : of the draws
+    randoms : numbers for the draws; None for the arg max
     """
 
-    def __init__(self, params: SamplingParams, seed: int, prompt: Iterable[int]) -> None:
+    def __init__(self, params: SamplingParams, randoms: Randoms | None, prompt: Iterable[int]) -> None:
         self._words: NDArray[np.int64] = np.zeros(len(kernel.WORDS), np.int64)
         self._numbers: NDArray[np.float64] = self._words.view(np.float64)
         self.address = self._words.ctypes.data
-        self._random = rng.generator(seed) if params.temperature else None
+        self._randoms = randoms
         window = params.repetition_window if params.repetition_penalty != 1.0 else 0
         self._history = History(window, prompt) if params.penalised else None
         self._bias: NDArray[np.int32] = np.fromiter((min(i, _MANY) for i in params.logit_bias), np.int32)
@@ -84,8 +84,8 @@ class Request:
             )
         self._words[_LOGITS] = logits.ctypes.data
         self._words[_SIZE] = logits.size
-        if self._random is not None:
-            self._numbers[_RANDOM] = self._random.random()
+        if self._randoms is not None:
+            self._numbers[_RANDOM] = self._randoms.take()
         return None
 
     def take(self, logits: F32Array) -> Draw | GenerationError:

@@ -18,9 +18,11 @@ from volumetric import rng
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
+from volumetric.generate.randoms import Randoms
 
 if TYPE_CHECKING:
     from volumetric.generate.request import Request
+    from volumetric.runtime.device import Chooser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,7 @@ class Sampler:
         self.params = params
         self.seed = rng.fresh_seed() if params.seed is None else int(params.seed)
         self._prompt = tuple(prompt) if params.penalised else ()
+        self._randoms = Randoms(self.seed) if params.temperature else None
         if not params.plain_greedy:
             _load_ahead()
 
@@ -68,12 +71,39 @@ class Sampler:
             raise drawn
         return drawn
 
+    @property
+    def chooser(self) -> Chooser | None:
+        """What a device reads that draws itself; None where a draw needs more than logits and numbers."""
+        return None if self._randoms is None or self.params.adjusted else Choices(self, self._randoms)
+
     @cached_property
     def request(self) -> Request:
         """The generation as the kernel reads it."""
         from volumetric.generate.request import Request
 
-        return Request(self.params, self.seed, self._prompt)
+        return Request(self.params, self._randoms, self._prompt)
+
+
+class Choices:
+    """A generation whose tokens a device draws, see `volumetric.runtime.device.Chooser`."""
+
+    def __init__(self, sampler: Sampler, randoms: Randoms) -> None:
+        params = sampler.params
+        self.temperature, self.top_k = float(params.temperature), int(params.top_k)
+        self.top_p, self.min_p = float(params.top_p), float(params.min_p)
+        self._sampler, self._randoms = sampler, randoms
+
+    def ahead(self, count: int) -> list[float]:
+        """Return the numbers of the next draws."""
+        return self._randoms.ahead(count)
+
+    def drawn(self) -> None:
+        """Go on to the next number: the device has drawn by this one."""
+        self._randoms.take()
+
+    def choose(self, logits: F32Array) -> int:
+        """Draw a token here."""
+        return self._sampler.draw(logits).token
 
 
 @cache

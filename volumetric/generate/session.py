@@ -16,8 +16,8 @@ from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.stream import Stream
 from volumetric.generate.transcript import Transcript
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import Piece, State
+from volumetric.runtime.batch import greedy_ids, only
+from volumetric.runtime.device import Chooser, Drawing, Piece, State
 
 if TYPE_CHECKING:
     from volumetric.generate.drafting import Draft
@@ -169,10 +169,22 @@ class Session:
 
     def greedy(self, token: int) -> Generator[int, None, None]:
         """Append `token`, yield the most likely next one, append that, and so on; the device's fastest way."""
+        yield from self._following(token, greedy_ids(self._model.executable, self._open(), token))
+
+    def drawn(self, token: int, chooser: Chooser) -> Generator[int, None, None] | None:
+        """As `greedy`, with tokens that the device draws; None where it cannot."""
+        executable = self._model.executable
+        if not isinstance(executable, Drawing) or not executable.draws([chooser]):
+            return None
+        loop = executable.drawn([self._open()], [token], [chooser])
+        return self._following(token, only(loop))
+
+    def _following(self, token: int, loop: Generator[int, None, None]) -> Generator[int, None, None]:
+        """Yield what a loop of the device makes after `token`."""
         state = self._open()
         try:
-            with closing(greedy_ids(self._model.executable, state, token)) as generated:
-                for following in generated:
+            with closing(loop):
+                for following in loop:
                     self._tokens.append(token)
                     token = following
                     yield following

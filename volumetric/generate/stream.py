@@ -130,6 +130,10 @@ class Stream:
         while True:
             draw = sampler.draw(logits)
             yield draw
+            if sampler.chooser is not None and (loop := self._session.drawn(draw.token, sampler.chooser)) is not None:
+                with closing(loop):
+                    for token in loop:
+                        yield Draw(token=token)
             logits = self._session.step(draw.token)
 
     def _end(self) -> None:

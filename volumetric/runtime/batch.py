@@ -146,7 +146,12 @@ def greedy_each(
 
 
 def greedy_ids(executable: Executable, state: State, token: int) -> Generator[int, None, None]:
-    """`Executable.greedy` of one sequence; closing it closes the device's iterator, which may have run ahead."""
-    with closing(executable.greedy([state], [token])) as stream:
+    """`Executable.greedy` of one sequence."""
+    return only(executable.greedy([state], [token]))
+
+
+def only(loop: Generator[list[int]]) -> Generator[int, None, None]:
+    """Tokens of a loop of one sequence; closing it closes the device's iterator, which may have run ahead."""
+    with closing(loop) as stream:
         for found in stream:
             yield found[0]

@@ -272,6 +272,50 @@ class Executable(Protocol):
         ...
 
 
+class Chooser(Protocol):
+    """How the tokens of a sequence are drawn: by a temperature, then top-k, top-p and min-p, and one number each.
+
+    Attributes
+    ----------
+    temperature, top_k, top_p, min_p : as `volumetric.generate.SamplingParams` has them
+    """
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+
+    def ahead(self, count: int) -> Sequence[float]:
+        """Return the numbers in [0, 1) of the next draws; they stay the next ones."""
+        ...
+
+    def drawn(self) -> None:
+        """Go on to the next number."""
+        ...
+
+    def choose(self, logits: NDArray[np.float32]) -> int:
+        """Draw a token by its logits, float32 ``[V]``, and go on to the next number."""
+        ...
+
+
+@runtime_checkable
+class Drawing(Protocol):
+    """An executable that draws tokens where it computes their logits, which then need not leave it."""
+
+    def draws(self, choosers: Sequence[Chooser | None]) -> bool:
+        """Whether it can draw the tokens of such sequences together; None stands for the arg max."""
+        ...
+
+    def drawn(
+        self, states: Sequence[Any], tokens: Sequence[int], choosers: Sequence[Chooser | None]
+    ) -> Generator[list[int]]:
+        """As `Executable.greedy`, with tokens drawn: those that `Chooser.choose` would draw of the same logits.
+
+        Each token yielded has used one number of its sequence.
+        """
+        ...
+
+
 @runtime_checkable
 class Updatable(Protocol):
     """An executable whose resident weights can be replaced between calls.

@@ -50,6 +50,11 @@ class Live:
         return self.constraint is None and self.transcript.params.plain_greedy
 
     @property
+    def drawable(self) -> bool:
+        """Whether its tokens come from the model's unchanged logits, the likeliest ones or drawn."""
+        return self.constraint is None and not self.transcript.params.adjusted
+
+    @property
     def missing(self) -> int:
         """Tokens that the state does not hold yet: 1 for a sequence that decodes."""
         return len(self.ids) - self.fed

@@ -10,7 +10,7 @@ from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.sampler import Draw, draw_together
 from volumetric.generate.scheduling.live import Live
-from volumetric.runtime.device import output_of
+from volumetric.runtime.device import Drawing, output_of
 from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ Draws: TypeAlias = list[tuple[Live, "Draw | GenerationError"]]
 class Rounds:
     """Calls of an executable.
 
-    While the same sequences decode greedily and nothing else is to do, the device keeps the loop; it may then have run
-    ahead, so `stop` comes before whoever looks at a state.
+    While the same sequences decode and nothing else is to do, a device that can choose their tokens keeps the loop: all
+    take the likeliest ones, or it draws. It may then have run ahead, so `stop` comes before whoever looks at a state.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Rounds:
     def __init__(self, executable: Executable) -> None:
         self._executable = executable
         self._together: tuple[Live, ...] = ()
-        self._greedy: Generator[list[int]] | None = None
+        self._loop: Generator[list[int]] | None = None
 
     def run(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]]) -> Draws:
         """Compute the next rows of each, as many as are said, and draw where they end with logits.
@@ -46,25 +46,40 @@ class Rounds:
         ------
         VolumetricError : the device has failed; what the states hold is not known
         """
-        if all(live.decoding and live.likeliest for live, _ in taking):
-            return self._next(tuple(live for live, _ in taking))
+        if all(live.decoding for live, _ in taking):
+            together = tuple(live for live, _ in taking)
+            if (together == self._together and self._loop is not None) or self._begin(together):
+                return self._next(together)
         self.stop()
         return self._call(taking, follow)
 
     def stop(self) -> None:
         """Let go of the states: each holds the tokens that were fed, and no more."""
-        greedy, self._greedy, self._together = self._greedy, None, ()
-        if greedy is not None:
-            greedy.close()
+        loop, self._loop, self._together = self._loop, None, ()
+        if loop is not None:
+            loop.close()
+
+    def _begin(self, together: tuple[Live, ...]) -> bool:
+        """Let the device choose the tokens of some sequences, if it can."""
+        states, last = [live.state for live in together], [live.ids[-1] for live in together]
+        if all(live.likeliest for live in together):
+            self.stop()
+            self._together, self._loop = together, self._executable.greedy(states, last)
+            return True
+        if not isinstance(self._executable, Drawing) or not all(live.drawable for live in together):
+            return False
+        choosers = [live.transcript.sampler.chooser for live in together]
+        if not self._executable.draws(choosers):
+            return False
+        self.stop()
+        self._together, self._loop = together, self._executable.drawn(states, last, choosers)
+        return True
 
     def _next(self, together: tuple[Live, ...]) -> Draws:
         began = time.perf_counter()
-        if together != self._together or self._greedy is None:
-            self.stop()
-            states, last = [live.state for live in together], [live.ids[-1] for live in together]
-            self._together, self._greedy = together, self._executable.greedy(states, last)
+        assert self._loop is not None
         try:
-            tokens = next(self._greedy)
+            tokens = next(self._loop)
         except GenerationError as error:
             self.stop()
             guilty = together if error.sequence is None else [together[error.sequence]]

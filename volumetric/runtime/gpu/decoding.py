@@ -1,8 +1,9 @@
-"""Greedy decoding on the device, two tokens in flight, of one sequence or several.
+"""Decoding on the device, two tokens in flight, of one sequence or several, greedy or drawn.
 
-Arg max, next token and position stay in GPU buffers, so every token replays the same commands: token n + 1 is submitted
-before token n is waited for, and those after it are encoded meanwhile: one is recorded here while wgpu translates the
-one before on another thread. The commands know no sequence: what is encoded when decoding ends serves the next loop.
+Arg max or draw, next token and position stay in GPU buffers, so every token replays the same commands: token n + 1 is
+submitted before token n is waited for, and those after it are encoded meanwhile: one is recorded here while wgpu
+translates the one before on another thread. The commands know no sequence: what is encoded when decoding ends serves
+the next loop.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from volumetric.errors import GenerationError
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.runtime.gpu.calls import NEAR_PAGES, Place
 from volumetric.runtime.gpu.commands import Command, Copy
+from volumetric.runtime.gpu.drawing import AHEAD, UNCERTAIN, DrawnRow, Ways, kinds
 from volumetric.runtime.logits import INFINITE, NAN, NONE_POSSIBLE, unusable
 
 if TYPE_CHECKING:
+    from volumetric.runtime.device import Chooser
     from volumetric.runtime.gpu.pages import PagePool
     from volumetric.runtime.gpu.recordings import Recordings
     from volumetric.runtime.gpu.state import GpuState
@@ -35,8 +38,8 @@ _UNUSABLE = {0xFFFFFFFF: NAN, 0xFFFFFFFE: INFINITE, 0xFFFFFFFD: NONE_POSSIBLE}
 class EncodedTokens:
     """Commands of the next tokens of so many sequences, and the buffers that bring their ids to the host."""
 
-    def __init__(self, recordings: Recordings, rows: Rows) -> None:
-        self.rows = rows
+    def __init__(self, recordings: Recordings, rows: Rows, ways: Ways | None) -> None:
+        self.rows, self.ways = rows, ways
         self._recordings = recordings
         self._ids = recordings.scratch.buffers[recordings.scratch.values[recordings.input]]
         self._encoded: deque[tuple[Any, Any]] = deque()
@@ -49,7 +52,7 @@ class EncodedTokens:
         while len(self._encoded) < _AHEAD:
             buffer = self._ring[self._turn % len(self._ring)]
             self._turn += 1
-            token = self._recordings.next_tokens(self.rows)
+            token = self._recordings.next_tokens(self.rows, self.ways)
             commands: list[Command] = [token, Copy(self._ids, 0, buffer, 0, 4 * self.rows.total)]
             self._encoded.append((buffer, self._recordings.executor.begin(commands)))
 
@@ -91,15 +94,26 @@ class Decoder:
         self.check_rows = check_rows
         self._encoded: EncodedTokens | None = None
 
-    def run(self, states: Sequence[GpuState], tokens: Sequence[int]) -> Generator[list[int]]:
-        """Yield tokens without end; the states count exactly those fed for the tokens yielded."""
-        return TokenLoop(self, states).run(tokens)
+    def run(
+        self, states: Sequence[GpuState], tokens: Sequence[int], choosers: Sequence[Chooser | None] | None = None
+    ) -> Generator[list[int]]:
+        """Yield tokens without end; the states count exactly those fed for the tokens yielded.
 
-    def encoded(self, rows: Rows) -> EncodedTokens:
+        Parameters
+        ----------
+        choosers : how tokens are drawn; none at all for the arg max of each
+        """
+        return TokenLoop(self, states, choosers).run(tokens)
+
+    def encoded(self, rows: Rows, ways: Ways | None) -> EncodedTokens:
         """Commands of the next tokens of so many sequences; those of the last number are kept."""
-        if self._encoded is None or self._encoded.rows != rows:
+        if ways is not None and self.recordings.drawing.rows < rows.total:
             self.drop()
-            self._encoded = EncodedTokens(self.recordings, rows)
+            self.recordings.unbind()
+            self.recordings.drawing.make(rows.total)
+        if self._encoded is None or (self._encoded.rows, self._encoded.ways) != (rows, ways):
+            self.drop()
+            self._encoded = EncodedTokens(self.recordings, rows, ways)
         return self._encoded
 
     def drop(self) -> None:
@@ -110,9 +124,9 @@ class Decoder:
 
 
 class TokenLoop:
-    """One run of greedy decoding over states."""
+    """One run of decoding over states."""
 
-    def __init__(self, decoder: Decoder, states: Sequence[GpuState]) -> None:
+    def __init__(self, decoder: Decoder, states: Sequence[GpuState], choosers: Sequence[Chooser | None] | None) -> None:
         self._decoder = decoder
         self._states = list(states)
         self._recordings = recordings = decoder.recordings
@@ -121,6 +135,9 @@ class TokenLoop:
         self._expected: list[int] = []
         self._near: list[int] = []
         self._rows = recordings.count(self._places())
+        self._drawn = [] if choosers is None else [recordings.drawing.row(chooser) for chooser in choosers]
+        self._ways = kinds(self._drawn) if self._drawn else None
+        self._told = 0
 
     def run(self, tokens: Sequence[int]) -> Generator[list[int]]:
         """Yield tokens without end; the states count exactly those fed for the tokens yielded."""
@@ -144,9 +161,11 @@ class TokenLoop:
         decoder.check_rows(max(positions), 1)
         depth = self._depth(max(positions))
         decoder.pool.reserve((state.held, state.position, state.position + depth) for state in self._states)
-        encoded = decoder.encoded(self._rows)
+        encoded = decoder.encoded(self._rows, self._ways)
         if self._recordings.owner is not self:
             self._begin(tokens)
+        elif self._drawn and positions[0] - self._told >= AHEAD:
+            self._tell()
         if len(positions) == 1 and (near := decoder.pool.near(self._states[0].held)[:NEAR_PAGES]) != self._near:
             self._recordings.place_near(near)
             self._near = near
@@ -160,7 +179,26 @@ class TokenLoop:
             if token in _UNUSABLE:
                 raise unusable(_UNUSABLE[token], sequence=place)
         self._expected = [state.position for state in self._states]
-        return found
+        if not self._drawn:
+            return found
+        rows = enumerate(zip(self._drawn, found, strict=True))
+        return [self._settled(row, place, token) for place, (row, token) in rows]
+
+    def _settled(self, row: DrawnRow, place: int, token: int) -> int:
+        """The token of a row that may be drawn; one that the device has left to the host begins the loop anew."""
+        if token == UNCERTAIN and row.chooser is not None:
+            self._recordings.owner = None
+            return row.chooser.choose(self._recordings.drawing.left(place))
+        if row.chooser is not None:
+            row.chooser.drawn()
+        return token
+
+    def _tell(self) -> None:
+        """Give the device the numbers of the next draws."""
+        for row, state in zip(self._drawn, self._states, strict=True):
+            row.turn(state.position)
+        self._recordings.drawing.tell(self._drawn)
+        self._told = self._states[0].position
 
     def _depth(self, position: int) -> int:
         """Tokens that may be in flight: those after the first one too must have a place."""
@@ -181,4 +219,6 @@ class TokenLoop:
         self._flying.clear()
         self._recordings.place(self._places())
         self._recordings.context.write(self._ids, np.array(tokens, np.uint32))
+        if self._drawn:
+            self._tell()
         self._recordings.owner = self

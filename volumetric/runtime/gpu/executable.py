@@ -16,7 +16,7 @@ from volumetric.errors import DeviceError, GenerationError, UnsupportedError
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import check_once, check_pieces, greedy_each
-from volumetric.runtime.device import Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.runtime.device import Chooser, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.gpu.attending import Attending, attention_shapes
 from volumetric.runtime.gpu.calls import Place, schedule
 from volumetric.runtime.gpu.commands import Executor, PlainExecutor
@@ -201,6 +201,31 @@ class GpuExecutable:
         alone = len(states) > self.recordings.most_singles
         return greedy_each(self, self.plan, states, tokens) if alone else self._decoder.run(states, tokens)
 
+    def draws(self, choosers: Sequence[Chooser | None]) -> bool:
+        """Whether the GPU can draw the tokens of such sequences together, see `Drawing.draws`."""
+        few = len(choosers) <= self.recordings.most_singles
+        return few and all(self.recordings.drawing.plan(chooser) is not None for chooser in choosers)
+
+    def drawn(
+        self, states: Sequence[GpuState], tokens: Sequence[int], choosers: Sequence[Chooser | None]
+    ) -> Generator[list[int]]:
+        """As `greedy`, with tokens drawn, see `Drawing.drawn`.
+
+        Weights and sums are whole numbers of 64 bits; where they come too near to a border to know on which side
+        float64 is, the row's logits go to the host, and it draws.
+
+        Raises
+        ------
+        UnsupportedError : these cannot be drawn here, see `draws`
+        """
+        check_tokens(self.plan, tokens)
+        check_once(states)
+        for state in states:
+            self._check_owner(state)
+        if len(states) > self.recordings.most_singles:
+            raise UnsupportedError(f"this GPU draws the tokens of {self.recordings.most_singles} sequences together")
+        return self._decoder.run(states, tokens, choosers)
+
     def tune(self) -> None:
         """Search for faster cuts of the products of a token, for new states of all executables on this GPU.
 
@@ -271,6 +296,7 @@ class GpuExecutable:
             self._unbind()
             self._results.close()
             self._executor.close()
+            self.recordings.drawing.close()
             self._cores.close()
             self.weights.close()
             self.scratch.close()

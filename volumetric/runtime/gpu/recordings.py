@@ -17,8 +17,9 @@ from volumetric.runtime.gpu.calls import CONTROL_BYTES, NEAR_BYTES, PLACES, Plac
 from volumetric.runtime.gpu.commands import Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.cores import GpuCores
+from volumetric.runtime.gpu.drawing import Drawing, Ways, pick_entries
 from volumetric.runtime.gpu.record import Frame, Recorder
-from volumetric.runtime.gpu.recording import Entry, Recording, entry, recording
+from volumetric.runtime.gpu.recording import Entry, Recording, recording
 from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.graph.segments import Cut
 
@@ -59,7 +60,8 @@ class Recordings:
     most_singles : sequences with one row each that a call may have
     whole : a call has all rows of a sequence
     apart : it has those of one alone
-    input, output : tensors called so, of which greedy decoding makes one from the other
+    input, output : tensors called so, of which decoding makes one from the other
+    drawing : what draws need beside
     """
 
     def __init__(
@@ -90,7 +92,8 @@ class Recordings:
         self._entries: dict[_Key, list[Entry]] = {}
         self._calls: dict[_Key, list[Call]] = {}
         self._prepared: dict[_Key, Any] = {}
-        self._picks: list[Call] = []
+        self._picks: dict[Ways | None, list[Call]] = {}
+        self.drawing = Drawing(context, graph.tensors[self.output].width)
         self._winners = ""
 
     def place(self, places: Sequence[Place]) -> tuple[Rows, NDArray[np.uint32]]:
@@ -164,11 +167,11 @@ class Recordings:
         """The pass over such dispatches."""
         return Pass(self._prepare(self._key(part, rows, needed), lambda: self.calls(part, rows, needed)), rows)
 
-    def next_tokens(self, rows: Rows) -> Pass:
-        """One token of each sequence: rows through the graph, arg max, and the next tokens and positions set."""
+    def next_tokens(self, rows: Rows, ways: Ways | None = None) -> Pass:
+        """One token of each sequence: rows through the graph, arg max or draw, next tokens and positions set."""
         needed = self.needed([self.output])
-        key = self._key("tokens", rows, needed)
-        return Pass(self._prepare(key, lambda: [*self.calls("whole", rows, needed), *self._picking()]), rows)
+        key = self._key(f"tokens {ways}", rows, needed)
+        return Pass(self._prepare(key, lambda: [*self.calls("whole", rows, needed), *self._picking(ways)]), rows)
 
     def drop(self, begun: Any) -> None:
         """Get rid of encoded commands. wgpu keeps finished ones for ever unless they run: they do, on nobody's page."""
@@ -202,20 +205,16 @@ class Recordings:
             self._prepared[key] = self.executor.prepare(calls())
         return self._prepared[key]
 
-    def _picking(self) -> list[Call]:
-        """Arg max of the output rows."""
-        if not self._picks:
+    def _picking(self, ways: Ways | None) -> list[Call]:
+        """Arg max of the output rows, or draws from them."""
+        if ways not in self._picks:
             width, values = self.graph.tensors[self.output].width, self.scratch.values
             if not self._winners:
                 self._winners = self.scratch.make(8 * self.most_singles * elementwise.ARGMAX_GROUPS, "winners")
-            first = {"x": values[self.output], "winners": self._winners}
-            second = {"winners": self._winners, "token": values[self.input], "control": self._control}
-            both = [
-                entry(elementwise.argmax(width=width, final=False), first),
-                entry(elementwise.argmax(width=width, final=True), second),
-            ]
-            self._picks = self.context.bind_all(both, self._buffers())
-        return self._picks
+            names = {"x": values[self.output], "winners": self._winners, "token": values[self.input]}
+            entries = pick_entries(width, ways, names, self._control)
+            self._picks[ways] = self.context.bind_all(entries, {**self._buffers(), **self.drawing.buffers})
+        return self._picks[ways]
 
     def _key(self, part: str, rows: Rows, needed: Needed | None) -> _Key:
         """What distinguishes recordings.

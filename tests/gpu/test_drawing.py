@@ -1,0 +1,220 @@
+"""Tokens drawn on a GPU are those that the host draws from the same logits with the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gpu.harness import Kernel, aligned
+from tests.networks import tiny_llama
+from volumetric import Params, WeightStore
+from volumetric.errors import GenerationError, UnsupportedError
+from volumetric.generate.params import SamplingParams
+from volumetric.generate.sampler import Sampler, draw_together
+from volumetric.kernels.gpu import drawing, elementwise
+from volumetric.network import OUTPUT, initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.device import Piece, output_of
+from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.calls import Place
+from volumetric.runtime.gpu.drawing import UNCERTAIN, DrawnRow, kinds, pick_entries
+from volumetric.runtime.gpu.drawing import Drawing as Rows
+from volumetric.runtime.gpu.executable import GpuExecutable
+
+CHOICES: Sequence[dict[str, Any]] = [
+    {"temperature": 0.8},
+    {"temperature": 0.0},
+    {"temperature": 1.0, "top_p": 0.95},
+    {"temperature": 0.3, "top_p": 0.5, "min_p": 0.1},
+    {"temperature": 1.7, "top_p": 0.1},
+    {"temperature": 1.0, "top_k": 40},
+    {"temperature": 0.7, "top_k": 5, "top_p": 0.8},
+    {"temperature": 1.3, "top_k": 200, "top_p": 0.99, "min_p": 0.01},
+    {"temperature": 1.0, "top_k": 1},
+    {"temperature": 2.0, "min_p": 0.2},
+    {"temperature": 0.01, "top_p": 0.999},
+    {"temperature": 100.0, "top_p": 0.9},
+]
+
+
+def params_of(choice: dict[str, Any], seed: int) -> SamplingParams:
+    return SamplingParams(**choice, seed=seed if choice["temperature"] else None)
+
+
+def on_device(kernel: Kernel, logits: np.ndarray, samplers: Sequence[Sampler]) -> list[int]:
+    """Draw one token for each row; rows that are left to the host must have their logits kept."""
+    rows, width = logits.shape
+    draws = Rows(kernel.context, width)
+    draws.make(rows)
+    drawn = [draws.row(sampler.chooser) for sampler in samplers]
+    for number, row in enumerate(drawn):
+        row.turn(3 * number)
+    draws.tell(drawn)
+    control, counts = kernel.call([Place(0, 3 * number, 1) for number in range(rows)])
+    tokens = kernel.array(np.zeros(rows, np.uint32))
+    buffers = {
+        **draws.buffers,
+        "x": kernel.array(aligned(logits)),
+        "winners": kernel.empty(rows * elementwise.ARGMAX_GROUPS, 2),
+        "token": tokens,
+        "control": control,
+    }
+    entries = pick_entries(width, kinds(drawn), {name: name for name in ("x", "winners", "token")}, "control")
+    kernel.context.run(kernel.context.bind_all(entries, buffers), counts)
+    found = kernel.context.read(tokens, 4 * rows).view(np.uint32).tolist()
+    assert kernel.context.read(control, 4 * (61 + 4 * rows)).view(np.uint32)[60::4][:rows].tolist() == [
+        3 * number + 1 for number in range(rows)
+    ]
+    for number, token in enumerate(found):
+        if token == UNCERTAIN:
+            assert np.array_equal(draws.left(number), logits[number])
+    draws.close()
+    return found
+
+
+@pytest.mark.parametrize("width", [97, 5003])
+def test_draws_are_those_of_the_host(native_kernel: Kernel, rng: np.random.Generator, width: int) -> None:
+    count, certain = len(CHOICES), 0
+    for trial, scale in enumerate((0.5, 2.0, 6.0)):
+        logits = (rng.standard_normal((count, width)) * scale).astype(np.float32)
+        if trial == 1:
+            logits[rng.random(logits.shape) < 0.3] = -np.inf
+            logits[:, width // 2] = 0.0
+        params = [params_of(choice, 100 * trial + place) for place, choice in enumerate(CHOICES)]
+        found = on_device(native_kernel, logits, [Sampler(one) for one in params])
+        drawn = draw_together([Sampler(one) for one in params], list(logits))
+        for number, (token, draw) in enumerate(zip(found, drawn, strict=True)):
+            assert not isinstance(draw, GenerationError)
+            assert token in (draw.token, UNCERTAIN), params[number]
+            certain += token != UNCERTAIN
+    assert certain > 0.95 * 3 * count
+
+
+def test_ties_are_cut_as_the_host_cuts_them_or_left_to_it(native_kernel: Kernel, rng: np.random.Generator) -> None:
+    """Equal scores at the cut: the first ones are drawn from. Where all are equal, the host must say which."""
+    logits = np.round(rng.standard_normal((len(CHOICES), 300)) * 8).astype(np.float32) / 4
+    logits[0] = 0.0
+    params = [params_of(choice, place) for place, choice in enumerate(CHOICES)]
+    for _ in range(2):
+        found = on_device(native_kernel, logits, [Sampler(one) for one in params])
+        drawn = draw_together([Sampler(one) for one in params], list(logits))
+        for token, draw in zip(found, drawn, strict=True):
+            assert not isinstance(draw, GenerationError)
+            assert token in (draw.token, UNCERTAIN)
+        assert found.count(UNCERTAIN) <= 2
+        logits[:] = np.roll(logits, 17, axis=1)
+
+
+def test_a_number_at_a_border_is_left_to_the_host(native_kernel: Kernel) -> None:
+    """Two tokens of equal weight, and a number in the middle: float64 decides, and the sums of the GPU do not."""
+    sampler = Sampler(SamplingParams(temperature=1.0, seed=0))
+    assert sampler.chooser is not None
+    draws = Rows(native_kernel.context, 2)
+    row = DrawnRow(draws.row(sampler.chooser).plan, None)
+    for value, expected in ((0.5, UNCERTAIN), (0.5 - 1e-8, 0), (0.5 + 1e-8, 1), (0.0, UNCERTAIN), (1e-6, 0)):
+        row.ring[:] = drawing.numbers([value])
+        draws.make(1)
+        draws.tell([row])
+        control, counts = native_kernel.call([Place(0, 0, 1)])
+        tokens = native_kernel.array(np.zeros(1, np.uint32))
+        names = {name: name for name in ("x", "winners", "token")}
+        x, winners = (
+            native_kernel.array(np.zeros((1, 4), np.float32)),
+            native_kernel.empty(elementwise.ARGMAX_GROUPS, 2),
+        )
+        buffers = {**draws.buffers, "x": x, "winners": winners, "token": tokens, "control": control}
+        calls = native_kernel.context.bind_all(pick_entries(2, kinds([row]), names, "control"), buffers)
+        native_kernel.context.run(calls, counts)
+        assert native_kernel.context.read(tokens, 4).view(np.uint32).item() == expected, value
+        draws.close()
+
+
+def test_logits_that_allow_no_choice_are_told(native_kernel: Kernel) -> None:
+    logits = np.zeros((3, 40), np.float32)
+    logits[0, 3], logits[1, 5] = np.nan, np.inf
+    logits[2] = -np.inf
+    samplers = [Sampler(SamplingParams(temperature=1.0, seed=0, top_p=0.9)) for _ in range(3)]
+    assert on_device(native_kernel, logits, samplers) == [0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD]
+
+
+def test_what_the_fixed_point_does_not_hold_is_the_hosts() -> None:
+    def plan(**more: Any) -> object:
+        return drawing.plan(**{"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "width": 1000} | more)
+
+    assert plan() is not None
+    assert plan(top_k=5000) is not None  # more than there are: off
+    assert plan(temperature=1e-3) is None
+    assert plan(temperature=1e3) is None
+    assert plan(top_k=600) is None
+    weights = -np.log(np.array([0.3, 0.05, 0.9]))
+    for weight, depth in zip((0.3, 0.05, 0.9), weights, strict=True):
+        words = drawing.plan(temperature=1.0, top_k=0, top_p=1.0, min_p=weight, width=1000)
+        assert words is not None
+        deepest = words[7:8].view(np.float32).item()
+        assert abs(deepest - depth) < 1e-6 * depth
+        assert np.exp(-deepest) >= weight > np.exp(-float(np.nextafter(np.float32(deepest), np.float32(np.inf))))
+
+
+def executable_of(device: GpuDevice, *, zero: bool = False) -> GpuExecutable:
+    network = tiny_llama()
+    params = initialise(network, 21)
+    if zero:  # all tokens equally likely: nothing that top-p could be certain of
+        params = Params({key: WeightStore.from_array(np.zeros(params[key].shape, np.float32)) for key in params})
+    return device.compile(lower(network), params, RunOptions(context=220))
+
+
+def prefilled(executable: GpuExecutable, count: int) -> list[Any]:
+    states = [executable.new_state() for _ in range(count)]
+    for number, state in enumerate(states):
+        tokens = np.random.default_rng(number).integers(0, 97, 5 + number).astype(np.int32)
+        executable.forward(state, tokens)
+    return states
+
+
+def by_host(executable: GpuExecutable, params: Sequence[SamplingParams], count: int) -> list[list[int]]:
+    states, samplers, tokens, found = prefilled(executable, len(params)), [Sampler(one) for one in params], [], []
+    tokens = [5] * len(params)
+    for _ in range(count):
+        pieces = [Piece(s, np.array([t], np.int32), "last", (OUTPUT,)) for s, t in zip(states, tokens, strict=True)]
+        logits = [output_of(rows)[-1] for rows in executable.run(pieces)]
+        tokens = [sampler.draw(row).token for sampler, row in zip(samplers, logits, strict=True)]
+        found.append(tokens)
+    return found
+
+
+def test_a_loop_of_draws_is_run_and_draw(native_device: GpuDevice) -> None:
+    """Longer than the numbers that are sent at once, stopped and gone on with in the middle."""
+    executable = executable_of(native_device)
+    params = [params_of(choice, place) for place, choice in enumerate(CHOICES[:6])]
+    expected = by_host(executable, params, 75)
+    states, samplers, tokens = prefilled(executable, len(params)), [Sampler(one) for one in params], [5] * len(params)
+    found = []
+    for steps in (1, 70, 4):
+        loop = executable.drawn(states, tokens, [sampler.chooser for sampler in samplers])
+        found += [next(loop) for _ in range(steps)]
+        loop.close()
+        tokens = found[-1]
+    assert found == expected
+    assert [state.position for state in states] == [80 + number for number in range(len(params))]
+
+
+def test_tokens_that_the_host_must_draw_come_in_their_place(native_device: GpuDevice) -> None:
+    executable = executable_of(native_device, zero=True)
+    params = [SamplingParams(temperature=1.0, top_p=0.5, seed=place) for place in range(2)] + [SamplingParams()]
+    samplers = [Sampler(one) for one in params]
+    loop = executable.drawn(prefilled(executable, 3), [5] * 3, [sampler.chooser for sampler in samplers])
+    assert [next(loop) for _ in range(6)] == by_host(executable, params, 6)
+    loop.close()
+
+
+def test_an_executable_tells_what_it_cannot_draw(native_device: GpuDevice) -> None:
+    executable = executable_of(native_device)
+    hot = Sampler(SamplingParams(temperature=1e5, seed=0)).chooser
+    assert executable.draws([None, Sampler(SamplingParams(temperature=1.0, seed=0)).chooser])
+    assert not executable.draws([None, hot])
+    assert Sampler(SamplingParams(temperature=1.0, seed=0, presence_penalty=1.0)).chooser is None
+    with pytest.raises(UnsupportedError, match="draw"):
+        executable.drawn([executable.new_state()], [1], [hot])

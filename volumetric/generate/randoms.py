@@ -1,0 +1,39 @@
+"""The random numbers of one generation, which may be looked at before they are used."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from volumetric import rng
+
+_AT_ONCE = 64
+
+
+class Randoms:
+    """Numbers in [0, 1) of 53 bits, one for each draw.
+
+    A device that draws tokens itself gets them ahead of time; those that it does not use come again.
+
+    Parameters
+    ----------
+    seed : of the stream
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._generator = rng.generator(seed)
+        self._numbers: deque[float] = deque()
+
+    def take(self) -> float:
+        """Return the next number, and go on."""
+        if not self._numbers:
+            self._more(_AT_ONCE)
+        return self._numbers.popleft()
+
+    def ahead(self, count: int) -> list[float]:
+        """Return the next numbers, which stay the next ones."""
+        if len(self._numbers) < count:
+            self._more(count - len(self._numbers))
+        return [self._numbers[i] for i in range(count)]
+
+    def _more(self, count: int) -> None:
+        self._numbers.extend(self._generator.random(count).tolist())
