@@ -479,6 +479,19 @@ def _distances(b: int, t: int, memory: int, heads: int, width: int, *, resets: b
     return OpCase(op="distance_attend", inputs=inputs, attrs={"heads": heads, "resets": resets})
 
 
+def _crossed(e: int, p: int, n: int, m: int, heads: int, width: int, *, masked: bool = False) -> OpCase:
+    """Parts that ask from rows one behind the other, the same ones again, and any; with a mask one sees nothing."""
+    rows, d = n + 3, heads * width
+    asks, tells = (ids(e * p * count, rows).reshape(e, p, count) for count in (n, m))
+    asks[:1] = np.arange(n)
+    weights = [normal(e, d, d) / np.float32(d**0.5) for _ in range(4)]
+    seen = [(RNG.random((m, n)) < 0.6).astype(np.float32)] if masked else []
+    for mask in seen:
+        mask[:, -1] = 0
+    inputs = (normal(rows, d), asks, tells, *weights, *(normal(e, d) for _ in range(4)), *seen)
+    return OpCase(op="cross_attend", inputs=inputs, attrs={"heads": heads, "masked": masked})
+
+
 def _edges(r: int, s: int, b: int, heads: int, key: int, value: int, **how: int) -> dict[str, OpCase]:
     """Receivers with 0 to 2 s edges; `queries` and `biases` of one stream and head, `masked` edges at -inf."""
     counts: Array = RNG.integers(0, 2 * s, r) if s else np.zeros(r, np.int64)
@@ -579,6 +592,10 @@ _SEQUENCES = {
     "distances-resets": _distances(5, 7, 6, 1, 17, resets=True),
     "distances-one": _distances(2, 1, 37, 3, 16),
     "distances-more-than-held": _distances(2, 8, 1, 2, 2, resets=True),
+    "crossed": _crossed(2, 3, 5, 7, 2, 3),
+    "crossed-one": _crossed(1, 1, 1, 1, 1, 1),
+    "crossed-masked": _crossed(2, 2, 19, 3, 3, 16, masked=True),
+    "crossed-many": _crossed(1, 3, 67, 33, 4, 16),
     "linear-scan": _linear_scan(2, 5, 17),
     "linear-scan-one": _linear_scan(1, 1, 1, keep=True),
     "linear-scan-keep": _linear_scan(3, 7, 5, keep=True),

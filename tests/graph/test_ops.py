@@ -403,6 +403,25 @@ def depthwise_back(xs: list[A], at: Attrs) -> list[A]:
     return [g_x, g_weight, g_past, g.sum((0, 1))]
 
 
+def cross_attend(xs: list[A], at: Attrs) -> list[A]:
+    """Row by row, head by head."""
+    table, asks, tells, *rest = xs
+    weights, biases, seen = rest[:4], rest[4:8], rest[8:]
+    heads = at["heads"]
+    width = table.shape[1] // heads
+    y = np.zeros((*asks.shape, table.shape[1]))
+    for e, part, i in np.ndindex(asks.shape):
+        told = [m for m in range(tells.shape[2]) if not seen or seen[0][m, i]]
+        keys, values = (table[tells[e, part]] @ weights[side][e] + biases[side][e] for side in (1, 2))
+        asked, read = table[asks[e, part, i]] @ weights[0][e] + biases[0][e], np.zeros(table.shape[1])
+        for h in range(heads if told else 0):
+            own = slice(h * width, (h + 1) * width)
+            powers = np.array([math.exp(asked[own] @ keys[m, own] / math.sqrt(width)) for m in told])
+            read[own] = sum(p * values[m, own] for p, m in zip(powers / powers.sum(), told, strict=True))
+        y[e, part, i] = read @ weights[3][e] + biases[3][e]
+    return [y]
+
+
 def distance_attend(xs: list[A], at: Attrs) -> list[A]:
     """From a list of the rows that there have been."""
     content, position, k, v, r, keys, values, age, *keep = xs
@@ -661,6 +680,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "rope": rope,
     "depthwise_conv": depthwise,
     "depthwise_conv_grad": depthwise_back,
+    "cross_attend": cross_attend,
     "distance_attend": distance_attend,
     "linear_scan": linear_scan,
     "rotate_scan": rotate_scan,

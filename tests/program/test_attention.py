@@ -14,7 +14,7 @@ from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.program.attention import RULES, Attention, Pairs, rule_of
 from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.runtime.graph.rules.program_attention import attend, stacked
+from volumetric.runtime.graph.rules.program_attention import attend, attend_directly, is_direct, stacked, turned
 
 EXACT = 1e-9
 FORWARD, BACKWARD = 2e-5, 2e-4
@@ -90,9 +90,19 @@ def test_edges_side_by_side(name: str, mask: str) -> None:
     work = GraphBuilder()
     inputs = [work.input("queries", queries.shape), work.input("source", source.shape)]
     p = {of: stacked(work, [work.constant(each[of]) for each in ps]) for of in ps[0]}
-    graph = work.finish([attend(work, rule, p, inputs[0], inputs[1], pairs)])
+    made = [attend(work, rule, p, inputs[0], inputs[1], pairs)]
+    if is_direct(rule, pairs, 4):
+        table = work.concat([work.reshape(x, (2 * k, 4)) for x, k in zip(inputs, (2 * n, m), strict=True)], 0)
+        asks = np.arange(4 * n).reshape(2, 2, n)
+        tells = 4 * n + np.stack([np.arange(2 * m).reshape(2, m)] * 2)
+        asks, tells = (work.constant(ids.astype(np.int32)) for ids in (asks, tells))
+        made.append(attend_directly(work, rule, turned(work, p), (table, asks, tells), pairs))
+    graph = work.finish(made)
     device = NumpyGraphs(np.float64)
-    [y] = device.compile(graph, device.store()).run([queries, source])
+    y, *directly = device.compile(graph, device.store()).run([queries, source])
+    assert len(directly) == (name in ("cross", "gated", "local", "random_fixed"))
+    for other in directly:
+        np.testing.assert_allclose(other, y, rtol=0, atol=1e-12)
     want = [rule.forward(each, asked, source[0], pairs) for each, asked in zip(ps, queries, strict=True)]
     np.testing.assert_allclose(y[: 2 if p else 1], want[: 2 if p else 1], rtol=0, atol=1e-12)
     assert not y[:, :, ~rule.written(pairs)].any()

@@ -26,7 +26,7 @@ class IdBound(NamedTuple):
 
 
 def id_bounds(
-    graph: Graph, operations: Collection[str] = ("gather_rows", "scatter_rows", "loss")
+    graph: Graph, operations: Collection[str] = ("gather_rows", "cross_attend", "scatter_rows", "loss")
 ) -> dict[int, list[IdBound]]:
     """Input or constant → what `operations` ask of its elements; they see them through views and slices, too."""
     shown: dict[int, tuple[int, Array | None]] = {}
@@ -39,9 +39,11 @@ def id_bounds(
             if where is not None:
                 [where] = OPS[node.op].run([where.reshape(graph.tensors[node.inputs[0]].shape)], node.attrs)
             shown[node.outputs[0]] = source, where
-        elif node.op in operations and graph.tensors[node.inputs[1]].dtype == "int32":
-            source, where = shown.get(node.inputs[1], (node.inputs[1], None))
-            uses.setdefault((source, *_allowed(graph, node)), []).append(where)
+        elif node.op in operations:
+            for i in node.inputs[1 : 3 if node.op == "cross_attend" else 2]:
+                if graph.tensors[i].dtype == "int32":
+                    source, where = shown.get(i, (i, None))
+                    uses.setdefault((source, *_allowed(graph, node)), []).append(where)
     found: dict[int, list[IdBound]] = {}
     for (source, below, also), places in uses.items():
         found.setdefault(source, []).append(IdBound(below, also, _union(places, graph.tensors[source].size)))
@@ -52,7 +54,7 @@ def _allowed(graph: Graph, node: Node) -> tuple[int, int]:
     """One more than the greatest id of a node, and another number that is allowed."""
     if node.op == "loss":
         return graph.tensors[node.inputs[0]].shape[1], node.attrs["ignore_index"]
-    table = node.inputs[0] if node.op == "gather_rows" else node.outputs[0]
+    table = node.outputs[0] if node.op == "scatter_rows" else node.inputs[0]
     return graph.tensors[table].shape[0], 0
 
 

@@ -164,6 +164,10 @@ Sequences
                     before the call the last ``age``. Logits are ``(content · k + position · r) / √d`` with r of
                     distance δ in row M - δ. What is kept are the last M rows, zeros where they are not of the
                     sequence. ``heads``: h; ``resets``: whether keep is there. T is 1 or more. Only y has a gradient.
+``cross_attend``    table [R,d], asks and tells int32 [E,P,N] and [E,P,M], weights of q, k, v, o [E,d,d] as they
+                    multiply rows, their biases [E,d] [, seen [M,N]] → y [E,P,N,d]: ``softmax(q kᵀ / √e) v`` in
+                    ``heads`` of e numbers, of rows that ask over those that tell, projected on the way in and out.
+                    Where ``masked`` and seen, 0 or 1, is 0, the pair does not meet; who meets nobody reads zeros.
 ``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
                     ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
                     ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is

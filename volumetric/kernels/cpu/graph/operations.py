@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from volumetric.kernels.cpu.graph.blocks import blocked
+from volumetric.kernels.cpu.graph.crossing import cross_attend
 from volumetric.kernels.cpu.graph.depthwise import depthwise_back, depthwise_conv
 from volumetric.kernels.cpu.graph.distances import distance_attend
 from volumetric.kernels.cpu.graph.dots import dots
@@ -72,6 +73,7 @@ _SPECIALISED = (
     cell_grad,
     cell_nodes,
     class_loss,
+    cross_attend,
     depthwise_back,
     depthwise_conv,
     dots,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from volumetric.dtypes import Scheme
 from volumetric.runtime.cpu.graph import (
     cells,
+    crossing,
     depthwise,
     distances,
     edges,
@@ -32,7 +33,21 @@ from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_
 from volumetric.runtime.graph.unroll import unroll_scans
 
 # Importing them fills `rule`.
-_FAMILIES = (cells, depthwise, distances, edges, elements, images, nodes, products, recurrent, rowwise, scans, training)
+_FAMILIES = (
+    cells,
+    crossing,
+    depthwise,
+    distances,
+    edges,
+    elements,
+    images,
+    nodes,
+    products,
+    recurrent,
+    rowwise,
+    scans,
+    training,
+)
 
 
 class CpuGraphs:

@@ -9,6 +9,7 @@ from typing import Final
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cell": "cell cell_grad",
+        "crossing": "cross_attend",
         "depthwise": "depthwise_conv depthwise_conv_grad",
         "distances": "distance_attend",
         "edges": "edge_attend edge_attend_grad",

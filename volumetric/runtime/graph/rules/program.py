@@ -22,7 +22,7 @@ from volumetric.layers.program.facts import Facts, Place
 from volumetric.layers.program.ports import In, Level
 from volumetric.layers.program.recipes import HIDDEN, hides
 from volumetric.layers.program.spec import Program
-from volumetric.layers.program.tasks import gate_of, names_of, tasks_of
+from volumetric.layers.program.tasks import gate_of, tasks_of
 from volumetric.layers.program.timing import ALWAYS, CANVAS, CLOCK, Timing, all_states, meter_at, timing_of
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule, start
@@ -53,7 +53,7 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
     rows = work.permute(scope.sequenced(x), (1, 0, 2))
     p, timing = scope.params(spec), timing_of(facts)
     plan = plan_of(facts, timing.columns)
-    stacks = weights_of(work, plan, p)
+    stacks = weights_of(work, plan, p, learns=scope.training is not None)
     inside = {name: p[name] for name in _read_inside(facts, p)}
     inside |= {f"stack {n} {name}": i for n, of in enumerate(stacks) for name, i in of.items()}
     inside |= {f"code {name}": _code(work, facts, p, facts.place(port.region)) for name, port in _ins(facts).items()}
@@ -335,10 +335,11 @@ class _Row:
 
     def _stacks(self) -> Weights:
         """Parameters of the edges of each group."""
-        found: list[dict[str, int]] = []
-        for n, group in enumerate(self.plan.groups):
-            names = names_of(self.plan.facts, group.tasks[0])
-            found.append({name: self.own[f"stack {n} {name}"] for name in names})
+        found: list[dict[str, int]] = [{} for _ in self.plan.groups]
+        for name, of in self.own.items():
+            if name.startswith("stack "):
+                _, number, own = name.split(" ", 2)
+                found[int(number)][own] = of
         return found
 
     def _live(self, fires: Mapping[int, int], truths: Sequence[int], present: Mapping[int, int]) -> int | None:

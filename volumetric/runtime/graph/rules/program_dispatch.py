@@ -15,7 +15,14 @@ from volumetric.errors import SpecError
 from volumetric.layers.program.settle import metered_by
 from volumetric.layers.program.tasks import gate_of, names_of
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.rules.program_attention import attend, stacked
+from volumetric.runtime.graph.rules.program_attention import (
+    attend,
+    attend_directly,
+    is_direct,
+    reads_turned,
+    stacked,
+    turned,
+)
 from volumetric.runtime.graph.rules.program_plan import ALWAYS, Group, Plan, Slot, Target
 from volumetric.runtime.graph.rules.program_targets import Writing
 
@@ -27,12 +34,19 @@ Weights: TypeAlias = Sequence[Mapping[str, int]]
 """Parameters of each group by the names that its rule has for them, ``[E, …]``."""
 
 
-def weights_of(work: GraphBuilder, plan: Plan, p: Mapping[str, int]) -> list[dict[str, int]]:
-    """Emit the parameters of edges side by side, group by group: the same in each step."""
+def weights_of(work: GraphBuilder, plan: Plan, p: Mapping[str, int], *, learns: bool = True) -> list[dict[str, int]]:
+    """Emit the parameters of edges side by side, group by group: the same in each step.
+
+    Parameters
+    ----------
+    learns : they have gradients, so that all edges are computed by nodes that have, too
+    """
     found: list[dict[str, int]] = []
     for group in plan.groups:
         names = [names_of(plan.facts, task) for task in group.tasks[: group.edges]]
-        found.append({name: stacked(work, [p[of[name]] for of in names]) for name in names[0]})
+        own = {name: stacked(work, [p[of[name]] for of in names]) for name in names[0]}
+        direct = not learns and is_direct(group.tasks[0].rule, group.pairs, plan.facts.program.canvas.width)
+        found.append(turned(work, own) if direct else own)
     return found
 
 
@@ -102,6 +116,13 @@ class Rows:
         found = self._run(flat)
         return self._work.reshape(self._gathered(flat) if found is None else found, (*ids.shape, self._width))
 
+    @property
+    def whole(self) -> int:
+        """All rows."""
+        if self._whole is None:
+            self._whole = self._work.concat(self._parts, 0)
+        return self._whole
+
     def _run(self, ids: Array) -> int | None:
         """Rows one behind the other of one tensor need not be copied."""
         first, last = int(ids[0]), int(ids[-1])
@@ -113,9 +134,7 @@ class Rows:
         return self._work.part(self._parts[at], 0, first - start, last - start + 1)
 
     def _gathered(self, ids: Array) -> int:
-        if self._whole is None:
-            self._whole = self._work.concat(self._parts, 0)
-        return self._work.gather_rows(self._whole, self._work.constant(ids.astype(np.int32), "rows"))
+        return self._work.gather_rows(self.whole, self._work.constant(ids.astype(np.int32), "rows"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +201,12 @@ class _Step:
             asks.append(of_stream * positions + np.stack([task.place.positions[part.written] for part in parts]))
             tells.append(start + of_stream * wide + np.stack([own[part.read] for part in parts]))
         lead = group.edges, len(group.tasks) // group.edges * batch * group.count
+        if reads_turned(weights):
+            ask, tell = (
+                work.constant(np.stack(ids).reshape(*lead, -1).astype(np.int32), "rows") for ids in (asks, tells)
+            )
+            made = attend_directly(work, group.tasks[0].rule, weights, (rows.whole, ask, tell), group.pairs)
+            return work.reshape(made, (group.rows(batch), d))
 
         def taken(ids: list[Array]) -> int:
             return work.reshape(rows.taken(np.stack(ids)), (*lead, ids[0].shape[-1], d))

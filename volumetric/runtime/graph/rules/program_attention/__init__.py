@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from volumetric.runtime.graph.rules.program_attention.base import Reading, attend, lowering, stacked
+from volumetric.runtime.graph.rules.program_attention.small import attend_directly, is_direct, reads_turned, turned
 
-__all__ = ["Reading", "attend", "lowering", "stacked"]
+__all__ = ["Reading", "attend", "attend_directly", "is_direct", "lowering", "reads_turned", "stacked", "turned"]

@@ -1,0 +1,57 @@
+"""Edges between small regions, each from the rows that it reads to what it brings as a part of one operation.
+
+Only where nothing learns: gradients go through the nodes of `by_heads`, which give the same but for the last bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from volumetric.layers.program.attention import Attention, Pairs
+from volumetric.layers.program.attention.heads import ByHeads
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families.crossing import cross_attend, is_small
+from volumetric.runtime.graph.rules.program_attention.heads import by_edge
+
+_RULES = frozenset({"cross", "gated", "local", "random_fixed"})
+_SIDES = ("q", "k", "v", "o")
+
+
+def is_direct(rule: Attention, pairs: Pairs, width: int) -> bool:
+    """Whether `attend_directly` computes what a rule makes of pairs."""
+    return rule.name in _RULES and is_small(pairs.queries, pairs.keys, width)
+
+
+def turned(work: GraphBuilder, p: Mapping[str, int]) -> dict[str, int]:
+    """Emit parameters ``[E, …]`` as `attend_directly` reads them: weights ``[E, in, out]``."""
+    found = {name: of for name, of in p.items() if not name.endswith(".weight")}
+    return found | {f"{side}.turned": work.permute(p[f"{side}.weight"], (0, 2, 1)) for side in _SIDES}
+
+
+def reads_turned(p: Mapping[str, int]) -> bool:
+    """Whether parameters are as `turned` has them."""
+    return "q.turned" in p
+
+
+def attend_directly(
+    work: GraphBuilder, rule: Attention, p: Mapping[str, int], rows: tuple[int, int, int], pairs: Pairs
+) -> int:
+    """Emit what `attend` does, ``[E, P, N, d]``.
+
+    Parameters
+    ----------
+    p : as `turned` has them
+    rows : a table ``[R, d]``, and the numbers of those of its rows that ask, ``[E, P, N]``, and tell, ``[E, P, M]``
+    """
+    assert isinstance(rule, ByHeads)  # by its name
+    seen, written = rule.seen(pairs), rule.written(pairs)
+    shown = None if seen is None else work.constant(np.ascontiguousarray(seen.T, np.float64), "seen")
+    weights, biases = ([p[f"{side}.{part}"] for side in _SIDES] for part in ("turned", "bias"))
+    y = cross_attend(work, rule.heads, rows, weights, biases, shown)
+    if rule.name == "gated":
+        y = work.binary("mul", y, by_edge(work, work.unary(p["gate"], "sigmoid")))
+    if not written.all():
+        y = work.binary("mul_nonzero", y, work.constant(written.astype(np.float64).reshape(1, 1, -1, 1), "written"))
+    return y
