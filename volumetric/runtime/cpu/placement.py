@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from volumetric._typing import Array
 from volumetric.runtime.cpu.steps import BLOCKED, Draft, Step
 
 Home = Literal["arena", "key", "constant", "caller"]
@@ -154,15 +157,18 @@ class Placement:
     def _pack(self) -> int:
         """Give each storage of the arena a place: the smallest gap that is free when it is first needed."""
         waiting = sorted((s for s in self.storages.values() if s.home == "arena" and s.size), key=lambda s: s.first)
-        taken: list[Storage] = []
+        taken = np.zeros((3, 0), np.int64)  # where those that live now begin, in order, and end, and their last step
         end = 0
         for storage in waiting:
             if storage.last < storage.first:
                 continue  # nobody touches it
-            taken = sorted((s for s in taken if s.last >= storage.first), key=lambda s: s.offset)
-            storage.offset = _gap(taken, storage.size)
-            end = max(end, storage.offset + padded(storage.size))
-            taken.append(storage)
+            lives = taken[2] >= storage.first
+            taken = taken if lives.all() else taken[:, lives]
+            size = padded(storage.size)
+            storage.offset = at = _gap(taken[0], taken[1], size)
+            end = max(end, at + size)
+            place = np.searchsorted(taken[0], at)
+            taken = np.insert(taken, place, (at, at + size, storage.last), axis=1)
         return end
 
     def place(self, tensor: int) -> tuple[int, int]:
@@ -178,19 +184,22 @@ def padded(size: int) -> int:
     return -(-size // 64) * 64
 
 
-def _gap(taken: Sequence[Storage], size: int) -> int:
+def _gap(starts: Array, ends: Array, size: int) -> int:
     """Smallest gap between places in order that holds `size` bytes; behind the last one if none does."""
-    best, room, at = -1, 0, 0
-    for other in taken:
-        free = other.offset - at
-        if free >= padded(size) and (best < 0 or free < room):
-            best, room = at, free
-        at = max(at, other.offset + padded(other.size))
-    return best if best >= 0 else at
+    if not len(starts):
+        return 0
+    free = starts.copy()
+    free[1:] -= ends[:-1]
+    fits = np.flatnonzero(free >= size)
+    if not len(fits):
+        return int(ends[-1])
+    best = fits[free[fits].argmin()]
+    return int(starts[best] - free[best])
 
 
 _Touch = tuple[int, int, int, bool, "int | str"]
 """Space, start, end, whether it is written, and how threads share it."""
+_BLOCK_BITS = 18
 
 
 def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) -> list[bool]:
@@ -200,23 +209,24 @@ def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) 
     body may be skipped, or come again: threads meet before its first step and after its last.
     """
     meets = [False] * len(placement.leaves)
-    open_: list[_Touch] = []
+    open_: dict[tuple[int, int], set[_Touch]] = {}  # by blocks of memory: a step meets few of all that went before
     at = 0
     for step in steps:
         walked = step.leaves == step.body
         if walked and at:
             meets[at - 1] |= bool(open_)
-            open_ = []
+            open_ = {}
         for leaf in step.leaves:
-            mine = _touched(leaf, placement, sizes)
-            if any(_clash(a, b) for a in open_ for b in mine):
+            mine = [(block, b) for b in _touched(leaf, placement, sizes) for block in _blocks(b)]
+            if any(_clash(a, b) for block, b in mine for a in open_.get(block, ())):
                 meets[at - 1] = True
-                open_ = []
-            open_ += mine
+                open_ = {}
+            for block, b in mine:
+                open_.setdefault(block, set()).add(b)
             at += 1
         if walked:
             meets[at - 1] = True
-            open_ = []
+            open_ = {}
     return meets
 
 
@@ -229,7 +239,13 @@ def _touched(step: Step, placement: Placement, sizes: Sequence[int]) -> list[_To
     return found
 
 
+def _blocks(of: _Touch) -> list[tuple[int, int]]:
+    """Return the blocks of memory that hold what is touched."""
+    return [(of[0], n) for n in range(of[1] >> _BLOCK_BITS, (of[2] - 1 >> _BLOCK_BITS) + 1)]
+
+
 def _clash(a: _Touch, b: _Touch) -> bool:
-    if a[0] != b[0] or not (a[3] or b[3]) or a[1] >= b[2] or b[1] >= a[2]:
+    """Whether two touches of one block need a meeting in between."""
+    if not (a[3] or b[3]) or a[1] >= b[2] or b[1] >= a[2]:
         return False
     return not (a[4] and a[4] == b[4] and a[1:3] == b[1:3])

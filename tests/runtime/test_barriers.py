@@ -1,0 +1,41 @@
+"""Where threads must meet: told by blocks of memory, as by comparing each step with all that went before it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from volumetric.runtime.cpu.placement import barriers
+from volumetric.runtime.cpu.steps import Step
+
+SIZE = 1 << 17
+
+
+def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] == b[0] and a[1] < b[1] + SIZE and b[1] < a[1] + SIZE
+
+
+def test_threads_meet_where_a_step_writes_what_another_touches() -> None:
+    """Tensors that overlap in one of two spaces, over many blocks and across their edges."""
+    draw = np.random.default_rng(0)
+    places = [(int(space), int(start)) for space, start in draw.integers(0, (2, 1 << 23), (60, 2))]
+    steps = [
+        Step(name="x", constants=(), arguments=(), reads=tuple(ends[:2]), writes=tuple(ends[2:]))
+        for ends in (draw.permutation(60)[:3].tolist() for _ in range(300))
+    ]
+    placement: Any = SimpleNamespace(leaves=steps, place=places.__getitem__)
+    want, since = [False] * len(steps), 0
+    for at, step in enumerate(steps):
+        clash = any(
+            overlap(places[i], places[j])
+            for other in steps[since:at]
+            for i in (*step.reads, *step.writes)
+            for j in (*other.reads, *other.writes)
+            if i in step.writes or j in other.writes
+        )
+        if clash:
+            want[at - 1], since = True, at
+    assert 10 < sum(want) < 290
+    assert barriers(steps, placement, [SIZE] * 60) == want
