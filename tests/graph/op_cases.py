@@ -492,6 +492,16 @@ def _crossed(e: int, p: int, n: int, m: int, heads: int, width: int, *, masked: 
     return OpCase(op="cross_attend", inputs=inputs, attrs={"heads": heads, "masked": masked})
 
 
+def _weighed(n: int, terms: int, near: int, far: int, width: int) -> OpCase:
+    """Nothing of rows that have no weight."""
+    numbers, weights = ids(n * terms, near + far - 1).reshape(n, terms), normal(n, terms)
+    weights[RNG.random((n, terms)) < 0.4] = 0
+    tables = normal(near, width), normal(far, width)
+    tables[1][-1:] = np.nan
+    numbers[weights == 0] = near + far - 1
+    return OpCase(op="weigh_rows", inputs=(*tables, numbers, weights))
+
+
 def _edges(r: int, s: int, b: int, heads: int, key: int, value: int, **how: int) -> dict[str, OpCase]:
     """Receivers with 0 to 2 s edges; `queries` and `biases` of one stream and head, `masked` edges at -inf."""
     counts: Array = RNG.integers(0, 2 * s, r) if s else np.zeros(r, np.int64)
@@ -596,6 +606,9 @@ _SEQUENCES = {
     "crossed-one": _crossed(1, 1, 1, 1, 1, 1),
     "crossed-masked": _crossed(2, 2, 19, 3, 3, 16, masked=True),
     "crossed-many": _crossed(1, 3, 67, 33, 4, 16),
+    "weighed": _weighed(5, 3, 4, 2, 17),
+    "weighed-one": _weighed(1, 1, 1, 1, 1),
+    "weighed-many": _weighed(37, 5, 9, 3, 64),
     "linear-scan": _linear_scan(2, 5, 17),
     "linear-scan-one": _linear_scan(1, 1, 1, keep=True),
     "linear-scan-keep": _linear_scan(3, 7, 5, keep=True),

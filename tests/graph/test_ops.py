@@ -422,6 +422,15 @@ def cross_attend(xs: list[A], at: Attrs) -> list[A]:
     return [y]
 
 
+def weigh_rows(xs: list[A], at: Attrs) -> list[A]:
+    rows = [*xs[0], *xs[1]]
+    y = np.zeros((len(xs[2]), xs[0].shape[1]))
+    for i, k in np.ndindex(xs[2].shape):
+        if xs[3][i, k]:
+            y[i] += xs[3][i, k] * rows[xs[2][i, k]]
+    return [y]
+
+
 def distance_attend(xs: list[A], at: Attrs) -> list[A]:
     """From a list of the rows that there have been."""
     content, position, k, v, r, keys, values, age, *keep = xs
@@ -681,6 +690,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "depthwise_conv": depthwise,
     "depthwise_conv_grad": depthwise_back,
     "cross_attend": cross_attend,
+    "weigh_rows": weigh_rows,
     "distance_attend": distance_attend,
     "linear_scan": linear_scan,
     "rotate_scan": rotate_scan,

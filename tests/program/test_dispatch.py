@@ -101,7 +101,9 @@ def computed(
     canvas = work.input("x", x.shape)
     flags = None if live is None else work.input("live", live.shape)
     held = {name: work.input(name, of.shape) for name, of in p.items()}
-    found = emit(work, plan, weights_of(work, plan, held), held, canvas, live=flags)
+    learns = g is not None
+    weights = weights_of(work, plan, held, learns=learns)
+    found = emit(work, plan, weights, held, canvas, live=flags, learns=learns)
     outputs = {"canvas": found.canvas, "written": found.written}
     inputs = [x, *([] if live is None else [live]), *p.values()]
     if g is not None:

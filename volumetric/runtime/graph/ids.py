@@ -26,7 +26,7 @@ class IdBound(NamedTuple):
 
 
 def id_bounds(
-    graph: Graph, operations: Collection[str] = ("gather_rows", "cross_attend", "scatter_rows", "loss")
+    graph: Graph, operations: Collection[str] = ("gather_rows", "cross_attend", "weigh_rows", "scatter_rows", "loss")
 ) -> dict[int, list[IdBound]]:
     """Input or constant → what `operations` ask of its elements; they see them through views and slices, too."""
     shown: dict[int, tuple[int, Array | None]] = {}
@@ -40,7 +40,7 @@ def id_bounds(
                 [where] = OPS[node.op].run([where.reshape(graph.tensors[node.inputs[0]].shape)], node.attrs)
             shown[node.outputs[0]] = source, where
         elif node.op in operations:
-            for i in node.inputs[1 : 3 if node.op == "cross_attend" else 2]:
+            for i in (node.inputs[at] for at in _PLACES.get(node.op, (1,))):
                 if graph.tensors[i].dtype == "int32":
                     source, where = shown.get(i, (i, None))
                     uses.setdefault((source, *_allowed(graph, node)), []).append(where)
@@ -50,10 +50,16 @@ def id_bounds(
     return found
 
 
+_PLACES = {"cross_attend": (1, 2), "weigh_rows": (2,)}
+"""Operation → inputs that are ids, where it is not the second one alone."""
+
+
 def _allowed(graph: Graph, node: Node) -> tuple[int, int]:
     """One more than the greatest id of a node, and another number that is allowed."""
     if node.op == "loss":
         return graph.tensors[node.inputs[0]].shape[1], node.attrs["ignore_index"]
+    if node.op == "weigh_rows":
+        return sum(graph.tensors[i].shape[0] for i in node.inputs[:2]), 0
     table = node.outputs[0] if node.op == "scatter_rows" else node.inputs[0]
     return graph.tensors[table].shape[0], 0
 

@@ -168,6 +168,8 @@ Sequences
                     multiply rows, their biases [E,d] [, seen [M,N]] → y [E,P,N,d]: ``softmax(q kᵀ / √e) v`` in
                     ``heads`` of e numbers, of rows that ask over those that tell, projected on the way in and out.
                     Where ``masked`` and seen, 0 or 1, is 0, the pair does not meet; who meets nobody reads zeros.
+``weigh_rows``      near [R,d], far [S,d], ids int32 [n,K], weights [n,K] → y [n,d]: ``y[i] = Σ_k weights[i,k] ·
+                    row[ids[i,k]]``; rows of far have the numbers from R on. What has weight 0 is not read.
 ``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
                     ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
                     ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is

@@ -31,6 +31,7 @@ from volumetric.kernels.cpu.graph.scans import linear_scan, rotate_scan
 from volumetric.kernels.cpu.graph.sequences import recurrent_back, recurrent_pack, recurrent_step, rope
 from volumetric.kernels.cpu.graph.strips import strips
 from volumetric.kernels.cpu.graph.updates import update
+from volumetric.kernels.cpu.graph.weighing import weigh_rows
 from volumetric.kernels.cpu.graph.windows import fold, unfold
 from volumetric.kernels.cpu.jit import Library
 
@@ -66,6 +67,7 @@ _PLAIN = (
     strips,
     transpose,
     unfold,
+    weigh_rows,
 )
 _SPECIALISED = (
     binary,

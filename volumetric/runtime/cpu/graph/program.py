@@ -63,7 +63,7 @@ class CpuProgram:
         self._fixed |= {number: address_of(value) for number, value in self._constants.items()}
         self._views: dict[int, Array] = {}
         self._arena: Array | None = None  # where the table is bound to
-        ids = id_bounds(graph, ("gather_rows", "cross_attend"))
+        ids = id_bounds(graph, ("gather_rows", "cross_attend", "weigh_rows"))
 
         def end(i: int, bounds: Sequence[IdBound] = ()) -> _End:
             return _End(i, graph.tensors[i], homes[placement.of[i]] == "caller", bounds)

@@ -14,6 +14,7 @@ from volumetric.kernels.cpu.graph.rows import (
     ROW_ARGUMENTS,
 )
 from volumetric.kernels.cpu.graph.sequences import ROPE_ARGUMENTS
+from volumetric.kernels.cpu.graph.weighing import WEIGH_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
 from volumetric.runtime.graph.ops import Node
@@ -37,6 +38,26 @@ def scatter_rows(draft: Draft, node: Node) -> None:
     count = draft.shape(g)[0]
     given: dict[str, Any] = {"reads": {"g": g, "ids": ids}, "count": count, "width": width, "rows": rows}
     draft.add("scatter_rows", SCATTER_ARGUMENTS, writes={"y": y}, work=moved(4 * (rows + 3 * count) * width), **given)
+
+
+@rule("weigh_rows")
+def weigh_rows(draft: Draft, node: Node) -> None:
+    """Weighted sums of rows of two tables."""
+    names = ("near", "far", "ids", "weights")
+    (count, terms), width = draft.shape(node.inputs[2]), draft.shape(node.outputs[0])[1]
+    near, far = (draft.shape(i)[0] for i in node.inputs[:2])
+    draft.add(
+        "weigh_rows",
+        WEIGH_ARGUMENTS,
+        reads=dict(zip(names, node.inputs, strict=True)),
+        writes={"y": node.outputs[0]},
+        work=moved(4 * count * width * (terms + 1)),
+        count=count,
+        terms=terms,
+        width=width,
+        split=near,
+        rows=near + far,
+    )
 
 
 @rule("softmax", "entmax", "keep_largest")

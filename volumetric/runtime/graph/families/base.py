@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -66,6 +66,20 @@ def declare(
 ) -> None:
     """Register an operation."""
     OPS[name] = Op(name=name, infer=infer, run=run, vjp=vjp, vjp_of_all=vjp_of_all, written_out=written_out)
+
+
+def recomputed(written_out: WrittenOut, wanted: Collection[int]) -> Vjp:
+    """Return gradients of the operations that give the same, which are computed once more, for the inputs `wanted`."""
+
+    def vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+        from volumetric.runtime.graph.differentiate import differentiate  # it imports this package
+
+        first = len(work.nodes)
+        y, *_ = written_out(work, node.attrs, node.inputs)
+        found = differentiate(work, {y: g}, [node.inputs[i] for i in wanted], since=first)
+        return [found.get(of) if i in wanted else None for i, of in enumerate(node.inputs)]
+
+    return vjp
 
 
 def out(name: str, *shape: int) -> Tensor:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
-from volumetric.runtime.graph.ops import Node, Tensor
+from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, recomputed, require
+from volumetric.runtime.graph.ops import Tensor
 
 if TYPE_CHECKING:
     from volumetric.runtime.graph.build import GraphBuilder
@@ -110,15 +110,4 @@ def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tup
     return (work.reshape(projected(work.reshape(read, (edges, parts * n, d)), 3), (edges, parts, n, d)),)
 
 
-def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
-    """Gradients of the products that give the same, which are computed once more."""
-    from volumetric.runtime.graph.differentiate import differentiate  # it imports this package
-
-    first = len(work.nodes)
-    [y] = _written_out(work, node.attrs, node.inputs)
-    wanted = [node.inputs[0], *node.inputs[3:11]]
-    found = differentiate(work, {y: g}, wanted, since=first)
-    return [found.get(i) if i in wanted else None for i in node.inputs]
-
-
-declare("cross_attend", _infer, _run, _vjp, written_out=_written_out)
+declare("cross_attend", _infer, _run, recomputed(_written_out, (0, *range(3, 11))), written_out=_written_out)

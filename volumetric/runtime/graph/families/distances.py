@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, recomputed, require
 from volumetric.runtime.graph.families.linear_scan import linear_scan
-from volumetric.runtime.graph.ops import Node, Tensor
+from volumetric.runtime.graph.ops import Tensor
 
 if TYPE_CHECKING:
     from volumetric.runtime.graph.build import GraphBuilder
@@ -186,21 +186,10 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [y, *ends, np.minimum(count, kind(memory))[:, None]]
 
 
-def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
-    """Gradients of the products that give the same, which are computed once more."""
-    from volumetric.runtime.graph.differentiate import differentiate  # it imports this package
-
-    first = len(work.nodes)
-    y = _written_out(work, node.attrs, node.inputs)[0]
-    wanted = node.inputs[:7]
-    found = differentiate(work, {y: g}, wanted, since=first)
-    return [*(found.get(i) for i in wanted), *(None for _ in node.inputs[7:])]
-
-
 def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
     of, r, held, keep = Read(*inputs[:4]), inputs[4], Held(*inputs[5:8]), inputs[8] if attrs["resets"] else None
     y, after = attend(work, attrs["heads"], of, r, held, keep)
     return y, *after
 
 
-declare("distance_attend", _infer, _run, _vjp, written_out=_written_out)
+declare("distance_attend", _infer, _run, recomputed(_written_out, range(7)), written_out=_written_out)

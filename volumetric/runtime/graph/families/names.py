@@ -29,6 +29,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "sequences": "rope recurrent recurrent_grad recurrence",
         "state_space": "columns causal_conv selective_scan grouped_norm",
         "training": "loss update sumsq fake_quant",
+        "weighing": "weigh_rows",
     }
 )
 """Module of operations → those that it declares."""

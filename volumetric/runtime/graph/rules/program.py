@@ -305,7 +305,9 @@ class _Row:
         told = held.rows(canvas)
         live = self._live(fires, truths, held.present())
         self.lives.append(live)
-        made = dispatch(self.work, self.plan, self._stacks(), self.own, canvas, told, live, self._guard(live))
+        made = dispatch(
+            self.work, self.plan, self._stacks(), self.own, canvas, told, live, self._guard(live), learns=self.learns
+        )
         after, errors = held.settle(canvas, made, self._levels(again))
         if facts.program.parity:
             columns = {} if live is None else {n: c for n, c in enumerate(self.plan.columns) if c != ALWAYS}

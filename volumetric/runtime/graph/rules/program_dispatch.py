@@ -15,6 +15,7 @@ from volumetric.errors import SpecError
 from volumetric.layers.program.settle import metered_by
 from volumetric.layers.program.tasks import gate_of, names_of
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families.weighing import weigh_rows
 from volumetric.runtime.graph.rules.program_attention import (
     attend,
     attend_directly,
@@ -24,10 +25,12 @@ from volumetric.runtime.graph.rules.program_attention import (
     turned,
 )
 from volumetric.runtime.graph.rules.program_plan import ALWAYS, Group, Plan, Slot, Target
-from volumetric.runtime.graph.rules.program_targets import Writing
+from volumetric.runtime.graph.rules.program_targets import Factor, Term, Writing
 
 Guard: TypeAlias = Callable[[int], AbstractContextManager[None]]
 """Column that says what fires → nodes emitted inside need not run where it is 0 in all streams."""
+Kind: TypeAlias = "tuple[Sequence[Target], Sequence[Term], Factor]"
+"""Targets that are computed side by side, what they become, and where some edge has written."""
 Starts: TypeAlias = "dict[tuple[int, int], tuple[int, int]]"
 """Region and steps back → its first row in a table, and rows of a stream."""
 Weights: TypeAlias = Sequence[Mapping[str, int]]
@@ -75,6 +78,8 @@ def dispatch(
     told: Mapping[tuple[int, int], int] | None = None,
     live: int | None = None,
     guard: Guard | None = None,
+    *,
+    learns: bool = True,
 ) -> Dispatched:
     """Emit what `layers.program.dispatch` computes.
 
@@ -87,8 +92,10 @@ def dispatch(
         canvas are read
     live : which edges fire in which stream, ``[B, columns]`` of 0 and 1, by the columns of the plan
     guard : around what need not run
+    learns : gradients are wanted; without them positions become what they do in one operation
     """
-    return _Step(work, plan, p, canvas, told or {}, live, guard or (lambda column: nullcontext())).run(weights)
+    step = _Step(work, plan, p, canvas, told or {}, live, guard or (lambda column: nullcontext()))
+    return step.run(weights, learns=learns)
 
 
 class Rows:
@@ -137,6 +144,13 @@ class Rows:
         return self._work.gather_rows(self.whole, self._work.constant(ids.astype(np.int32), "rows"))
 
 
+def _place(from_: Array, targets: Sequence[Target], first: int) -> None:
+    """Note where rows of positions lie: those of targets from `first` on, target by target, stream by stream."""
+    batch, n = len(from_), len(targets[0].positions)
+    for number, target in enumerate(targets):
+        from_[:, target.positions] = first + np.arange(batch * n).reshape(batch, n) + number * batch * n
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     work: GraphBuilder
@@ -153,7 +167,7 @@ class _Step:
         batch, positions, d = self.work.shape(self.canvas)
         return batch, positions, d
 
-    def run(self, weights: Weights) -> Dispatched:
+    def run(self, weights: Weights, *, learns: bool) -> Dispatched:
         work, (batch, positions, d) = self.work, self.size
         rows = Rows(work, d)
         rows.add(work.reshape(self.canvas, (batch * positions, d)))
@@ -162,24 +176,79 @@ class _Step:
         for group, own in zip(self.plan.groups, weights, strict=True):
             with nullcontext() if group.column == ALWAYS else self.guard(group.column):
                 brought.add(self._group(group, own, rows, starts))
-        # A row of zeros, for positions to which an edge brings nothing.
-        ends = np.array([*brought.starts, brought.add(work.zeros((1, d)))])
-        canvas, flags = Rows(work, d), Rows(work, 1)
+        # A row of zeros, for positions to which an edge brings nothing; `weigh` reads it nowhere.
+        ends = np.array([*brought.starts, brought.add(work.zeros((1, d))) if learns or not brought.starts else -1])
+        kinds = [(targets, *self._writing(targets, ends).terms()) for targets in self.plan.targets]
+        whole = (self._joined if learns else self._weighed)(kinds, rows, brought)
+        results = self._results(rows, brought, ends) if self.plan.facts.program.parity else {}
+        return Dispatched(work.reshape(whole, (batch, positions, d)), self._written(kinds), results)
+
+    def _joined(self, kinds: Sequence[Kind], rows: Rows, brought: Rows) -> int:
+        """Emit the canvas as sums of terms, kind by kind."""
+        work, (batch, positions, d) = self.work, self.size
+        canvas, from_ = Rows(work, d), np.arange(batch * positions).reshape(batch, positions)
         canvas.add(work.reshape(self.canvas, (batch * positions, d)))
-        flags.add(work.zeros((batch * positions, 1)))
-        from_ = np.arange(batch * positions).reshape(batch, positions)
-        for targets in self.plan.targets:
+        for targets, terms, _ in kinds:
             n = len(targets[0].positions)
-            new, written = self._targets(targets, rows, brought, ends)
-            count = canvas.add(work.reshape(new, (len(targets) * batch * n, d)))
-            flags.add(work.reshape(written, (len(targets) * batch * n, 1)))
-            for number, target in enumerate(targets):
-                from_[:, target.positions] = count + np.arange(batch * n).reshape(batch, n) + number * batch * n
-        return Dispatched(
-            canvas.taken(from_),
-            flags.taken(from_),
-            self._results(rows, brought, ends) if self.plan.facts.program.parity else {},
-        )
+            made = self._summed(targets, terms, rows, brought)
+            count = canvas.add(work.reshape(made, (len(targets) * batch * n, d)))
+            _place(from_, targets, count)
+        return canvas.taken(from_)
+
+    def _weighed(self, kinds: Sequence[Kind], rows: Rows, brought: Rows) -> int:
+        """Emit the canvas as weighted rows of it and of what edges bring."""
+        work, (batch, positions, d) = self.work, self.size
+        most = max((len(terms) for _, terms, _ in kinds), default=1)
+        split, order = batch * positions, np.zeros((batch, positions), np.int64)
+        ids = np.zeros((split, max(most, 1)), np.int32)
+        ids[:, 0] = np.arange(split)
+        weights, count = [work.constant(np.eye(1, ids.shape[1]), "weights")], 1  # of what nobody writes
+        for targets, terms, _ in kinds:
+            n = len(targets[0].positions)
+            size = len(targets), batch, n
+            here = self._here(targets)
+            for k, (of, _) in enumerate(terms):
+                ids[here, k] = here if of is None else split + of
+            columns = [self._tensor(factor, (*size, 1)) for _, factor in terms]
+            columns += [work.zeros((*size, 1))] * (ids.shape[1] - len(columns))
+            weights.append(work.reshape(work.concat(columns, 3), (int(np.prod(size)), ids.shape[1])))
+            _place(order, targets, count)
+            count += int(np.prod(size))
+        table = Rows(work, ids.shape[1])
+        for part in weights:
+            table.add(part)
+        by = work.reshape(table.taken(order), ids.shape)
+        near = work.reshape(self.canvas, (split, d))
+        return weigh_rows(work, near, brought.whole, work.constant(ids, "rows"), by)
+
+    def _written(self, kinds: Sequence[Kind]) -> int:
+        """Emit where some edge has written, ``[B, positions, 1]``."""
+        work, (batch, positions, _) = self.work, self.size
+        flags, from_ = Rows(work, 1), np.zeros((batch, positions), np.int64)
+        flags.add(work.zeros((1, 1)))
+        for targets, _, written in kinds:
+            n = len(targets[0].positions)
+            part = self._tensor(written, (len(targets), batch, n, 1))
+            _place(from_, targets, flags.add(work.reshape(part, (len(targets) * batch * n, 1))))
+        return work.reshape(flags.taken(from_), (batch, positions, 1))
+
+    def _summed(self, targets: Sequence[Target], terms: Sequence[Term], rows: Rows, brought: Rows) -> int:
+        """Emit sums of terms, ``[targets, B, positions, d]``."""
+        work, (batch, _, d), made = self.work, self.size, list[int]()
+        for ids, factor in terms:
+            x = rows.taken(self._here(targets)) if ids is None else brought.taken(ids)
+            one = not isinstance(factor, int) and (factor == 1).all()
+            made.append(x if one else work.binary("mul_nonzero", x, self._tensor(factor)))
+        return work.add(*made) if made else work.zeros((len(targets), batch, len(targets[0].positions), d))
+
+    def _here(self, targets: Sequence[Target]) -> Array:
+        """Numbers of the rows that targets are, ``[targets, B, positions]``."""
+        at = np.stack([target.positions for target in targets])
+        return np.arange(self.size[0])[:, None] * self.size[1] + at[:, None]
+
+    def _tensor(self, of: Factor, shape: tuple[int, ...] | None = None) -> int:
+        made = of if isinstance(of, int) else self.work.constant(np.asarray(of, np.float64), "factor")
+        return made if shape is None else self.work.broadcast(made, shape)
 
     def _others(self, rows: Rows) -> Starts:
         """Add rows that edges read beside those of the canvas; where each source begins, and rows of a stream."""
@@ -223,21 +292,12 @@ class _Step:
             raise SpecError(f"rows of region {place.name!r}, {source[1]} steps back, are not told")
         return 0, self.size[1], place.positions
 
-    def _targets(self, targets: Sequence[Target], rows: Rows, brought: Rows, ends: Array) -> tuple[int, int]:
-        """Emit what targets of a kind hold then, ``[targets, B, positions, d]``, and where some edge has written."""
-        work, batch = self.work, self.size[0]
-        new, written = self._writing(targets, rows, brought, ends).emit()
-        flags = written if isinstance(written, int) else work.constant(written, "written")
-        return new, work.broadcast(flags, (len(targets), batch, len(targets[0].positions), 1))
-
-    def _writing(self, targets: Sequence[Target], rows: Rows, brought: Rows, ends: Array) -> Writing:
-        at = np.stack([target.positions for target in targets])
+    def _writing(self, targets: Sequence[Target], ends: Array) -> Writing:
         return Writing(
             work=self.work,
             plan=self.plan,
             targets=targets,
-            x=rows.taken(np.arange(self.size[0])[:, None] * self.size[1] + at[:, None]),
-            brought=brought.taken,
+            batch=self.size[0],
             ends=ends,
             flags=self._flags,
             gates=lambda slots: [self.p[gate_of(slot.task)] for slot in slots],
@@ -251,9 +311,10 @@ class _Step:
                 task = slot.task
                 if not metered_by(task, self.plan.facts.places[task.wire.reads]):
                     continue
-                writing = self._writing([target], rows, brought, ends)
+                terms = self._writing([target], ends).result(number)
                 whole = Rows(work, d)
-                whole.add(work.reshape(writing.result(number), (batch * len(target.positions), d)))
+                made = self._summed([target], terms, rows, brought)
+                whole.add(work.reshape(made, (batch * len(target.positions), d)))
                 at = np.searchsorted(target.positions, task.place.positions)
                 found[task.wire.index] = whole.taken(np.arange(batch)[:, None] * len(target.positions) + at)
         return found

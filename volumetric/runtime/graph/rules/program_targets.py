@@ -1,4 +1,4 @@
-"""What positions become of what edges bring, for regions of a kind side by side."""
+"""What positions become of what edges bring, for regions of a kind side by side: weighted sums of rows."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from volumetric.runtime.graph.rules.program_attention import stacked
 from volumetric.runtime.graph.rules.program_plan import Plan, Slot, Target
 
 Factor: TypeAlias = "Array | int"
-"""Numbers that are known when the graph is written, or a tensor of them; ``[targets, B or 1, positions, 1]``."""
+"""Numbers that are known when the graph is written, or a tensor of them; ``[targets, B or 1, positions or 1, 1]``."""
+Term: TypeAlias = "tuple[Array | None, Factor]"
+"""Numbers of rows among those that edges bring, ``[targets, B, positions]``, None: what positions hold; times what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """Targets of a kind, as they are written. Tensors are ``[targets, B, positions, d]``.
+    """Targets of a kind, as they are written.
 
     Attributes
     ----------
-    x : what positions hold
-    brought : gives rows that edges bring, by their numbers; the last one is zeros
-    ends : first row of each group, and the row of zeros
+    batch : streams
+    ends : first row of each group among those that edges bring, and a number for what brings nothing
     flags : gives which edges fire, ``[targets, B, 1, 1]``, or None: all do
     gates : gives the gates of slots, ``[targets]``
     """
@@ -33,14 +34,13 @@ class Writing:
     work: GraphBuilder
     plan: Plan
     targets: Sequence[Target]
-    x: int
-    brought: Callable[[Array], int]
+    batch: int
     ends: Array
     flags: Callable[[Sequence[Slot]], int | None]
     gates: Callable[[Sequence[Slot]], list[int]]
 
-    def emit(self) -> tuple[int, Factor]:
-        """Emit new values, and where some edge has written."""
+    def terms(self) -> tuple[list[Term], Factor]:
+        """Emit what new values are sums of, without terms that are 0 everywhere, and where some edge has written."""
         observed, predicted, gates = self._mean("observed"), self._mean("predicted"), self._gated()
         # x stays where nothing is added, and where what is added comes on top of it.
         written: Factor = np.zeros((1, 1, 1, 1))
@@ -52,27 +52,29 @@ class Writing:
         if observed is not None:
             kept = np.stack([target.kept for target in self.targets]).astype(np.float64)[:, None, :, None]
             stays = self._most(stays, self._times(kept, observed[1]))
-        terms = [self._masked(self.x, stays), None if observed is None else observed[0]]
+        terms: list[Term] = [(None, stays), *([] if observed is None else observed[0])]
         if predicted is not None:
-            terms.append(self.work.unary(predicted[0], "neg"))
+            terms += [(ids, self._scaled(of, -1.0)) for ids, of in predicted[0]]
         if gates is not None:
-            terms.append(gates[0])
+            terms += gates[0]
             written = self._most(written, gates[1])
         for number in self._slots("replace"):
             flag = self._flag(number)
-            terms = [self._masked(self._sum(terms), self._rest(flag)), self._masked(self._value(number), flag)]
+            rest = self._rest(flag)
+            terms = [(ids, self._times(of, rest)) for ids, of in terms]
+            terms += [(ids, self._times(of, flag)) for ids, of in self._mixed(number)]
             written = self._most(written, flag)
-        return self._sum(terms), written
+        return [term for term in terms if isinstance(term[1], int) or term[1].any()], written
 
-    def result(self, number: int) -> int:
-        """Emit what a slot brings, ``[targets, B, positions, d]``, 0 where it does not fire."""
+    def result(self, number: int) -> list[Term]:
+        """Return what a slot brings, 0 where it does not fire."""
         return self._value(number, np.ones((1, 1, 1, 1)))
 
     def _slots(self, way: str) -> list[int]:
         """Numbers of the slots of a kind."""
         return [number for number, slot in enumerate(self.targets[0].slots) if slot.way == way]
 
-    def _mean(self, way: str) -> tuple[int, Factor] | None:
+    def _mean(self, way: str) -> tuple[list[Term], Factor] | None:
         """Emit the weighted mean of what edges add, and where there is any."""
         numbers = self._slots(way)
         if not numbers:
@@ -85,49 +87,47 @@ class Writing:
         for number, weight in zip(numbers, weights, strict=True):
             den = self._plus(den, self._live(number, self._shares(number) * weight))
         if isinstance(den, int):
-            has = self.work.binary("greater", den, self.work.scalar(0.0))
-            total = [self._value(number, weight) for number, weight in zip(numbers, weights, strict=True)]
-            below = self.work.add(den, self.work.affine(has, -1.0, 1.0))
-            return self.work.binary("div", self._sum(total), below), has
-        below = np.where(den > 0, den, 1)
-        total = [self._value(number, weight / below) for number, weight in zip(numbers, weights, strict=True)]
-        return self._sum(total), (den > 0).astype(np.float64)
+            has: Factor = self.work.binary("greater", den, self.work.scalar(0.0))
+            below: Factor = self.work.add(den, self.work.affine(has, -1.0, 1.0))
+        else:
+            has, below = (den > 0).astype(np.float64), np.where(den > 0, den, 1)
+        terms = [term for n, weight in zip(numbers, weights, strict=True) for term in self._value(n, weight)]
+        return [(ids, self._over(of, below)) for ids, of in terms], has
 
-    def _gated(self) -> tuple[int, Factor] | None:
+    def _gated(self) -> tuple[list[Term], Factor] | None:
         """Emit what comes through gates, and where."""
-        work, total, some = self.work, list[int | None](), np.zeros((1, 1, 1, 1))
+        work, terms, some = self.work, list[Term](), np.zeros((1, 1, 1, 1))
         for number in self._slots("gate"):
             gates = self.gates([target.slots[number] for target in self.targets])
             opened = work.reshape(work.unary(stacked(work, gates), "sigmoid"), (len(gates), 1, 1, 1))
             flag = self._flag(number)
-            made = self._masked(self._value(number), flag)
-            total.append(None if made is None else work.binary("mul", made, opened))
+            terms += [(ids, self._times(self._times(of, flag), opened)) for ids, of in self._mixed(number)]
             some = self._most(some, flag)
-        return (self._sum(total), some) if total else None
+        return (terms, some) if terms else None
 
-    def _value(self, number: int, weight: Array | None = None) -> int:
-        """Emit what a slot brings times a weight, 0 where it is not; without a weight it is a mean of its parts."""
-        made: list[int | None] = []
+    def _mixed(self, number: int) -> list[Term]:
+        """Return the mean of the parts of what a slot brings."""
         shares = self._shares(number)
+        return [(ids, of / np.where(shares > 0, shares, 1)) for ids, of in self._parts(number)]
+
+    def _value(self, number: int, weight: Array) -> list[Term]:
+        """Emit what a slot brings times a weight, 0 where it does not fire."""
+        return [(ids, self._live(number, of * weight)) for ids, of in self._parts(number)]
+
+    def _parts(self, number: int) -> list[tuple[Array, Array]]:
+        """Rows of the parts of a slot, and their shares."""
+        groups = self.plan.groups
+        of_edge = np.array([group.rows(self.batch) // len(group.tasks) for group in groups])
+        found: list[tuple[Array, Array]] = []
         for k in range(len(self.targets[0].slots[number].layers)):
             layers = [target.slots[number].layers[k] for target in self.targets]
-            factor = np.stack([layer.share for layer in layers])[:, None, :, None]
-            factor = factor / np.where(shares > 0, shares, 1) if weight is None else factor * weight
-            y = self._rows(number, k)
-            made.append(self._masked(y, factor if weight is None else self._live(number, factor)))
-        return self._sum(made)
-
-    def _rows(self, number: int, k: int) -> int:
-        batch = self.work.shape(self.x)[1]
-        groups = self.plan.groups
-        of_edge = np.array([group.rows(batch) // len(group.tasks) for group in groups])
-        ids: list[Array] = []
-        for target in self.targets:
-            layer = target.slots[number].layers[k]
-            first = self.ends[layer.group] + layer.edge * of_edge[layer.group] + layer.first
-            own = first + np.arange(batch)[:, None] * layer.step
-            ids.append(np.where(layer.group < 0, self.ends[-1], own))
-        return self.brought(np.stack(ids))
+            ids: list[Array] = []
+            for layer in layers:
+                first = self.ends[layer.group] + layer.edge * of_edge[layer.group] + layer.first
+                own = first + np.arange(self.batch)[:, None] * layer.step
+                ids.append(np.where(layer.group < 0, self.ends[-1], own))
+            found.append((np.stack(ids), np.stack([layer.share for layer in layers])[:, None, :, None]))
+        return found
 
     def _shares(self, number: int) -> Array:
         return np.stack([target.slots[number].shares for target in self.targets])[:, None, :, None]
@@ -154,6 +154,11 @@ class Writing:
             return self.work.binary("mul", self._tensor(a), self._tensor(b))
         return a * b
 
+    def _over(self, a: Factor, b: Factor) -> Factor:
+        if isinstance(a, int) or isinstance(b, int):
+            return self.work.binary("div", self._tensor(a), self._tensor(b))
+        return a / b
+
     def _plus(self, a: Factor, b: Factor) -> Factor:
         if isinstance(a, int) or isinstance(b, int):
             if not isinstance(a, int) and not a.any():
@@ -170,15 +175,5 @@ class Writing:
             return self.work.binary("max", self._tensor(a), self._tensor(b))
         return np.maximum(a, b)
 
-    def _masked(self, x: int, of: Factor) -> int | None:
-        """Emit ``x · of``, and nothing of x where it is 0, not even NaN; None where it is 0 everywhere."""
-        if not isinstance(of, int):
-            if not of.any():
-                return None
-            if (of == 1).all():
-                return x
-        return self.work.binary("mul_nonzero", x, self._tensor(of))
-
-    def _sum(self, terms: Sequence[int | None]) -> int:
-        there = [term for term in terms if term is not None]
-        return self.work.add(*there) if there else self.work.zeros(self.work.shape(self.x))
+    def _scaled(self, of: Factor, by: float) -> Factor:
+        return self.work.affine(of, by) if isinstance(of, int) else of * by
