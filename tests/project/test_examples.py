@@ -14,10 +14,11 @@ from volumetric.cli import main
 HOME = Path(__file__).parents[2] / "examples"
 FILES = [path for path in sorted(HOME.glob("*.toml")) if "generations" in tomllib.loads(path.read_text())]
 SMALL = {"spirals_grid": ["--set", "problem.options.epochs=1", "--set", "problem.make_options.samples=60"]}
+SMALL["echo"] = ["--set", "population=3"]
 
 
 def test_the_examples_that_documents_name_are_there() -> None:
-    assert {"xor", "cartpole", "spirals_grid", "disc"} <= {path.stem for path in FILES}
+    assert {"xor", "cartpole", "spirals_grid", "disc", "echo"} <= {path.stem for path in FILES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import check_device
 from volumetric.viz.figure import save_figure
+
+if TYPE_CHECKING:
+    from volumetric.layers.program.declared import Program
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 _ROWS: Final = 4096
@@ -29,13 +32,25 @@ def draw(source: str, out: Path | None, *, rows: str | None, row: int, meters: s
         return _firing(source, path, rows, row, meters, device)
     if row or meters is not None:
         raise UsageError("--row and --meters are of a run", hint="--in gives a model rows")
-    from volumetric.program import read_program
-
-    program = read_program(source)
+    program = _program_of(source)
     with console.progress(f"drawing {source}…"):
         save_figure(draw_program(program, Path(source).name), path)
     console.note(f"{len(program.canvas.regions):,} regions and {len(program.edges):,} edges drawn in {path}")
     return exits.OK
+
+
+def _program_of(source: str) -> Program:
+    """Return the program of a file, or that with which a saved model ends."""
+    from volumetric.loaders import open_model
+    from volumetric.observe.firing import watchable
+    from volumetric.program import read_program
+
+    if not Path(source).is_dir():
+        return read_program(source)
+    spec = watchable(open_model(source).network)
+    if spec is None:
+        raise UsageError(f"{source} does not end with a program", hint="name a program, as x.program.json")
+    return spec.program
 
 
 def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, device: str) -> int:

@@ -79,7 +79,8 @@ def extract_dna(network: Network, params: Mapping[str, WeightStore]) -> DNA:
     Vectors that the network keeps apart from low-bit types, such as the gains of norms, enter as their deviation from
     their mean: gains are positive in any model, which would make unrelated norms look alike. Where all fresh layers
     begin with the same numbers, as forget gates do, it is the deviation from these. A fabric is read node by node:
-    zeros stand for nodes that are masked, or that it is `without`.
+    zeros stand for nodes that are masked, or that it is `without`. A program has a signature for each of its regions,
+    edges and ports that learns something.
 
     Raises
     ------
@@ -93,9 +94,7 @@ def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
     fabric = leaf.spec.kind == "fabric"
     for name in (spec.name for spec in (leaf.tensors if fabric else leaf.params)):
         if leaf.keys[name] not in params:
-            raise VolumetricError(
-                f"{name} of {leaf.spec.kind} at {leaf.path} has no weight", hint=f"key {leaf.keys[name]}"
-            )
+            raise VolumetricError(f"{name} of {leaf.kind} at {leaf.path} has no weight", hint=f"key {leaf.keys[name]}")
     specs, given = leaf.params, ((spec, values) for spec in leaf.params for values in _pieces(leaf, spec, params))
     if fabric:
         from volumetric.evolution.fabric_dna import lacks_nodes, living_values, whole_params
@@ -112,7 +111,7 @@ def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
         at += values.size
     norm = float(np.sqrt(sketch @ sketch))
     vector = (sketch / norm if norm > 0 else sketch).astype(np.float32)
-    return Signature(kind=leaf.spec.kind, shapes=tuple(spec.shape for spec in specs), vector=vector)
+    return Signature(kind=leaf.kind, shapes=tuple(spec.shape for spec in specs), vector=vector)
 
 
 def _pieces(leaf: Leaf, spec: ParamSpec, params: Mapping[str, WeightStore]) -> Iterator[NDArray[np.float32]]:

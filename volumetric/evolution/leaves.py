@@ -15,16 +15,24 @@ class Leaf:
 
     Attributes
     ----------
-    path : coordinate, then the places inside containers: ``"1.0.0.2"``, ``"1.0.0.2/0/1"``; a gate is ``…/gate``
+    path : coordinate, then the places inside containers: ``"1.0.0.2"``, ``"1.0.0.2/0/1"``; a gate is ``…/gate``, and
+        parts of a program are ``…/edges.<name>``, ``…/regions.<name>`` and so on
     spec : the layer
     tensors : its own parameters and buffers in canonical order, not those of layers inside
     keys : name of each of them → key that its tensor has in `Params`, after following shared links
+    part : of a program, what of it this is, as ``"edge cross"``; only such parts of one kind are alike
     """
 
     path: str
     spec: LayerSpec
     tensors: tuple[ParamSpec, ...]
     keys: dict[str, str]
+    part: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the layer, or of the part of a program."""
+        return " ".join(filter(None, (self.spec.kind, self.part)))
 
     @property
     def params(self) -> tuple[ParamSpec, ...]:
@@ -38,7 +46,22 @@ def leaves(network: Network) -> Iterator[Leaf]:
         if coord not in network.disabled:
             for path, leaf, own in _walk(str(coord), spec):
                 keys = {param.name: network.resolve(f"{path}/{param.name}") for param in own}
-                yield Leaf(path=path, spec=leaf, tensors=own, keys=keys)
+                if leaf.kind == "program":
+                    yield from _parts(path, leaf, own, keys)
+                else:
+                    yield Leaf(path=path, spec=leaf, tensors=own, keys=keys)
+
+
+def _parts(path: str, spec: LayerSpec, own: tuple[ParamSpec, ...], keys: dict[str, str]) -> Iterator[Leaf]:
+    """Yield the regions, edges and ports of a program that have weights."""
+    from volumetric.evolution.programs.parts import kind_of_part, parts_of
+    from volumetric.layers import Program
+
+    assert isinstance(spec, Program)
+    for part, names in parts_of(spec).items():
+        inside = tuple(param for param in own if param.name in names)
+        own_keys = {param.name: keys[param.name] for param in inside}
+        yield Leaf(path=f"{path}/{part}", spec=spec, tensors=inside, keys=own_keys, part=kind_of_part(spec, part))
 
 
 def _walk(path: str, spec: LayerSpec) -> Iterator[tuple[str, LayerSpec, tuple[ParamSpec, ...]]]:

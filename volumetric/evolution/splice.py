@@ -144,8 +144,8 @@ def _obstacle(leaf: Leaf, other: Leaf | None) -> str:
     """Say why `leaf` cannot be crossed with `other`; empty if it can."""
     if other is None:
         return "parent B has no layer here"
-    if other.spec.kind != leaf.spec.kind:
-        return f"parent B has {other.spec.kind} here"
+    if other.kind != leaf.kind:
+        return f"parent B has {other.kind} here"
     if getattr(other.spec, "without", ()) != getattr(leaf.spec, "without", ()):
         return "parent B is without other nodes"
     theirs = {param.name: param.shape for param in other.params}

@@ -57,8 +57,8 @@ def watchable(network: Network) -> Program | None:
     """Return the program of which a network tells what fired: its last layer, and all that it hands out."""
     if network.inputs or network.outputs or not network.layers:
         return None
-    last = [*network.layers.values()][-1]
-    return last if isinstance(last, Program) else None
+    *_, (coord, last) = network.layers.items()
+    return last if isinstance(last, Program) and coord not in network.disabled else None
 
 
 def watched_network(network: Network) -> Network:

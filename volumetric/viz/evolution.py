@@ -17,11 +17,13 @@ from volumetric.evolution.job import NodeNames, read_job
 from volumetric.evolution.population import Population
 from volumetric.evolution.run import Run
 from volumetric.evolution.species import distances
+from volumetric.observe.firing import watchable
 from volumetric.viz.curves import fitness_curves, species_stack
 from volumetric.viz.drawing import draw_genome, draw_network
 from volumetric.viz.figure import save_figure
 from volumetric.viz.fronts import fronts
 from volumetric.viz.heatmap import Heatmap
+from volumetric.viz.program import draw_program
 
 if TYPE_CHECKING:
     pass
@@ -61,7 +63,8 @@ def plot_run(home: Path, form: str = "png") -> list[Path]:
             names = read_job(home / "config.toml").names if (home / "config.toml").is_file() else NodeNames()
             drawn["champion"] = draw_genome(genome, told, inputs=names.inputs, outputs=names.outputs)
         else:
-            drawn["champion"] = draw_network(genome.network, told)
+            spec = watchable(genome.network) if len(genome.network.layers) == 1 else None
+            drawn["champion"] = draw_network(genome.network, told) if spec is None else draw_program(spec.program, told)
     paths = [save_figure(figure, home / f"{name}.{form}") for name, figure in drawn.items()]
     similarity = home / f"similarity.{form}"
     similarity_of(run).save(similarity)

@@ -17,13 +17,23 @@ KINDS: Final = (
 """Kinds that mutation can make a layer of, wherever one of them fits the shapes."""
 CELLS: Final = ("causal_conv1d", "slstm", "mlstm", "agalite", "axon", "axon_linear", "xl_attention")
 SCAFFOLDS: Final = ("pass_through", "pre_up", "pre_up_gated", "post_up", "post_up_gated", "adapter", "column")
+PROGRAM_CHANCES: Final = (
+    "add_region", "drop_region", "change_region", "add_edge", "drop_edge", "change_edge", "change_clock",
+)  # fmt: skip
+PROGRAM_CHANGES: Final = (
+    "add_region", "drop_region", "change_region", "add_edge", "drop_edge", "change_edge", "change_clock",
+)  # fmt: skip
+"""Chances of changes of programs."""
 NAMED: Final = (*CELLS, *SCAFFOLDS)
 """Kinds that it makes layers of where they are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridMutationConfig:
-    """Chances of changes. Those of weights, activation, type and toggling are for each layer, the others for a child.
+    """Chances of changes.
+
+    Those of weights, activation, type and toggling are for each layer, those of programs for each program, the others
+    for a child.
 
     Attributes
     ----------
@@ -33,6 +43,12 @@ class GridMutationConfig:
     activation, kind, toggle : another activation; another kind of layer with fresh weights; switched on or off
     add_layer : a layer that keeps the shape, at a free place of the grid; it begins close to the identity
     split_layer : a layer becomes the mean of two copies, which then differ
+    add_region, drop_region, change_region : of a program: a copy of a region in a free place, which nothing hears at
+        first; one that goes with its edges; another carrier, family, rule or size. These and the next ones are for each
+        program
+    add_edge, drop_edge, change_edge : an edge that brings nothing at first, where that is possible; one that goes;
+        another rule, way of writing, weight, lag, mask, or other ends
+    change_clock : a clock of a region or a condition of an edge comes, becomes looser or tighter, or goes
     add_link, drop_link : a value that also flows to a later layer; one that no longer does
     activations, kinds : what mutation chooses from; cells and scaffolds of stacks, such as ``"slstm"`` or
         ``"post_up"``, only where they are named
@@ -52,6 +68,13 @@ class GridMutationConfig:
     split_layer: float = 0.02
     add_link: float = 0.05
     drop_link: float = 0.02
+    add_region: float = 0.05
+    drop_region: float = 0.02
+    change_region: float = 0.05
+    add_edge: float = 0.1
+    drop_edge: float = 0.05
+    change_edge: float = 0.2
+    change_clock: float = 0.1
     activations: tuple[str, ...] = ("relu", "silu", "gelu", "tanh", "sigmoid", "linear")
     kinds: tuple[str, ...] = KINDS
     sequences: bool | None = None
@@ -59,7 +82,7 @@ class GridMutationConfig:
     def __post_init__(self) -> None:
         """Check the fields."""
         chances = ("layer_rate", "weight_rate", "weight_replace", "activation", "kind", "toggle")
-        for name in (*chances, "add_layer", "split_layer", "add_link", "drop_link"):
+        for name in (*chances, "add_layer", "split_layer", "add_link", "drop_link", *PROGRAM_CHANCES):
             if not 0 <= getattr(self, name) <= 1:
                 raise SpecError(f"mutation.{name} is a chance between 0 and 1, got {getattr(self, name)}")
         if not self.weight_power >= 0:

@@ -17,16 +17,22 @@ from volumetric.weights import WeightStore
 def crossover(fitter: GridGenome, other: GridGenome, rng: np.random.Generator, *, disable: float = 0.75) -> GridGenome:
     """Return a child with the structure of `fitter` and, layer by layer, the weights of either parent by chance.
 
-    Matching genes are layers of one marking and equal spec; excess and disjoint genes come from the fitter parent
-    (Stanley & Miikkulainen 2002). A layer that is disabled in one parent alone is so in the child with the chance
-    `disable`. The child keeps the numeric types of `fitter`.
+    Matching genes are layers of one marking and equal spec, and of programs regions and edges of one name, which are
+    either parent's, too; excess and disjoint genes come from the fitter parent (Stanley & Miikkulainen 2002). A layer
+    that is disabled in one parent alone is so in the child with the chance `disable`. The child keeps the numeric types
+    of `fitter`.
     """
     theirs = {marking: coord for coord, marking in other.markings.items()}
     stores = dict(fitter.params)
     disabled = set(fitter.network.disabled)
     for coord, marking in fitter.markings.items():
         match = theirs.get(marking)
-        if match is None or other.network.layers[match] != fitter.network.layers[coord]:
+        if match is None:
+            continue
+        pair = fitter.network.layers[coord], other.network.layers[match]
+        if pair[0].kind == pair[1].kind == "program":
+            fitter, stores = _with_program(fitter, coord, other, match, stores, rng)
+        if pair[0] != pair[1] or pair[0].kind == "program":
             continue
         mine, keys = fitter.layer_keys(coord), other.layer_keys(match)
         if rng.random() < 0.5 and mine.keys() == keys.keys():
@@ -36,6 +42,42 @@ def crossover(fitter: GridGenome, other: GridGenome, rng: np.random.Generator, *
             disabled = disabled | {coord} if rng.random() < disable else disabled - {coord}
     child = dataclasses.replace(fitter, params=Params(stores))
     return _with_disabled(child, frozenset(disabled))
+
+
+def _with_program(
+    fitter: GridGenome,
+    coord: Coord,
+    other: GridGenome,
+    match: Coord,
+    stores: dict[str, WeightStore],
+    rng: np.random.Generator,
+) -> tuple[GridGenome, dict[str, WeightStore]]:
+    """Return the fitter parent, and weights of the child, with regions and edges of either parent's program."""
+    from volumetric.evolution.grids.initial import fresh
+    from volumetric.evolution.grids.structure import restructured
+    from volumetric.evolution.programs.crossover import crossed
+    from volumetric.layers import Program
+
+    mine, theirs = fitter.network.layers[coord], other.network.layers[match]
+    assert isinstance(mine, Program)
+    assert isinstance(theirs, Program)
+    given = {name: other.params[key] for name, key in other.layer_keys(match).items()}
+    made = crossed(mine, theirs, {name: store.shape for name, store in given.items()}, rng)
+    own, start = fitter.layer_keys(coord), f"{coord}/"
+    inside = {name: stores[key] for name, key in own.items()}
+    made_stores = {key: store for key, store in stores.items() if key not in own.values()}
+    for param in made.spec.tensors():
+        have = inside.get(param.name)
+        fits = have is not None and have.shape == param.shape
+        if param.name in made.taken:
+            made_stores[start + param.name] = given[param.name] if have is None else _as(given[param.name], have)
+        elif have is not None and fits:
+            made_stores[start + param.name] = have
+        else:
+            made_stores[start + param.name] = WeightStore.from_array(fresh(param, rng))
+    layers = {**fitter.network.layers, coord: made.spec}
+    child = restructured(fitter, layers=layers, params=made_stores)
+    return (fitter, stores) if child is None else (child, dict(child.params))
 
 
 def _as(store: WeightStore, like: WeightStore) -> WeightStore:
@@ -57,7 +99,8 @@ def distance(a: GridGenome, b: GridGenome, rules: SpeciesConfig) -> float:
 
     E and D count excess and disjoint layers and links, N those of the larger genome (1 for small ones). W̄ is the mean
     over the matching layers: 1 where they differ in kind, shape or settings, else ``Σ|x - y| / Σ(|x| + |y|)`` over
-    their weights; half of 1 is added where one of the two is disabled.
+    their weights, and for two programs what `programs.crossover.difference` says; half of 1 is added where one of the
+    two is disabled.
     """
     alone = a.genes ^ b.genes
     reach = min(max(a.genes), max(b.genes))
@@ -73,6 +116,13 @@ def distance(a: GridGenome, b: GridGenome, rules: SpeciesConfig) -> float:
 def _difference(a: Allele, b: Allele) -> float:
     if a is b:
         return 0.0
+    if a.spec.kind == b.spec.kind == "program":
+        from volumetric.evolution.programs.crossover import difference
+        from volumetric.layers import Program
+
+        assert isinstance(a.spec, Program)
+        assert isinstance(b.spec, Program)
+        return 0.5 * (a.disabled != b.disabled) + difference(a.spec, b.spec, a.weights, b.weights)
     if a.spec != b.spec or len(a.weights) != len(b.weights):
         return 1.0
     whole = a.size + b.size

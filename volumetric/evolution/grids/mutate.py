@@ -23,9 +23,9 @@ def mutate(
 ) -> GridGenome:
     """Return a changed copy of `genome`; weights keep their numeric types.
 
-    Every layer may have its weights perturbed, get another activation, another kind, or be toggled, in this order; then
-    the network as a whole may gain a layer, split one, gain a link and lose one. A change that would not fit the shapes
-    does not happen.
+    Every layer may have its weights perturbed, get another activation, another kind, or be toggled, in this order; of a
+    program regions, edges and clocks come, go and change. Then the network as a whole may gain a layer, split one, gain
+    a link and lose one. A change that would not fit the shapes does not happen.
     """
     genome = _weights(genome, rules, rng)
     for coord in list(genome.network.layers):
@@ -35,6 +35,10 @@ def mutate(
             (rules.toggle, lambda g, c=coord: structure.toggle(g, c)),
         )
         genome = _apply(genome, changes, rng)
+        if genome.network.layers[coord].kind == "program":
+            from volumetric.evolution.programs.mutate import mutate_program
+
+            genome = mutate_program(genome, coord, rules, innovations, rng)
     return _apply(
         genome,
         (

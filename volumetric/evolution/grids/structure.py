@@ -25,8 +25,8 @@ def change_kind(
     """Put a layer of another kind, with fresh weights, at `coord`; it reads and makes the same shapes."""
     network = genome.network
     spec = network.layers[coord]
-    if isinstance(spec, Residual) or _shares(network, coord):
-        return None
+    if isinstance(spec, Residual) or spec.kind == "program" or _shares(network, coord):
+        return None  # a program has genes of its own
     ids = any(port.dtype == "int32" and port.coord == coord for port in network.ports.values())
     others = [
         s for s in fitting(network.reads[coord], network.shapes[coord], rules, ids=ids, rng=rng) if s.kind != spec.kind
@@ -47,12 +47,12 @@ def change_activation(
     if mine is None or not others:
         return None
     changed = dataclasses.replace(spec, activation=others[int(rng.integers(len(others)))])  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
-    return _restructured(genome, layers={**genome.network.layers, coord: changed})
+    return restructured(genome, layers={**genome.network.layers, coord: changed})
 
 
 def toggle(genome: GridGenome, coord: Coord) -> GridGenome | None:
     """Switch the layer at `coord` off, which makes it the identity, or on again."""
-    return _restructured(genome, disabled=genome.network.disabled ^ {coord})
+    return restructured(genome, disabled=genome.network.disabled ^ {coord})
 
 
 def add_layer(
@@ -86,7 +86,10 @@ def split_layer(genome: GridGenome, rng: np.random.Generator) -> GridGenome | No
     able = [
         coord
         for coord, spec in network.layers.items()
-        if spec.params() and not isinstance(spec, Parallel | Sequential) and not _shares(network, coord)
+        if spec.params()
+        and not isinstance(spec, Parallel | Sequential)
+        and spec.kind != "program"
+        and not _shares(network, coord)
     ]
     if not able:
         return None
@@ -115,7 +118,7 @@ def add_link(genome: GridGenome, innovations: GridInnovations, rng: np.random.Ge
     if marking in genome.link_markings:
         return None
     link = Link(kind="activation", source=source, target=target, combine="add")
-    return _restructured(genome, links=(*network.links, link), link_markings=(*genome.link_markings, marking))
+    return restructured(genome, links=(*network.links, link), link_markings=(*genome.link_markings, marking))
 
 
 def drop_link(genome: GridGenome, rng: np.random.Generator) -> GridGenome | None:
@@ -126,7 +129,7 @@ def drop_link(genome: GridGenome, rng: np.random.Generator) -> GridGenome | None
         return None
     gone = able[int(rng.integers(len(able)))]
     kept = [i for i in range(len(links)) if i != gone]
-    return _restructured(
+    return restructured(
         genome, links=tuple(links[i] for i in kept), link_markings=tuple(genome.link_markings[i] for i in kept)
     )
 
@@ -158,10 +161,10 @@ def _with_layer(
     params = {key: store for key, store in genome.params.items() if not key.startswith(start)}
     params |= {start + name: WeightStore.from_array(value) for name, value in values.items()}
     markings = genome.markings if marking is None else {**genome.markings, coord: marking}
-    return _restructured(genome, layers={**genome.network.layers, coord: spec}, params=params, markings=markings)
+    return restructured(genome, layers={**genome.network.layers, coord: spec}, params=params, markings=markings)
 
 
-def _restructured(
+def restructured(
     genome: GridGenome,
     *,
     params: Mapping[str, WeightStore] | None = None,

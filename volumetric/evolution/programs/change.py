@@ -1,0 +1,53 @@
+"""A change of a program: what it becomes, and where parameters of what is new come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from volumetric.layers.program.declared import Program
+
+Mark = Callable[[tuple[Any, ...]], int]
+"""Gives what happened its number in history; the same in a generation has the same one."""
+_LAST: Final = ("o.weight", "o.bias", "proj.weight", "proj.bias")
+"""Parameters whose zeros make that a rule brings nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A program after a change. Parameters of one name and shape stay; all others are fresh unless said here.
+
+    Attributes
+    ----------
+    copies : part → part of the program before whose parameters it begins with
+    closed : edges that begin with zeros in their last product, so that they bring nothing
+    """
+
+    program: Program
+    copies: Mapping[str, str] = field(default_factory=dict)
+    closed: tuple[str, ...] = ()
+
+    def source_of(self, param: str) -> str | None:
+        """Return the parameter of the program before that a new one copies."""
+        for part, source in self.copies.items():
+            if param.startswith(f"{part}."):
+                return source + param[len(part) :]
+        return None
+
+    def begins_closed(self, param: str) -> bool:
+        """Whether a parameter begins with zeros."""
+        return any(param.startswith(f"edges.{name}.") for name in self.closed) and param.endswith(_LAST)
+
+
+def can_close(rule: str) -> bool:
+    """Whether edges of a rule can begin with nothing to say: it ends with a product."""
+    return rule not in ("copy", "none")
+
+
+def stays_as_it_was(program: Program, region: str) -> bool:
+    """Whether an edge that brings nothing, through a gate, leaves a region as it was without.
+
+    Regions of other carriers tell what was written from what was not, and so does a package's program with parity.
+    """
+    return program.canvas.regions[region].carrier == "deterministic" and not program.parity

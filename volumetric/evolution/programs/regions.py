@@ -1,0 +1,175 @@
+"""Regions as genes: they come into free places of the canvas, go, and change. None where it cannot be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.lib.stride_tricks import sliding_window_view
+
+from volumetric.evolution.programs.change import Change, Mark
+from volumetric.evolution.programs.clocks import changed_clock, new_clock
+from volumetric.evolution.programs.edges import one_of, with_edge
+from volumetric.layers.program.canvas import Canvas
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.facts import facts_of
+from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.names import FAMILIES, RULES
+from volumetric.layers.program.ports import Signal
+from volumetric.layers.program.region import Region
+
+MOST_POSITIONS = 4096
+"""A canvas that has no free place grows up to so many positions."""
+Box = tuple[tuple[int, int], ...]
+
+
+def add_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
+    """Put a copy of a region, with copies of the edges that write it, into a free place; some region reads it.
+
+    The copy begins with the parameters of its model. It is read through a gate and with nothing to say at first, so
+    that the program computes what it did, where the region that reads it is deterministic; one such is preferred.
+    """
+    regions = program.canvas.regions
+    model = one_of([*regions], rng)
+    name = f"r{mark(('program region', model))}"
+    if name in regions:
+        return None
+    canvas, box = _free(program.canvas, regions[model].box, rng)
+    if canvas is None or box is None:
+        return None
+    copies = {f"regions.{name}": f"regions.{model}"}
+    edges = [*program.edges]
+    for edge in program.edges:
+        if edge.writes == model:
+            own = f"e{mark(('program copy', edge.name, name))}"
+            edges.append(replace(edge, writes=name, reads=name if edge.reads == model else edge.reads, name=own))
+            copies[f"edges.{own}"] = f"edges.{edge.name}"
+    grown = replace(canvas, regions={**regions, name: replace(regions[model], box=box)})
+    quiet = [of for of, region in regions.items() if region.carrier == "deterministic"]
+    made = replace(program, canvas=grown, edges=tuple(edges))
+    read = with_edge(made, name, one_of(quiet or [*regions], rng), "cross", mark)
+    return None if read is None else Change(program=read.program, copies=copies, closed=read.closed)
+
+
+def drop_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
+    """Remove a region that no port is about, with its edges and its meter."""
+    held = {port.region for port in program.ports.values() if not isinstance(port, Signal)}
+    able = [name for name in program.canvas.regions if name not in held]
+    if not able:
+        return None
+    gone = one_of(able, rng)
+    regions = {name: region for name, region in program.canvas.regions.items() if name != gone}
+    return Change(
+        program=replace(
+            program,
+            canvas=replace(program.canvas, regions=regions),
+            edges=tuple(edge for edge in program.edges if gone not in (edge.reads, edge.writes)),
+            meters=tuple(meter for meter in program.meters if meter.region != gone),
+        )
+    )
+
+
+def change_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
+    """Give a region another carrier, family, rule or size, more or fewer rows, or let edges add to what it held."""
+    name = one_of([*program.canvas.regions], rng)
+    region = program.canvas.regions[name]
+    changed = one_of(_CHANGES, rng)(program.canvas, region, rng)
+    if changed is None or changed == region:
+        return None
+    regions = {**program.canvas.regions, name: changed}
+    return Change(program=replace(program, canvas=replace(program.canvas, regions=regions)))
+
+
+def change_clock(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
+    """Give a region a clock, or an edge a condition, or make what it has looser, tighter or other, or take it away.
+
+    Where nothing is metered a region may get a meter, which something then watches.
+    """
+    meters = [f"{p.name}.{kind}" for p in facts_of(program).places if p.meter is not None for kind in p.meter.kinds]
+    if not meters and rng.random() < 0.3:
+        watched = one_of([*program.canvas.regions], rng)
+        program = replace(program, meters=(*program.meters, Meter(watched)))
+        meters = [f"{watched}.{kind}" for kind in program.meters[-1].kinds]
+    number = int(rng.integers(len(program.canvas.regions) + len(program.edges)))
+    if number < len(program.canvas.regions):
+        name, region = [*program.canvas.regions.items()][number]
+        now = region.fires
+        clock = new_clock(meters, rng) if now is None else changed_clock(now, meters, rng, inner=True)
+        regions = {**program.canvas.regions, name: replace(region, clock=None if clock is None else str(clock))}
+        return Change(program=replace(program, canvas=replace(program.canvas, regions=regions)))
+    at = number - len(program.canvas.regions)
+    edge = program.edges[at]
+    holds = edge.holds
+    clock = new_clock(meters, rng) if holds is None else changed_clock(holds, meters, rng, inner=False)
+    changed = replace(edge, when=None if clock is None else str(clock))
+    return Change(program=replace(program, edges=(*program.edges[:at], changed, *program.edges[at + 1 :])))
+
+
+def _free(canvas: Canvas, box: Box, rng: np.random.Generator) -> tuple[Canvas | None, Box | None]:
+    """Return a place for a box of this size, at the same frames; the canvas grows along space where it has none."""
+    taken = np.zeros(canvas.shape, bool)
+    for region in canvas.regions.values():
+        taken[tuple(slice(*side) for side in region.box[1:])] = True
+    size = tuple(high - low for low, high in box[1:])
+    if all(a <= b for a, b in zip(size, canvas.shape, strict=True)):
+        windows = sliding_window_view(taken, size).any(tuple(range(len(size), 2 * len(size))))
+        spots = np.argwhere(~windows)
+        if len(spots):
+            spot = spots[int(rng.integers(len(spots)))].tolist()
+            return canvas, (box[0], *((at, at + side) for at, side in zip(spot, size, strict=True)))
+    shape = (canvas.shape[0] + size[0], *canvas.shape[1:])
+    if canvas.frames * math.prod(shape) > MOST_POSITIONS:
+        return None, None
+    spot = (canvas.shape[0], *([0] * (len(size) - 1)))
+    return replace(canvas, shape=shape), (box[0], *((at, at + side) for at, side in zip(spot, size, strict=True)))
+
+
+def _carrier(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
+    if region.carrier == "diffusive":
+        return None
+    carrier = one_of(("deterministic", "filter", "residual", "memory"), rng)
+    return replace(region, carrier=carrier, slots=region.slots if carrier == "memory" else None)
+
+
+def _family(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region:
+    return replace(region, family=one_of(FAMILIES, rng))
+
+
+def _rule(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region:
+    return replace(region, rule=one_of([rule for rule in RULES if rule != "none"], rng))
+
+
+def _residual(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region:
+    return replace(region, residual=not region.keeps_old)
+
+
+def _slots(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
+    if region.carrier != "memory":
+        return None
+    now = region.slots or math.prod(high - low for low, high in region.box)
+    return replace(region, slots=int(np.clip(one_of((now - 1, now + 1, now * 2, now // 2), rng), 1, MOST_POSITIONS)))
+
+
+def _size(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
+    """Move one side of the box by a position; it stays on the canvas, and overlaps none that it did not."""
+    axis = int(rng.integers(1, len(region.box)))
+    low, high = region.box[axis]
+    side = ((low - 1, high), (low + 1, high), (low, high - 1), (low, high + 1))[int(rng.integers(4))]
+    if not 0 <= side[0] < side[1] <= canvas.shape[axis - 1]:
+        return None
+    box = (*region.box[:axis], side, *region.box[axis + 1 :])
+    others = [other.box for other in canvas.regions.values() if other is not region]
+    if any(_meet(box, other) and not _meet(region.box, other) for other in others):
+        return None
+    return replace(region, box=box)
+
+
+def _meet(a: Box, b: Box) -> bool:
+    return all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True))
+
+
+_CHANGES: tuple[Callable[[Canvas, Region, np.random.Generator], Region | None], ...] = (
+    _carrier, _family, _rule, _residual, _slots, _size, _size,
+)  # fmt: skip
