@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
@@ -32,42 +33,46 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._pieces = pieces
         self._leave = leave
+        self._pushing = False
+        self._since = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all, or as much as the client stays for."""
-        sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(gone(receive))
+        parts = [asyncio.ensure_future(one) for one in (self._send(send), self._watch(send), gone(receive))]
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._leave()
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
+        """Hand on the pieces: nothing stands between who makes one and the socket, as there are many of them."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        following = asyncio.ensure_future(anext(self._pieces, None))
         try:
-            while True:
-                done, _ = await asyncio.wait((following,), timeout=KEEP_ALIVE)
-                if not done:
-                    await self._push(send, _COMMENT)
-                    continue
-                piece = following.result()
-                if piece is None:
-                    break
+            async for piece in self._pieces:
                 await self._push(send, b"data: " + piece + b"\n\n")
-                following = asyncio.ensure_future(anext(self._pieces, None))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
             await self._pieces.aclose()
 
     async def _push(self, send: Send, data: bytes) -> None:
-        async with asyncio.timeout(STUCK):
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+        self._pushing, self._since = True, time.monotonic()
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+        self._pushing, self._since = False, time.monotonic()
+
+    async def _watch(self, send: Send) -> None:
+        """Send a comment where nothing else was sent for long; end where the client takes nothing."""
+        while True:
+            left = self._since + (STUCK if self._pushing else KEEP_ALIVE) - time.monotonic()
+            if left > 0:
+                await asyncio.sleep(left)
+            elif self._pushing:
+                return
+            else:
+                async with asyncio.timeout(STUCK):
+                    await self._push(send, _COMMENT)
 
 
 async def gone(receive: Receive) -> None:
