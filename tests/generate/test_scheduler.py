@@ -348,14 +348,36 @@ def test_jobs_are_submitted_and_cancelled_from_other_threads():
 
 def test_prompts_take_as_many_rows_as_their_time_allows():
     pace = Pace(0.08)
-    assert (pace.rows(8), pace.alone()) == (64, 128)
+    assert (pace.rows(), pace.alone()) == (64, 128)
     for _ in range(30):
-        pace.count(128, 0.128)  # a millisecond each
-    assert (pace.rows(8), pace.alone()) == (64, 496)
+        pace.count(128, 0, 0.128)  # a millisecond each
+    assert (pace.rows(), pace.alone()) == (80, 496)
     for _ in range(30):
-        pace.count(128, 12.8)  # a large model
-    assert (pace.rows(8), pace.alone()) == (16, 64)
+        pace.count(128, 0, 12.8)  # a large model
+    assert (pace.rows(), pace.alone()) == (16, 64)
     for _ in range(30):
-        pace.count(128, 0.0128)
-        pace.count(3, 1.0)  # the cost of a call, not of its rows
-    assert (pace.rows(8), pace.alone()) == (512, 512)
+        pace.count(128, 0, 0.0128)
+        pace.count(3, 0, 1.0)  # the cost of a call, not of its rows
+    assert (pace.rows(), pace.alone()) == (512, 512)
+
+
+def test_what_decoding_costs_anyway_is_no_cost_of_prompts():
+    """Calls of 20 ms without prompts, and a quarter of a millisecond for each row more: few rows do not look dear."""
+    pace = Pace(0.08)
+    for _ in range(30):
+        pace.decoded(0.02)
+        pace.count(16, 15, 0.02 + 16 * 0.00025)
+    assert pace.rows() == 240
+    for _ in range(30):
+        pace.decoded(0.1)  # alone longer than a call should be: prompts have half of that beside it
+        pace.count(16, 15, 0.1 + 16 * 0.001)
+    assert 16 <= pace.rows() <= 48
+
+
+def test_of_prompts_that_nobody_waits_beside_the_first_ones_are_computed_first():
+    """One call with all of them would give its first token to each of them only when it ends."""
+    scheduler = Scheduler(model := letters(context=64), Limits(prompt_rows=512, prefix_bytes=None))
+    for _ in range(6):
+        scheduler.submit(job(model, "abcdabcd" * 7, max_tokens=2))
+    assert [len(scheduler.step()) for _ in range(2)] == [3, 6]
+    scheduler.close()

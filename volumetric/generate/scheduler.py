@@ -172,7 +172,7 @@ class Scheduler:
         if not taking:  # who is left was to wait, and goes next
             self._tell()
             return events
-        prompts = any(not live.decoding for live, _ in taking)
+        prompts = sum(rows for live, rows in taking if not live.decoding)
         rows = sum(rows for _, rows in taking)
         began = time.perf_counter()
         try:
@@ -182,8 +182,8 @@ class Scheduler:
             self._tell()
             return events
         seconds = time.perf_counter() - began
+        self._seats.count(prompts, rows - prompts, seconds)
         if prompts:
-            self._seats.count(rows, seconds)
             self._seats.keep_marked(taking)
         for live, drawn in draws:
             if live.ticket.ended:

@@ -26,7 +26,7 @@ class Limits:
     seats : sequences computed together, at most
     prompt_rows : rows of prompts in a call beside sequences that decode; None: as many as `max_stall` allows
     max_stall : seconds that a call with rows of prompts may keep sequences waiting that decode, as far as the time of
-        earlier calls tells; no fewer than 16 rows are taken
+        earlier calls tells; no fewer than 16 rows are taken, and prompts have half of this time in any case
     state_bytes : memory of all states, of running sequences and of kept prefixes; None: no bound
     prefix_bytes : memory of kept prefixes, within `state_bytes`; 0: what begins alike is shared between running
         sequences alone; None: nothing is shared

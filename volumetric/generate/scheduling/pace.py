@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 LEAST, MOST, STEP = 16, 512, 16
+ENOUGH = 128
+"""Rows from which on a call does its work well: of prompts that nobody decodes beside, more rows wait for the next."""
 _FIRST = 64
 _ALONE_SECONDS = 0.5
 """What a call may take that nobody waits for: those who come, and those who leave, wait for it."""
 _FIRST_ALONE = 128
-_WEIGHT = 0.3  # of the last call in the running mean
+_WEIGHT = 0.3  # of the last call in the running means
+_LEAST_SHARE = (
+    0.25  # of a row of a prompt in the cost of a call, beside rows that cost nothing but the weights' reading
+)
 
 
 class Pace:
-    """Rows by measured time: a mean of what a row cost in the last calls, more of it the later.
+    """Rows by measured time: running means of what a call costs anyway, and of what a row of a prompt adds to it.
+
+    The two are told apart because decoding reads all weights for few rows: by what a call with few rows of prompts
+    takes for each of its rows, such rows would seem dear, and the next call would have fewer.
 
     Parameters
     ----------
-    seconds : that a call should take at most
+    seconds : that a call should take at most; where decoding alone takes more than half of it, prompts still get a half
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._call = 0.0
         self._row: float | None = None
 
-    def rows(self, beside: int) -> int:
-        """Return the rows of prompts for a call beside `beside` rows of sequences that decode."""
+    def rows(self) -> int:
+        """Return the rows of prompts for a call beside sequences that decode."""
         if self._row is None:
             return _FIRST
-        rows = int(self._seconds / self._row) - beside
+        rows = int(max(self._seconds - self._call, self._seconds / 2) / self._row)
         return max(LEAST, min(MOST, rows // STEP * STEP))
 
     def alone(self) -> int:
@@ -35,9 +44,14 @@ class Pace:
             return _FIRST_ALONE
         return max(_FIRST, min(MOST, int(max(_ALONE_SECONDS, self._seconds) / self._row) // STEP * STEP))
 
-    def count(self, rows: int, seconds: float) -> None:
-        """Take notice of a call with prompts in it, of so many rows in all."""
+    def decoded(self, seconds: float) -> None:
+        """Take notice of a call without prompts."""
+        self._call += (_WEIGHT if self._call else 1.0) * (seconds - self._call)
+
+    def count(self, rows: int, beside: int, seconds: float) -> None:
+        """Take notice of a call with so many rows of prompts, beside so many of others."""
         if rows < LEAST or seconds <= 0:
             return  # the cost of a call, not of its rows
-        each = seconds / rows
+        added = max(seconds - (self._call if beside else 0.0), _LEAST_SHARE * seconds * rows / (rows + beside))
+        each = added / rows
         self._row = each if self._row is None else self._row + _WEIGHT * (each - self._row)

@@ -10,7 +10,7 @@ import numpy as np
 from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.live import Live
-from volumetric.generate.scheduling.pace import Pace
+from volumetric.generate.scheduling.pace import ENOUGH, Pace
 from volumetric.generate.scheduling.prefixes import Prefixes, common
 from volumetric.generate.scheduling.room import Room
 from volumetric.generate.scheduling.stats import Stats
@@ -94,7 +94,8 @@ class Seats:
         under_way = [live for live in prompts if live.state is not None]
         chosen: dict[int, int] = {}
         for live in prompts:
-            if budget <= 0:
+            # With nobody to wait for it, a call could take many prompts at once: all of them would wait for its end.
+            if budget <= 0 or (not beside and sum(chosen.values()) >= ENOUGH):
                 break
             if live.state is None:
                 if not self._begin(live, under_way):
@@ -128,9 +129,12 @@ class Seats:
         if self._prefixes is not None and self._prefixes.nbytes > limit - need:
             self._prefixes.shrink(limit - need)
 
-    def count(self, rows: int, seconds: float) -> None:
-        """Take notice of the time of a call with rows of prompts."""
-        self._pace.count(rows, seconds)
+    def count(self, rows: int, beside: int, seconds: float) -> None:
+        """Take notice of the time of a call with rows of prompts, if any, and rows of sequences that decode."""
+        if rows:
+            self._pace.count(rows, beside, seconds)
+        else:
+            self._pace.decoded(seconds)
 
     def keep_marked(self, taking: Sequence[tuple[Live, int]]) -> None:
         """Keep copies of states that have come to where one is wanted, and cannot go back there later."""
@@ -184,7 +188,7 @@ class Seats:
         """Rows of prompts that the next call takes beside sequences that decode."""
         if self._limits.prompt_rows is not None:
             return self._limits.prompt_rows if beside else PREFILL_ROWS
-        return self._pace.rows(beside) if beside else self._pace.alone()
+        return self._pace.rows() if beside else self._pace.alone()
 
     def _begin(self, live: Live, under_way: Sequence[Live]) -> bool:
         """Give a prompt a state that holds what there is of it; False if more of it comes with the next calls."""
