@@ -38,6 +38,7 @@ def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
 
     What is much larger than what it is made of stays, as do views, which cost nothing.
     """
+    fixed = frozenset(fixed)
     written = {graph.tensors[i].key for node in graph.nodes for i in node.outputs}
     names = {i: _digest("constant", str(v.dtype), v.shape, v.tobytes()) for i, v in graph.constants.items()}
     for i, tensor in enumerate(graph.tensors):
@@ -59,7 +60,8 @@ def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
         tensors[i] = replace(tensors[i], key=PREFIX + names[i], role="parameter")
     nodes = tuple(node for node in graph.nodes if taken.isdisjoint(node.outputs))
     rest = pruned(replace(graph, tensors=tuple(tensors), nodes=nodes))
-    of_key = {PREFIX + names[i]: i for i in taken if PREFIX + names[i] in rest.keyed}
+    keyed = rest.keyed
+    of_key = {PREFIX + names[i]: i for i in taken if PREFIX + names[i] in keyed}
     if not of_key:
         return Split(first=None, keys=(), rest=graph)
     first = pruned(replace(graph, nodes=tuple(alone), inputs=(), outputs=tuple(of_key.values())))
