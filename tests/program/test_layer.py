@@ -172,10 +172,12 @@ def test_what_does_not_fire_is_left_out_and_changes_nothing(size: int, monkeypat
         if plain:
             monkeypatch.setattr(GraphBuilder, "guarded", lambda *_: nullcontext())
         stream: Any = device("cpu").stream(network, params, batch=3)
-        found.append([stream.run({"seen": x[:, :8]}), stream.run({"seen": x[:, 8:]})])
-        graph = graph_of(network, 8, sequences=3, resumes=True)
-        left_out.append(sum(step.name == "guard" for step in drafted(_rewritten(graph)).steps))
-    assert left_out == [8 * 4, 0]  # edges that fire together are one product, in each of eight rows
+        cuts = [x[:, :8], *(x[:, t : t + 1] for t in range(8, 16))]
+        found.append([stream.run({"seen": part}) for part in cuts])
+        for rows in (8, 1):
+            graph = graph_of(network, rows, sequences=3, resumes=True)
+            left_out.append(sum(step.name == "guard" for step in drafted(_rewritten(graph)).steps))
+    assert left_out == [8 * 4, 4, 0, 0]  # edges that fire together are one product, in each of eight rows and in one
     for one, other in zip(*found, strict=True):
         for name in ("a", "b", "c"):
             np.testing.assert_array_equal(one[name], other[name])

@@ -13,7 +13,9 @@ from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, ShapeError
 from volumetric.layers import GRU, MLSTM, SLSTM, Axon, CausalConv1d, Dense, LayerSpec, MultiHeadAttention
 from volumetric.network import Network, Params, initialise
+from volumetric.program import Canvas, Edge, In, Out, Program, Region
 from volumetric.runtime.streams import ResidentStream, open_stream
+from volumetric.runtime.streams import resident as resident_module
 from volumetric.runtime.streams.rows import RowStream
 
 CELLS = chain(
@@ -111,6 +113,22 @@ def test_rows_that_go_straight_to_their_program_are_as_others() -> None:
     assert quick.save() == slow.save()
     quick.restore(resident().save())
     np.testing.assert_array_equal(quick.run(X[:, :4]), resident().run(X[:, :4]))
+
+
+def test_a_program_of_many_nodes_has_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = Program(
+        Canvas(1, (2, 2), 4, {"a": Region(((0, 1), (0, 2))), "b": Region(((1, 2), (0, 2)))}),
+        [Edge("a", "b"), Edge("b", "a")],
+        {"in": In("a", 3), "out": Out("b", 2)},
+    )
+    network = spec.network()
+    params, x = initialise(network, seed=1), X[:2, :, :3]
+    want = resident(2, network, params).run(x)
+    monkeypatch.setattr(resident_module, "MOST_NODES", 60)
+    stream = resident(2, network, params)
+    np.testing.assert_array_equal(stream.run(x), want)
+    assert stream._longest == 2
+    np.testing.assert_array_equal(stream.fork().run(x[:, :8]), stream.run(x[:, :8]))
 
 
 def test_a_stream_has_the_same_bits_in_any_company() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from volumetric.network import Network, Params, check_params
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.frozen import split_frozen
 from volumetric.runtime.graph.network import graph_of, resumed_states
+from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.held import as_numbers
 from volumetric.runtime.lower import looks_ahead, lower
@@ -32,6 +32,9 @@ from volumetric.runtime.streams.rows import RowStream, endless, with_outputs
 
 LONGEST: Final = 128
 """Rows of one program; longer runs take several, of powers of two."""
+MOST_NODES: Final = 8192
+"""Nodes of a program, its rows one behind the other, from which it has fewer rows: compiling takes 0.1 ms a node, and a
+row of so many nodes so long that a call costs nothing beside it."""
 
 
 def stays_resident(network: Network, params: Params) -> bool:
@@ -58,8 +61,6 @@ class ResidentStream(RowStream):
     batch : streams
     """
 
-    _whole = frozenset(1 << n for n in range(LONGEST.bit_length()))
-
     def __init__(self, graphs: Any, network: Network, params: Params, *, batch: int = 1) -> None:
         if batch < 1:
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
@@ -72,6 +73,7 @@ class ResidentStream(RowStream):
         self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
         self._kept = resumed_states(lower(network))
         self._rows = np.zeros(batch, np.int64)  # since a stream began
+        self._longest = LONGEST
         self._quick: dict[Shape, Callable[[Array], Array]] = {}
         self._quick_rows = 0
         self._name_ends()
@@ -92,15 +94,7 @@ class ResidentStream(RowStream):
         given, rows, marks = self._check(x, resets)
         marks = None if marks is None or not marks.any() else marks.astype(np.float32)
         arrays = [given[name] for name in self._inputs]
-        if rows in self._whole:
-            found = self._window(rows, arrays, marks)
-        else:
-            parts = [slice(*cut) for cut in pairwise(_cuts(rows))]
-            windows = [
-                self._window(p.stop - p.start, [a[:, p] for a in arrays], None if marks is None else marks[:, p])
-                for p in parts
-            ]
-            found = [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *windows, strict=True)]
+        found = self._windows(rows, arrays, marks)
         self._rows += rows
         if marks is not None:
             self._count_quick()
@@ -113,6 +107,22 @@ class ResidentStream(RowStream):
         self._rows += self._quick_rows
         self._quick_rows = 0
 
+    def _windows(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
+        """Run rows, in as many parts as it takes."""
+        if 0 < rows <= self._longest and rows.bit_count() == 1:
+            try:
+                return self._window(rows, arrays, marks)
+            except _TooLongError as error:
+                self._longest = error.rows
+        made: list[list[Array]] = []
+        at = 0
+        while at < rows:
+            many = min(1 << (rows - at).bit_length() - 1, self._longest)
+            cut = slice(at, at + many)
+            made.append(self._windows(many, [a[:, cut] for a in arrays], None if marks is None else marks[:, cut]))
+            at += many
+        return [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *made, strict=True)]
+
     def _window(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
         """Run a number of rows for which there is a program."""
         marks = None if marks is None or not marks.any() else marks
@@ -122,6 +132,9 @@ class ResidentStream(RowStream):
 
     def _compiled(self, rows: int, *, resets: bool) -> Any:
         graph = graph_of(self.network, rows, sequences=self.batch, resets=resets, resumes=True)
+        fits = _fitting(graph)
+        if fits < rows:
+            raise _TooLongError(fits)
         split = split_frozen(graph, self._weights)
         if split.first is not None and not set(self._store.keys()).issuperset(split.keys):
             values = self._graphs.compile(split.first, self._store).run([])
@@ -148,6 +161,7 @@ class ResidentStream(RowStream):
         made = object.__new__(ResidentStream)
         made.network, made.batch, made._graphs, made._weights = self.network, self.batch, self._graphs, self._weights
         made._kept, made._rows, made._programs = self._kept, self._rows.copy(), ProgramCache()
+        made._longest = self._longest
         made._name_ends()
         made._quick, made._quick_rows = {}, 0
         made._living = self._living.fork()
@@ -214,9 +228,15 @@ class ResidentStream(RowStream):
             close()
 
 
-def _cuts(rows: int) -> list[int]:
-    """Return where rows are cut into powers of two, so that few programs serve all lengths."""
-    cuts = [0]
-    while cuts[-1] < rows:
-        cuts.append(cuts[-1] + min(1 << ((rows - cuts[-1]).bit_length() - 1), LONGEST))
-    return cuts
+class _TooLongError(Exception):
+    """A program of so many rows would have too many nodes."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
+def _fitting(graph: Graph) -> int:
+    """Return how many rows a program has at most, a power of two, by what a row of its longest loop takes."""
+    each = max((len(node.attrs["body"].nodes) for node in graph.nodes if node.op == "scan"), default=0)
+    return min(LONGEST, 1 << max(MOST_NODES // max(each, 1), 1).bit_length() - 1)

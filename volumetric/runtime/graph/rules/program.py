@@ -83,7 +83,7 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
         penalised.extend(lost)
         return [*made, *lost], [row.state[name] for name in begun]
 
-    written = scope.training is not None or length == 1
+    written = scope.training is not None
     made, ends = repeat(work, body, xs, [*inside.values()], [*begun.values()], written=written)
     if scope.keeps_state(x):
         for name, end in zip(begun, ends, strict=True):
