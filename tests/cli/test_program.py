@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from volumetric.builders.chain import chain
 from volumetric.cli import main
+from volumetric.layers import Dense
+from volumetric.loaders import save_native
+from volumetric.network import initialise
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire, read_program, save_program
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "programs"
@@ -137,10 +142,63 @@ def test_a_program_is_trained_and_run(
     assert len(rows) == 4
 
 
+def test_a_program_is_compiled(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file to a file, a model to a model, which makes the same; rows go by ports."""
+    out = tmp_path / "small.program.json"
+    assert main(["program", "compile", path, "-o", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "regions:" in told
+    assert "- meter" not in told  # a clock looks at the one there is
+    assert read_program(out).canvas.regions.keys() == PROGRAM.canvas.regions.keys()
+    ports = {**PROGRAM.ports, "guess": Out("belief", 3)}
+    network = replace(PROGRAM, ports=ports).network()
+    save_native(tmp_path / "m", network, initialise(network, seed=1))
+    flags = ["-o", str(tmp_path / "s"), "--outputs", "motor", "--json"]
+    assert main(["program", "compile", str(tmp_path / "m"), *flags]) == 0
+    report = json.loads(capsys.readouterr().out)["reports"][""]
+    assert report["after"]["parameters"] < report["before"]["parameters"]
+    assert report["notes"][0]["name"] == "guess"
+    np.savez(tmp_path / "x.npz", pixels=np.random.default_rng(0).normal(size=(2, 3, 192)))
+    made: list[dict[str, Any]] = []
+    for model in ("m", "s"):
+        target = tmp_path / f"{model}.npz"
+        rows = ["--in", str(tmp_path / "x.npz"), "--device", "reference", "--quiet"]
+        assert main(["run", str(tmp_path / model), *rows, "-o", str(target)]) == 0
+        made.append(dict(np.load(target)))
+    assert {name: y.shape for name, y in made[0].items()} == {"motor": (2, 3, 6), "guess": (2, 3, 3)}
+    assert made[1].keys() == {"motor"}
+    np.testing.assert_array_equal(made[1]["motor"], made[0]["motor"])
+
+
+def test_what_cannot_be_compiled_is_an_error_and_writes_nothing(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s.program.json"
+    dense = chain([Dense(in_features=2, out_features=1)], (2,))
+    save_native(tmp_path / "dense", dense, initialise(dense))
+    cut = tmp_path / "cut.program.json"
+    cut.write_text(Path(path).read_text()[:200])
+    for given, code, message in (
+        ([str(cut)], 1, f"{cut}: program: not valid JSON"),
+        ([path, "--outputs", "moter"], 1, "did you mean 'motor'?"),
+        ([path, "--outputs", ","], 1, "no output is left"),
+        ([str(tmp_path / "none.json")], 1, "No such file"),
+        ([str(tmp_path / "dense")], 2, "is a program without weights"),
+    ):
+        assert main(["program", "compile", *given, "-o", str(out)]) == code
+        assert message in capsys.readouterr().err
+    assert main(["program", "compile", str(tmp_path / "dense"), "-o", str(tmp_path / "s")]) == 1
+    assert "no layer of the network is a program" in capsys.readouterr().err
+    assert not out.exists()
+    assert not (tmp_path / "s").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["check"],
+        ["compile", "a"],
+        ["check", "a", "--outputs", "b"],
         ["diff", "a"],
         ["check", "a", "b"],
         ["check", "a", "--heads", "2"],

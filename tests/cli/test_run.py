@@ -24,6 +24,7 @@ from volumetric.loaders import save_native
 from volumetric.loaders.native import NativeFacts
 from volumetric.network import initialise
 from volumetric.observe import Recording
+from volumetric.program import Canvas, Edge, In, Out, Program, Region, Signal
 from volumetric.runtime.open import open_device
 from volumetric.runtime.streams import open_stream
 
@@ -176,6 +177,39 @@ def test_rows_are_standardised_as_in_training(run, tmp_path):
     np.savez(tmp_path / "x.npz", input=X)
     _, out, _ = run("run", str(tmp_path / "m"), "--in", str(tmp_path / "x.npz"), *ON_REFERENCE)
     same(numbers(out).swapaxes(0, 1), wanted(NETWORK, scaling.apply(X)))
+
+
+def test_rows_and_outputs_of_a_program_go_by_ports(run, tmp_path, monkeypatch):
+    regions = {"a": Region(((0, 1), (0, 1))), "b": Region(((0, 1), (1, 2)))}
+    ports = {"x": In("a", 2), "go": Signal(), "y": Out("b", 2), "z": Out("a", 1)}
+    network = Program(Canvas(1, (1, 2), 4, regions), [Edge("a", "b", when="on(go)")], ports).network()
+    scaling = Standardisation(mean=(1.0, 2.0, 0.0), deviation=(2.0, 1.0, 1.0))
+    save_native(tmp_path / "m", network, initialise(network, seed=1), facts=NativeFacts(inputs=scaling))
+    want = open_stream(REFERENCE, network, initialise(network, seed=1), batch=2).run(scaling.apply(X[:, :4]))
+    x, go = X[:, :4, :2], X[:, :4, 2:]
+    np.savez(tmp_path / "x.npz", x=x, go=go)
+    arguments = ("run", str(tmp_path / "m"), *ON_REFERENCE)
+    assert run(*arguments, "--in", str(tmp_path / "x.npz"), "-o", str(tmp_path / "y.npz"))[0] == 0
+    with np.load(tmp_path / "y.npz") as made:
+        assert list(made) == ["y", "z"]
+        np.testing.assert_array_equal(np.concatenate([made["y"], made["z"]], 2), want)
+    given = [{"x": row[:2].tolist(), "go": row[2:].tolist()} for row in X[0, :4]]
+    text = "".join(f"{json.dumps(row)}\n" for row in given).encode()
+    type_in(monkeypatch, text)
+    code, out, _ = run(*arguments)
+    found = [json.loads(line) for line in out.splitlines()]
+    same([row["y"] + row["z"] for row in found], want[0])
+    for odd, message in (
+        (b'{"x": [1, 2]}\n', "input 'go' has no rows"),
+        (b'{"x": [1], "go": [0]}\n', "expected [2], got [1]"),
+        (b'{"q": [1]}\n', "no input 'q'"),
+    ):
+        type_in(monkeypatch, odd)
+        code, _, err = run(*arguments)
+        assert (code != 0, message in err) == (True, True)
+    type_in(monkeypatch, text + lines(X[0, :1]))
+    code, _, err = run(*arguments, "-o", str(tmp_path / "w.npz"))
+    assert (code, "some rows are given by port" in err, (tmp_path / "w.npz").exists()) == (2, True, False)
 
 
 def test_what_is_not_finite_goes_through(run, plain, monkeypatch):

@@ -30,6 +30,9 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     for code in rest:
         exec(compile(code, "docs/programs.md", "exec"), names)
     assert capsys.readouterr().out.splitlines() == [
+        "- edge store<store#0: edge 'store<belief#0' replaces all that it writes, whenever it does",
+        "- edge act<act#0: edge 'act<belief#0' replaces all that it writes, whenever it does",
+        "- meter belief: no clock and no condition looks at it",
         "(7, 7) camera, belief, arms[0], arms[0].joints, arms[0].motor, arms[1], arms[1].joints, arms[1].motor",
         "the second extends the first: its parameters load by key",
         "  + edge act<eye#0",

@@ -1,4 +1,4 @@
-"""The verb ``program``: check programs, draw them, compare two, and exchange them with another package."""
+"""The verb ``program``: check programs, compile and draw them, compare two, and exchange them with another package."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from volumetric.cli.options import OutputOptions
 
 
 def program(
-    what: Literal["check", "draw", "diff", "import", "export"],
+    what: Literal["check", "compile", "draw", "diff", "import", "export"],
     /,
     *files: str,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     heads: int = 4,
     operators: bool = True,
+    deploy: bool = True,
+    outputs: Annotated[str | None, Parameter(show_default=False)] = None,
+    drop_inputs: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     rows: Annotated[str | None, Parameter(name="--in", allow_leading_hyphen=True)] = None,
     row: int = 0,
     meters: Annotated[str | None, Parameter(name="--meters")] = None,
@@ -27,29 +30,36 @@ def program(
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Check or draw a program, tell how two differ, or import or export one of canvas-engineering.
+    """Check, compile or draw a program, tell how two differ, or import or export one of canvas-engineering.
 
     program check x.program.json tells all that keeps it from being run, and exits with 1 if there is something. program
-    draw x.program.json -o x.svg draws regions, edges and clocks; program draw MODEL --in rows.npz what fired while a
-    model that ends with a program ran. program diff a.program.json b.program.json lists differences, and whether what a
-    has learned loads into b. program import canvas.json -o x.program.json writes what a file of canvas-engineering
-    0.5.0 says, and tells on stderr what it cannot mean; program export x.program.json goes the other way.
-    docs/programs.md has more.
+    compile MODEL -o DIRECTORY writes what hands out the same with less to compute, and tells what went and why; of
+    x.program.json it writes another one, without weights. program draw x.program.json -o x.svg draws regions, edges and
+    clocks; program draw MODEL --in rows.npz what fired while a model that ends with a program ran. program diff
+    a.program.json b.program.json lists differences, and whether what a has learned loads into b. program import
+    canvas.json -o x.program.json writes what a file of canvas-engineering 0.5.0 says, and tells on stderr what it
+    cannot mean; program export x.program.json goes the other way. docs/programs.md has more.
 
     Parameters
     ----------
-    what : {"check", "draw", "diff", "import", "export"}
+    what : {"check", "compile", "draw", "diff", "import", "export"}
         What to do.
     files : str
-        One file to check, draw, import or export, two to compare.
+        One file to check, compile, draw, import or export, two to compare; a model's directory to compile or draw.
     out : path
-        With import and export: file to write; stdout unless given. With draw: .svg, .png or .pdf; the source's name
-        with .svg, in the current directory, unless given.
+        With compile, import and export: what to write; with the last two stdout unless given. With draw: .svg, .png or
+        .pdf; the source's name with .svg, in the current directory, unless given.
     heads : int
         With import: heads of attention, which those files do not tell.
     operators : bool
         With import: operators have the rule and way of writing that the package documents; --no-operators: they are
         words, as its version 0.5.0 treats them.
+    deploy : bool
+        With compile: it will not learn any more; --no-deploy keeps what regions learn by.
+    outputs : str
+        With compile: names of outputs to keep, with commas between; all unless given.
+    drop_inputs : bool
+        With compile: inputs that no output depends on go too, which moves the columns of others.
     rows : str
         With draw: rows of a model, as of run: a .npz or .jsonl file, or - for stdin.
     row : int
@@ -60,7 +70,7 @@ def program(
     device : str
         With draw: where the model runs: auto, cpu, gpu, gpu:1, or reference.
     json : bool
-        With check and diff: print one JSON object.
+        With check, compile and diff: print one JSON object.
     """
     output.apply()
     wanted = 2 if what == "diff" else 1
@@ -68,10 +78,14 @@ def program(
         raise UsageError(f"program {what} takes {wanted} {'files' if wanted > 1 else 'file'}, got {len(files)}")
     if what != "import" and (heads != 4 or not operators):
         raise UsageError("--heads and --no-operators are of program import")
+    if what != "compile" and (not deploy or outputs is not None or drop_inputs):
+        raise UsageError("--no-deploy, --outputs and --drop-inputs are of program compile")
     if what in ("check", "diff") and out is not None:
         raise UsageError(f"program {what} writes no file", hint="--json prints one JSON object")
     if what != "draw" and (rows is not None or row or meters is not None):
         raise UsageError("--in, --row and --meters are of program draw")
+    if what == "compile":
+        return _compile(files[0], out, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs, json=json)
     if what == "draw":
         from volumetric.cli.program_draw import draw
 
@@ -96,6 +110,17 @@ def _check(path: str, *, json: bool) -> int:
         lines = [f"problem: {problem}" for problem in found] or ["nothing keeps it from being run"]
         console.write("\n".join([f"{path}: {count}", *lines]) + "\n")
     return exits.FAILED if found else exits.OK
+
+
+def _compile(path: str, out: Path | None, *, deploy: bool, outputs: str | None, drop_inputs: bool, json: bool) -> int:
+    from volumetric.cli.program_compile import compile_file
+
+    if out is None:
+        raise UsageError("program compile writes a program or a network", hint="name it: -o PATH")
+    named = None if outputs is None else tuple(name.strip() for name in outputs.split(",") if name.strip())
+    options = {"deploy": deploy, "outputs": named, "drop_inputs": drop_inputs}
+    compile_file(path, out, options=options, json=json)
+    return exits.OK
 
 
 def _diff(a: str, b: str, *, json: bool) -> int:

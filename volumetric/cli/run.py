@@ -31,6 +31,7 @@ from volumetric.runtime.device import RunOptions
 from volumetric.runtime.open import open_device
 from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
 from volumetric.runtime.streams.chunks import Chunk
+from volumetric.runtime.streams.marks import by_port, parted
 
 
 def run(
@@ -59,9 +60,9 @@ def run(
     model : str
         A directory that train, evolve or save_native has written, or anything else that generate takes.
     rows : str
-        A .npz file with arrays [B, T, …] or [T, …] by input; a .jsonl file with a row a line, a list or an object by
-        input, in which "reset": true lets the stream begin anew; or - for such lines on stdin, which are taken as they
-        come. stdin unless given, but with --ticks none.
+        A .npz file with arrays [B, T, …] or [T, …] by input, or by the ports of a program or fabric; a .jsonl file with
+        a row a line, a list or an object by input or port, in which "reset": true lets the stream begin anew; or - for
+        such lines on stdin, which are taken as they come. stdin unless given, but with --ticks none.
     ticks : int
         Ticks after the last row, on what the inputs hold; of clocked networks.
     per_row : int
@@ -74,7 +75,8 @@ def run(
     batch : int
         Streams side by side; a line has a row for each then. Those of the .npz file, else 1, unless given.
     out : path
-        A .npz file to write, with an array [B, ticks, …] for each output. Lines of JSON on stdout unless given.
+        A .npz file to write, with an array [B, ticks, …] for each output, or port if rows are given by ports. Lines
+        of JSON on stdout unless given.
     record : path
         A file to write: how strong the output of every layer of the first stream is after each tick or row, as a film,
         .html or .gif, or as a recording, .scope (see volumetric scope).
@@ -112,12 +114,13 @@ def run(
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
         with stop_between(stopping, "these rows"), contextlib.suppress(Stopped):
             for chunk in chunks:
-                sink.take(_outputs(advance(runner, standardised(loaded, chunk), per_row)))
+                made = advance(runner, standardised(loaded, chunk), per_row)
+                sink.take(_outputs(made, loaded.network, chunk))
                 if stopping.asked:
                     break
             for start in () if stopping.asked else range(0, ticks or 0, CHUNK):
                 last = Chunk(x={}, count=min(CHUNK, (ticks or 0) - start))
-                sink.take(_outputs(advance(runner, last, 1)))
+                sink.take(_outputs(advance(runner, last, 1), loaded.network, last))
                 if stopping.asked:
                     break
         if isinstance(sink, ArraySink):
@@ -184,14 +187,22 @@ def advance(stream: RowStream | ClockedStream | Recorder, chunk: Chunk, per_row:
     return stream.advance(chunk) if isinstance(stream, RowStream) else stream.advance(chunk, per_row=per_row)
 
 
-def _outputs(made: Array | dict[str, Array]) -> dict[str, Array]:
-    return made if isinstance(made, dict) else {OUTPUT: made}
+def _outputs(made: Array | dict[str, Array], network: Network, chunk: Chunk) -> dict[str, Array]:
+    """Outputs by name, and by those of the parts of a row where rows were given so."""
+    named = made if isinstance(made, dict) else {OUTPUT: made}
+    if named.keys() != {OUTPUT} or not chunk.x:
+        return named
+    parts = parted(network, chunk.x, named)
+    return parts if isinstance(parts, dict) else named
 
 
 def standardised(loaded: LoadedModel, chunk: Chunk) -> Chunk:
     """Return rows as the network was trained on them."""
-    if loaded.inputs is None or INPUT not in chunk.x:
+    if loaded.inputs is None or not chunk.x:
         return chunk
-    x = chunk.x[INPUT]
+    given = by_port(loaded.network, chunk.x, len(next(iter(chunk.x.values()))))
+    if INPUT not in given:
+        return chunk
+    x = given[INPUT]
     scaled = loaded.inputs.apply(x.reshape(-1, *x.shape[2:])).reshape(x.shape)
-    return replace(chunk, x={**chunk.x, INPUT: scaled})
+    return replace(chunk, x={**given, INPUT: scaled})

@@ -15,6 +15,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.atomic import atomic_file
 from volumetric.cli import console
+from volumetric.cli.exits import UsageError
 from volumetric.errors import CheckpointError
 from volumetric.network import Network
 
@@ -56,12 +57,7 @@ class ArraySink:
 
     def __enter__(self) -> Self:
         """Open what is written to in between."""
-        try:
-            for name in self._shapes:
-                self._files[name] = self._open.enter_context(tempfile.TemporaryFile(dir=self._path.absolute().parent))
-        except OSError as error:
-            self._open.close()
-            raise self._refused(error) from error
+        self._begin()
         return self
 
     def __exit__(
@@ -70,8 +66,25 @@ class ArraySink:
         """Forget what was collected."""
         self._open.close()
 
+    def _begin(self) -> None:
+        """Open a file for each output."""
+        try:
+            folder = self._path.absolute().parent
+            self._files = {}
+            for name in self._shapes:
+                self._files[name] = self._open.enter_context(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115  (closed with the rest)
+        except OSError as error:
+            self._open.close()
+            raise self._refused(error) from error
+
     def take(self, outputs: dict[str, Array]) -> None:
-        """Keep the ticks."""
+        """Keep the ticks; the first ones say whether outputs are by port."""
+        if outputs.keys() != self._shapes.keys():
+            if self._ticks:
+                raise UsageError("some rows are given by port, and others as a whole", hint="give all in one way")
+            self._shapes = {name: (y.shape[0], *y.shape[2:]) for name, y in outputs.items()}
+            self._open.close()
+            self._begin()
         try:
             for name, y in outputs.items():
                 self._files[name].write(np.ascontiguousarray(y.swapaxes(0, 1), "<f4").data)

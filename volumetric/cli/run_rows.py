@@ -16,6 +16,7 @@ from volumetric.cli.exits import UsageError
 from volumetric.grid import Port
 from volumetric.network import INPUT, Network
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
+from volumetric.runtime.streams.marks import row_ports
 
 CHUNK: Final = 64
 """Rows that are computed together."""
@@ -88,7 +89,7 @@ class _Reader:
     """Reads rows of a network from lines, which it counts."""
 
     def __init__(self, network: Network, batch: int, what: str) -> None:
-        self._ports, self._batch, self._what = network.ports, batch, what
+        self._ports, self._batch, self._what = inputs_of(network), batch, what
         self._number = 0
         self.longest = LINE + NUMBER * batch * sum(prod(port.shape) for port in self._ports.values())
 
@@ -148,6 +149,14 @@ def _told(array: Array) -> str:
     return names.get(array.dtype.kind, "something else" if array.ndim else f"{array.item()!r}"[:40])
 
 
+def inputs_of(network: Network) -> dict[str, Port]:
+    """Return the inputs of a network, and the parts of its row that have names of their own."""
+    first = next(iter(network.layers))
+    parts = row_ports(network, "inputs").items()
+    named = {name: Port(coord=first, shape=(stop - start,), dtype="float32") for name, (start, stop) in parts}
+    return {**named, **network.ports}
+
+
 def check_names(given: Mapping[str, Any], ports: Mapping[str, Port], where: str) -> None:
     """Raise `UsageError` where there is a name of no input."""
     for name in given:
@@ -172,7 +181,7 @@ class ArrayRows:
     def __init__(self, path: Path, network: Network) -> None:
         from volumetric.train.npz import read_npz
 
-        arrays, ports = read_npz(path), network.ports
+        arrays, ports = read_npz(path), inputs_of(network)
         marks = arrays.pop(RESET, None) if RESET not in ports else None
         check_names(arrays, ports, str(path))
         if not arrays:

@@ -26,6 +26,10 @@ from volumetric.program.compare import Compared as Compared
 from volumetric.program.compare import compatible as compatible
 from volumetric.program.compare import diff as diff
 from volumetric.program.compare import distances as distances
+from volumetric.program.compiling import Compiled as Compiled
+from volumetric.program.compiling import compile as compile  # noqa: A004  (as of `fabric` and `typed`)
+from volumetric.program.compiling.networks import compile_network as compile_network
+from volumetric.program.compiling.report import Report as Report
 from volumetric.program.exported import export_canvas as export_canvas
 from volumetric.program.files import read_program as read_program
 from volumetric.program.files import save_program as save_program

@@ -213,6 +213,8 @@ def _place(program: Program, name: str, number: int, region: Region, meter: Mete
         rows, through = region.slots or len(positions), "memory"
     if meter is None and carrier in METERED:
         meter = Meter(name)
+    if meter is not None and not meter.kinds:
+        meter = None
     learning = None if program.parity else region.learning
     return Place(name, number, region, _fixed(positions), _fixed(coords), carrier, rows, through, meter, learning)
 

@@ -21,7 +21,8 @@ class Meter(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     Attributes
     ----------
     region : whose error it is
-    kinds : names of the numbers; a clock reads ``region.kind``
+    kinds : names of the numbers; a clock reads ``region.kind``. Without any the region has no meter, not even that
+        which its carrier brings
     reduce : how elements e of the error become numbers r, of |e|: ``"mean"``, ``"max"``, ``"rms"``, ``"l2"`` (the
         norm), or ``"max_mean"``: the mean for one kind, and for more the largest first, then the mean, then again
     decay : from 0 to below 1
@@ -43,8 +44,8 @@ class Meter(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         force_setattr(self, "kinds", tuple_of(f"{what}: kinds", self.kinds, str))
         for kind in self.kinds:
             check_word(f"{what}: a kind", kind)
-        if not self.kinds or len(set(self.kinds)) != len(self.kinds):
-            raise SpecError(f"{what}: kinds are {list(self.kinds)}", hint="one name or more, each once")
+        if len(set(self.kinds)) != len(self.kinds):
+            raise SpecError(f"{what}: kinds are {list(self.kinds)}", hint="names, each once")
         check_choice(f"{what}: reduce", self.reduce, REDUCES)
         force_setattr(self, "decay", as_number(f"{what}: decay", self.decay, 0.0, 1.0))
         if self.decay == 1:

@@ -51,7 +51,7 @@ def _leads(facts: Facts) -> dict[str, list[tuple[str, int]]]:
     stream = facts.program.timing == "stream"
     found: dict[str, list[tuple[str, int]]] = {}
     for wire in facts.wires:
-        if wire.rule != "none" and wire.shares.any() and (wire.weight or wire.write != "add"):
+        if wire.rule != "none" and wire.shares.any() and wire.weight:
             lag = (wire.edge.lag or 0) if stream else 0
             found.setdefault(wire.edge.reads, []).append((wire.edge.writes, 1 + lag))
     return found

@@ -82,7 +82,7 @@ def by_port(network: Network, x: Mapping[str, Array], batch: int) -> dict[str, A
     ------
     ShapeError : a port's rows are missing, or have another width, or there are not as many of each
     """
-    ports = _ports(network, "inputs")
+    ports = row_ports(network, "inputs")
     if not ports or not x or x.keys() == {INPUT} or not x.keys() <= ports.keys():
         return dict(x)
     parts: list[Array] = []
@@ -102,16 +102,16 @@ def parted(network: Network, x: object, made: dict[str, Array]) -> Array | dict[
     """Return the one output there is, or all by name; by port where rows were given by port."""
     if not isinstance(x, Mapping):
         return only(made)
-    ports = _ports(network, "outputs")
-    given = _ports(network, "inputs").keys()
+    ports = row_ports(network, "outputs")
+    given = row_ports(network, "inputs").keys()
     if len(made) > 1 or not ports or x.keys() == {INPUT} or not x.keys() <= given:
         return only(made)
     [y] = made.values()
     return {name: y[..., first:last] for name, (first, last) in ports.items()}
 
 
-def _ports(network: Network, which: Literal["inputs", "outputs"]) -> Mapping[str, tuple[int, int]]:
-    """Names of the parts of the row that the first layer reads, or of that which the last one makes."""
+def row_ports(network: Network, which: Literal["inputs", "outputs"]) -> Mapping[str, tuple[int, int]]:
+    """Return the parts of the row that the first layer reads, or of that which the last one makes, by name."""
     layers = list(network.layers.values())
     if network.inputs or network.outputs:
         return {}

@@ -1,0 +1,92 @@
+"""What ``program compile`` does: a program, or a network with programs, with less to compute."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from volumetric.cli import console
+from volumetric.cli.exits import UsageError
+
+if TYPE_CHECKING:
+    from volumetric.program import Report
+
+
+def compile_file(source: str, out: Path, *, options: Mapping[str, Any], json: bool) -> None:
+    """Compile what a file or directory holds, write it, and print what was done.
+
+    Parameters
+    ----------
+    source : ``*.json``: a program without weights; else anything that `open_model` takes
+    out : of the same kind
+    options : of `volumetric.program.compile`
+
+    Raises
+    ------
+    UsageError : one is a file of a program and the other is not
+    VolumetricError : the one cannot be read or compiled, or the other not written
+    """
+    alone = Path(source).suffix == ".json"
+    if alone != (out.suffix == ".json"):
+        which = (source, str(out)) if alone else (str(out), source)
+        raise UsageError(
+            f"{which[0]} is a program without weights, {which[1]} is not",
+            hint="compile a file to a file, or a model to a directory",
+        )
+    reports, frozen = _program(source, out, options) if alone else _model(source, out, options)
+    if json:
+        told = {name: report.to_dict() for name, report in reports.items()}
+        console.write(jsonlib.dumps({"reports": told, "frozen": list(frozen)}, indent=2) + "\n")
+        return
+    for name, report in reports.items():
+        if name:
+            console.write(f"{name}:\n")
+        console.write("".join(f"{line}\n" for line in _lines(report)))
+    if frozen:
+        console.write(f"frozen: {len(frozen):,} tensors of regions that stay as they are\n")
+
+
+def _program(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[str, Report], tuple[str, ...]]:
+    from volumetric.program import compile as compiled
+    from volumetric.program import read_program, save_program
+
+    made = compiled(read_program(source), **options)
+    save_program(out, made.program)
+    return {"": made.report}, made.frozen
+
+
+def _model(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[str, Report], tuple[str, ...]]:
+    from volumetric.errors import SpecError
+    from volumetric.loaders import open_model, save_native
+    from volumetric.loaders.native_facts import NativeFacts
+    from volumetric.program.compiling.networks import compile_network
+
+    with console.progress(f"reading {source}…"):
+        loaded = open_model(source, offline=True)
+    if loaded.clocked is not None:
+        raise SpecError(
+            f"{source}: a clocked network cannot be compiled", hint="compile its program before it is clocked"
+        )
+    if loaded.inputs is not None and options.get("drop_inputs"):
+        raise SpecError(
+            f"{source}: its inputs are standardised column by column, and cannot go", hint="leave --drop-inputs out"
+        )
+    made = compile_network(loaded.network, loaded.params, **options)
+    facts = NativeFacts(context_length=loaded.context_length, inputs=loaded.inputs, classes=loaded.classes)
+    save_native(out, made.network, made.params, facts=facts)
+    reports = {str(coord): report for coord, report in made.reports.items()}
+    return (reports if len(made.network.layers) > 1 else {"": next(iter(reports.values()))}), made.frozen
+
+
+def _lines(report: Report) -> Iterator[str]:
+    after = asdict(report.after)
+    names = {"state": "numbers kept of a stream"}
+    width = max(len(names.get(name, name)) for name in after) + 2
+    for name, count in asdict(report.before).items():
+        now = after[name]
+        changed = f"{count:,} → {now:,}" + (f" ({(now - count) / count:+.0%})" if count else "")
+        yield f"{names.get(name, name) + ':':{width}}{changed if now != count else f'{count:,}'}"
+    yield from map(str, report.notes)

@@ -1,0 +1,100 @@
+"""Clocks that always or never fire, and regions that stay zeros because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, Or
+from volumetric.layers.clock_steps import NumpySteps, step
+from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.ports import In
+from volumetric.layers.program.recipes import hides
+from volumetric.layers.program.settle import metered_by
+from volumetric.layers.program.tasks import tasks_of
+from volumetric.program.compiling.overlaps import overlaps
+
+NEVER = Not(Every(1))
+"""How a clock that never fires is written."""
+
+
+def simplified(clock: Clock, zero: Callable[[str], bool]) -> Clock | bool:
+    """Return what is left of a clock; True: it always fires, False: never.
+
+    Parameters
+    ----------
+    zero : path of a meter → whether it is 0 for ever
+    """
+    if isinstance(clock, Every):
+        return True if clock.period == 1 else clock
+    if isinstance(clock, Event):
+        return _at_zero(clock) if zero(clock.source) else clock
+    if isinstance(clock, Not):
+        term = simplified(clock.term, zero)
+        return Not(term) if isinstance(term, Clock) else not term
+    if isinstance(clock, And | Or):
+        return _joined(clock, [simplified(term, zero) for term in clock.terms])
+    if isinstance(clock, Cooldown | MaxSilence | Inner):
+        inside = simplified(clock.clock, zero)
+        if inside is isinstance(clock, MaxSilence):  # there is never silence, or nothing to cool down from or to repeat
+            return inside
+        return replace(clock, clock=inside if isinstance(inside, Clock) else Every(1) if inside else NEVER)
+    return clock
+
+
+def _joined(clock: And | Or, terms: list[Clock | bool]) -> Clock | bool:
+    decides = isinstance(clock, Or)
+    if any(term is decides for term in terms):
+        return decides
+    left = [term for term in terms if isinstance(term, Clock)]
+    if len(left) < 2:
+        return left[0] if left else not decides
+    return type(clock)(tuple(left))
+
+
+def _at_zero(event: Event) -> bool:
+    truth, _ = step(event, [], NumpySteps(lambda _: np.zeros(1), lambda _: np.zeros(1, bool)))
+    return bool(truth[0])
+
+
+@lru_cache(maxsize=32)
+def clocks_of(facts: Facts) -> tuple[tuple[Clock | bool, ...], tuple[Clock | bool, ...]]:
+    """Return what is left of the clocks of regions, and of the conditions of edges."""
+    never: frozenset[int] = frozenset()
+    while True:  # a region that never fires may hold a meter at 0, and that another clock
+        still = still_in(facts, never)
+
+        def left(clock: Clock | None, still: frozenset[int] = still) -> Clock | bool:
+            return True if clock is None else simplified(clock, lambda path: _unmoved(facts, still, path))
+
+        regions = tuple(left(place.region.fires) for place in facts.places)
+        found = frozenset(number for number, clock in enumerate(regions) if clock is False)
+        if found == never:
+            return regions, tuple(left(wire.edge.holds) for wire in facts.wires)
+        never = found
+
+
+def still_in(facts: Facts, never: frozenset[int] = frozenset()) -> frozenset[int]:
+    """Return the regions that hold zeros for ever, as some of them never fire.
+
+    Nothing puts anything in: no edge, no input, no prediction of a filter, and no region at the same positions.
+    """
+    written = {task.wire.writes for task in tasks_of(facts)} | {place.index for place in hides(facts)}
+    written |= {facts.numbers[port.region] for port in facts.program.inputs.values() if isinstance(port, In)}
+    moved = written | {place.index for place in facts.places if place.carrier == "filter"}
+    moved -= never - {place.index for place in hides(facts)}
+    beside = overlaps(facts)
+    return frozenset(
+        place.index for place in facts.places if place.index not in moved and beside[place.index].isdisjoint(moved)
+    )
+
+
+def _unmoved(facts: Facts, still: frozenset[int], path: str) -> bool:
+    """Whether a meter is 0 for ever."""
+    number = facts.numbers[path.rpartition(".")[0]]
+    if facts.program.parity:  # what feeds it are the edges that read its region
+        return not any(task.wire.reads == number and metered_by(task, facts.places[number]) for task in tasks_of(facts))
+    return number in still

@@ -1,0 +1,82 @@
+"""What of a program can be seen from outside: all else is dead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from volumetric.layers.clock import Clock, Event
+from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.recipes import recipe_of
+from volumetric.layers.program.settle import metered_by
+from volumetric.layers.program.tasks import Task, tasks_of
+from volumetric.program.compiling.overlaps import overlaps
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What outputs, and losses of regions, depend on.
+
+    Attributes
+    ----------
+    regions, edges : numbers of them
+    meters : regions whose meters clocks and conditions look at
+    """
+
+    regions: frozenset[int]
+    edges: frozenset[int]
+    meters: frozenset[int]
+
+
+def live_in(facts: Facts) -> Live:
+    """Return what can be reached from outputs, back over edges that write.
+
+    What a region holds depends on the edges that write it, on regions at the same positions, and on the meters that
+    its clock and conditions look at. A meter depends on its region; in a program with parity on the edges that read it,
+    and on what these write. A region with losses of its own is seen, too.
+    """
+    return _Search(facts).live()
+
+
+class _Search:
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.beside = overlaps(facts)
+        self.writers: dict[int, list[Task]] = {}
+        self.feeders: dict[int, list[Task]] = {}
+        for task in tasks_of(facts):
+            self.writers.setdefault(task.wire.writes, []).append(task)
+            if facts.program.parity and metered_by(task, facts.places[task.wire.reads]):
+                self.feeders.setdefault(task.wire.reads, []).append(task)
+        self.edges: set[int] = set()
+        self.meters: set[int] = set()
+        self.open = [facts.numbers[port.region] for port in facts.program.outputs.values()]
+        self.open += [place.index for place in facts.places if recipe_of(place)]
+
+    def live(self) -> Live:
+        """Follow what is open until nothing is."""
+        regions: set[int] = set()
+        while self.open:
+            number = self.open.pop()
+            if number in regions:
+                continue
+            regions.add(number)
+            self.open += self.beside[number]
+            self._asks(self.facts.places[number].region.fires)
+            for task in self.writers.get(number, ()):
+                self._reads(task)
+        return Live(frozenset(regions), frozenset(self.edges), frozenset(self.meters))
+
+    def _reads(self, task: Task) -> None:
+        if task.wire.index not in self.edges:
+            self.edges.add(task.wire.index)
+            self.open.append(task.wire.reads)
+            self._asks(task.wire.edge.holds)
+
+    def _asks(self, clock: Clock | None) -> None:
+        for part in () if clock is None else clock.walk():
+            if isinstance(part, Event) and (number := self.facts.numbers[part.what]) not in self.meters:
+                self.meters.add(number)
+                self.open.append(number)
+                for task in self.feeders.get(number, ()):
+                    self.open.append(task.wire.writes)  # its queries count as well as what it brings
+                    self._reads(task)

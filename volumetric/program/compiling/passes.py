@@ -1,0 +1,232 @@
+"""Passes of the compiler: each takes a program and returns one that hands out the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from volumetric.layers.clock import Clock, On
+from volumetric.layers.program.canvas import Canvas
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.facts import METERED, Facts, facts_of
+from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.ports import In, Level, Port, Signal
+from volumetric.layers.program.recipes import recipe_of
+from volumetric.layers.program.region import Region
+from volumetric.layers.program.settle import metered_by
+from volumetric.layers.program.tasks import Task, tasks_of
+from volumetric.program.compiling.clocks import NEVER, clocks_of, still_in
+from volumetric.program.compiling.liveness import live_in
+from volumetric.program.compiling.overlaps import tells_others
+from volumetric.program.compiling.report import Log
+
+
+def silent_edges(program: Program, log: Log) -> Program:
+    """Take edges out that never write."""
+    facts = facts_of(program)
+    writing = {task.wire.index for task in tasks_of(facts)}
+    gone: dict[str, str] = {}
+    for wire in facts.wires:
+        if wire.index in writing:
+            continue
+        if wire.rule == "none":
+            gone[wire.name] = "its rule is none, which writes nothing"
+        elif not wire.weight:
+            gone[wire.name] = "its weight is 0"
+        else:
+            gone[wire.name] = "no position that it writes finds one to read"
+    return _without_edges(program, gone, log)
+
+
+def static_clocks(program: Program, log: Log) -> Program:
+    """Take clocks and conditions out that always hold, and edges out that never do."""
+    facts = facts_of(program)
+    of_regions, of_edges = clocks_of(facts)
+    feeding = _feeding(facts)
+    regions = dict(program.canvas.regions)
+    for place, left in zip(facts.places, of_regions, strict=True):
+        text = _text(left)
+        if text != place.region.clock:
+            log.add("removed" if text is None else "changed", "clock", [place.name], _told(left))
+            regions[place.name] = replace(place.region, clock=text)
+    gone: dict[str, str] = {}
+    edges: list[Edge] = []
+    for wire, left in zip(facts.wires, of_edges, strict=True):
+        text = _text(left)
+        if text != wire.edge.when:
+            log.add("removed" if text is None else "changed", "condition", [wire.name], _told(left))
+        edges.append(replace(wire.edge, when=text))
+        why = "its condition never holds" if left is False else ""
+        if of_regions[wire.writes] is False:
+            why = f"{wire.edge.writes!r} never fires"
+        if why and wire.index not in feeding and not tells_others(facts, wire):
+            gone[wire.name] = why
+    return _without_edges(_changed(program, regions, edges), gone, log)
+
+
+def shadowed_edges(program: Program, log: Log) -> Program:
+    """Take edges out of which all that they write is replaced in the same step."""
+    facts = facts_of(program)
+    feeding = _feeding(facts)
+    replacing: dict[int, list[Task]] = {}
+    for task in tasks_of(facts):
+        if task.wire.write == "replace":
+            replacing.setdefault(task.wire.writes, []).append(task)
+    gone: dict[str, str] = {}
+    for task in tasks_of(facts):
+        if task.wire.index in feeding or tells_others(facts, task.wire):
+            continue
+        for by in replacing.get(task.wire.writes, ()):
+            wins = by.wire.index > task.wire.index or task.wire.write != "replace"
+            if by is not task and wins and _covers(by, task):
+                gone[task.wire.name] = f"edge {by.wire.name!r} replaces all that it writes, whenever it does"
+    return _without_edges(program, gone, log)
+
+
+def still_regions(program: Program, log: Log) -> Program:
+    """Take clocks out of regions that hold zeros whether they fire or not."""
+    facts = facts_of(program)
+    regions = dict(program.canvas.regions)
+    for number in still_in(facts):
+        place = facts.places[number]
+        seen = place.region.identity is not None or recipe_of(place)  # slots and losses go on when it fires
+        if place.region.clock is not None and not seen:
+            log.add("removed", "clock", [place.name], "nothing is ever put into the region: it holds zeros")
+            regions[place.name] = replace(place.region, clock=None)
+    return _changed(program, regions, program.edges)
+
+
+def dead_parts(program: Program, log: Log, *, drop_inputs: bool) -> Program:
+    """Take regions and edges out that no output depends on, with inputs if they may go."""
+    facts = facts_of(program)
+    live = live_in(facts)
+    why = "no output depends on it"
+    edges = [wire.edge for wire in facts.wires if wire.index in live.edges]
+    log.add("removed", "edge", [wire.name for wire in facts.wires if wire.index not in live.edges], why)
+    seen = {facts.places[number].name for number in live.regions}
+    ports = dict(program.ports)
+    if drop_inputs:
+        ports = _wanted(program, seen, edges, log)
+    landing: dict[str, str] = {}
+    for name, port in ports.items():
+        if isinstance(port, In | Level) and port.region not in seen:
+            landing.setdefault(port.region, name)
+    regions: dict[str, Region] = {}
+    for name, region in program.canvas.regions.items():
+        if name in seen:
+            regions[name] = region
+        elif name in landing:
+            level = any(isinstance(port, Level) and port.region == name for port in ports.values())
+            regions[name] = _bare(region, level=level)
+            if regions[name] != region:
+                log.add(
+                    "changed", "region", [name], f"no output depends on it; it is where input {landing[name]!r} goes"
+                )
+        else:
+            log.add("removed", "region", [name], why)
+    gone = [meter.region for meter in program.meters if meter.region not in regions]
+    log.add("removed", "meter", [name for name in gone if facts.place(name).meter is not None], why)
+    meters = tuple(meter for meter in program.meters if meter.region in regions)
+    return _changed(program, regions, edges, ports=ports, meters=meters)
+
+
+def unread_meters(program: Program, log: Log) -> Program:
+    """Take meters out that no clock and no condition looks at."""
+    facts = facts_of(program)
+    read = live_in(facts).meters
+    meters: list[Meter] = []
+    for place in facts.places:
+        given = next((meter for meter in program.meters if meter.region == place.name), None)
+        if place.index in read:
+            meters += [] if given is None else [given]
+            continue
+        if place.meter is not None:
+            log.add("removed", "meter", [place.name], "no clock and no condition looks at it")
+        if place.carrier in METERED:  # which have one unless told otherwise
+            meters.append(Meter(place.name, ()))
+    order = {meter.region: number for number, meter in enumerate(program.meters)}
+    meters.sort(key=lambda meter: order.get(meter.region, len(order)))
+    return replace(program, meters=tuple(meters))
+
+
+def trimmed(program: Program, log: Log) -> Program:
+    """Cut the canvas behind the last region of each axis of space: codes of positions are those of coordinates."""
+    canvas = program.canvas
+    ends = (max(region.box[axis][1] for region in canvas.regions.values()) for axis in range(1, len(canvas.sides)))
+    shape = tuple(ends)
+    if shape == canvas.shape:
+        return program
+    sides = ["×".join(map(str, sides)) for sides in (canvas.shape, shape)]
+    log.add("changed", "canvas", [""], f"{sides[0]} → {sides[1]}, behind which no region is")
+    return replace(program, canvas=replace(canvas, shape=shape))
+
+
+SAFE: Final[tuple[Callable[[Program, Log], Program], ...]] = (
+    silent_edges,
+    static_clocks,
+    shadowed_edges,
+    still_regions,
+)
+"""Passes before dead parts are looked for."""
+
+
+def _without_edges(program: Program, gone: dict[str, str], log: Log) -> Program:
+    if not gone:
+        return program
+    for name, why in gone.items():
+        log.add("removed", "edge", [name], why)
+    return replace(program, edges=tuple(edge for edge in program.edges if edge.name not in gone))
+
+
+def _changed(program: Program, regions: dict[str, Region], edges: Iterable[Edge], **fields: Any) -> Program:
+    canvas: Canvas = replace(program.canvas, regions=regions)
+    return replace(program, canvas=canvas, edges=tuple(edges), **fields)
+
+
+def _text(left: Clock | bool) -> str | None:
+    return str(left) if isinstance(left, Clock) else None if left else str(NEVER)
+
+
+def _told(left: Clock | bool) -> str:
+    if isinstance(left, Clock):
+        return f"the rest of it never changes, {left} is left"
+    return "it always holds" if left else "it never holds"
+
+
+def _covers(one: Task, other: Task) -> bool:
+    """Whether an edge that replaces does so wherever and whenever the other writes."""
+    together = one.wire.edge.when in (None, other.wire.edge.when)
+    waits = one.source[1] and one.wire.edge.fill != "lerp"
+    return together and not waits and bool(((one.shares > 0) | ~(other.shares > 0)).all())
+
+
+def _feeding(facts: Facts) -> frozenset[int]:
+    """Edges that a meter follows: those of a program with parity that read a residual region."""
+    if not facts.program.parity:
+        return frozenset()
+    return frozenset(task.wire.index for task in tasks_of(facts) if metered_by(task, facts.places[task.wire.reads]))
+
+
+def _bare(region: Region, *, level: bool) -> Region:
+    """A region that is there for a port alone."""
+    carrier = region.carrier if level else "deterministic"
+    return replace(region, clock=None, learning=None, identity=None, slots=None, constraints=None, carrier=carrier)
+
+
+def _wanted(program: Program, seen: set[str], edges: Iterable[Edge], log: Log) -> dict[str, Port]:
+    """Ports without inputs that nobody asks for; one input stays."""
+    clocks = [program.canvas.regions[name].fires for name in seen] + [edge.holds for edge in edges]
+    parts = (part for clock in clocks if clock is not None for part in clock.walk())
+    asked = {part.name for part in parts if isinstance(part, On)}
+    gone = [
+        name
+        for name, port in program.inputs.items()
+        if (name not in asked if isinstance(port, Signal) else port.region not in seen)
+    ]
+    if len(gone) == len(program.inputs):
+        gone = gone[1:]
+    log.add("removed", "port", gone, "no output depends on it; columns of other inputs move")
+    return {name: port for name, port in program.ports.items() if name not in gone}
