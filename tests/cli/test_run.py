@@ -185,7 +185,7 @@ def test_rows_and_outputs_of_a_program_go_by_ports(run, tmp_path, monkeypatch):
     network = Program(Canvas(1, (1, 2), 4, regions), [Edge("a", "b", when="on(go)")], ports).network()
     scaling = Standardisation(mean=(1.0, 2.0, 0.0), deviation=(2.0, 1.0, 1.0))
     save_native(tmp_path / "m", network, initialise(network, seed=1), facts=NativeFacts(inputs=scaling))
-    want = open_stream(REFERENCE, network, initialise(network, seed=1), batch=2).run(scaling.apply(X[:, :4]))
+    want: Any = open_stream(REFERENCE, network, initialise(network, seed=1), batch=2).run(scaling.apply(X[:, :4]))
     x, go = X[:, :4, :2], X[:, :4, 2:]
     np.savez(tmp_path / "x.npz", x=x, go=go)
     arguments = ("run", str(tmp_path / "m"), *ON_REFERENCE)
