@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +13,16 @@ from tests.devices import DEVICES, device
 from tests.layers.program_cases import CARRIED, TIMED, WHOLE
 from tests.layers.test_vjp import arrays
 from volumetric.builders import chain
+from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.layers import Dense, Program
 from volumetric.layers.program.forward import Machine
 from volumetric.layers.program.ports import In
 from volumetric.layers.program.timing import all_states
 from volumetric.network import initialise
-from volumetric.observe import fired
+from volumetric.observe import Recording, fired, record
+from volumetric.observe.scene import scene_of
+from volumetric.viz import save_film
 
 NETWORK = chain([TIMED], (3,))
 PARAMS = initialise(NETWORK, 1)
@@ -76,6 +80,40 @@ def test_edges_that_never_write_never_fire() -> None:
     edges = (changed(program.edges[0], weight=0.0), *program.edges[1:])
     network = changed(program, edges=edges).network()
     assert not fired(network, X, params=initialise(network), device="cpu").edges[..., 0].any()
+
+
+def test_recordings_have_regions_and_edges(tmp_path: Path) -> None:
+    """As strong as what regions hold; what fired is what `fired` says; streams go on as without."""
+    plain, seen = (device("cpu").stream(NETWORK, PARAMS, batch=2) for _ in range(2))
+    told = fired(NETWORK, X, params=PARAMS, device="cpu", resets=RESETS)
+    found = record(seen, X, resets=RESETS, row=1, every=2)
+    plain.run(X, resets=RESETS)
+    np.testing.assert_array_equal(seen.run(X[:, :3]), plain.run(X[:, :3]))
+    scene = found.scene
+    regions, edges = TIMED.program.canvas.regions, TIMED.program.edges
+    assert (scene.kind, [node.name for node in scene.nodes]) == ("program", list(regions))
+    assert scene.families == {name: region.family for name, region in regions.items()}
+    names = [(scene.nodes[edge.source].name, scene.nodes[edge.target].name) for edge in scene.edges]
+    assert names == [(edge.reads, edge.writes) for edge in edges]
+    assert scene.ports["seen"].direction == "in"
+    assert scene.latency == {"guess": 0, "kept": 1}
+    np.testing.assert_array_equal(found.fired, told.regions[1, ::2] > 0)
+    np.testing.assert_array_equal(found.edge, 255 * (told.edges[1, ::2] > 0))
+    np.testing.assert_allclose(found.values(), told.strength[1, ::2], rtol=0, atol=found.scale.max() / 255)
+    assert found.reset.tolist() == [t == 4 for t in range(0, 11, 2)]
+    found.save(tmp_path / "run.scope")
+    again = Recording.open(tmp_path / "run.scope")
+    np.testing.assert_array_equal(again.edge, found.edge)
+    save_film(again, tmp_path / "run.html")
+    assert '"named":true' in (tmp_path / "run.html").read_text()
+    few = record(NETWORK, X, params=PARAMS, device="cpu", edges=3, row=None)
+    assert (few.scene.left_out, len(few.scene.edges), few.edge.shape[1]) == (3, 3, 3)
+
+
+def test_other_networks_show_a_program_as_one_node() -> None:
+    behind = chain([TIMED, Dense(in_features=3, out_features=1)], (3,))
+    assert len(scene_of(behind).nodes) == 2
+    assert len(scene_of(Clocked(network=NETWORK)).nodes) == 1
 
 
 def test_what_cannot_be_watched_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,12 +14,15 @@ from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.observe.recording import Meta, Recording
-from volumetric.observe.scene import Scene, parts_of, scene_of
+from volumetric.observe.scene import Scene, parts_of, program_of, scene_of
 from volumetric.runtime.clocked.clocks import fired
 from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
 from volumetric.runtime.streams.chunks import Chunk
 from volumetric.runtime.streams.marks import by_port, parted
+
+if TYPE_CHECKING:
+    from volumetric.layers import Program
 
 MOST: Final = 1_000_000
 """Values of a recording, nodes times frames, unless told otherwise."""
@@ -38,7 +41,8 @@ class Frame:
     rms : root mean square of what each node made; float64 ``[nodes]``
     fired : whether each computed; bool ``[nodes]``
     reset : whether the stream began anew
-    edge : attention or gate of the scene's first edges, 0 … 1; float64 ``[those]``, none where there is none
+    edge : attention or gate of the scene's first edges, 0 … 1, of a program 1 where they fired; float64 ``[those]``,
+        none where there is none
     """
 
     t: int
@@ -92,7 +96,12 @@ class Recorder:
         self._room = max(1, most // len(self.scene.nodes))
         self._missed = 0
         self._tapped: RowStream | None = None
-        if isinstance(stream, RowStream):
+        self._program = program_of(self._network) if isinstance(stream, RowStream) else None
+        if self._program is not None and isinstance(stream, RowStream):
+            from volumetric.observe.firing import watched_network
+
+            self._tapped = stream.tapped({}, watched_network(stream.network))
+        elif isinstance(stream, RowStream):
             layers = stream.network.layers
             self._tapped = stream.tapped({f"{_TAP}{i}": coord for i, coord in enumerate(layers)})
 
@@ -117,6 +126,8 @@ class Recorder:
             raise SpecError("the recorder is closed")
         self._tapped.live_as(self._stream)  # whose nodes may have been masked since
         given = replace(chunk, x=by_port(self._network, chunk.x, self._tapped.batch))
+        if self._program is not None:
+            return self._program_rows(self._program, self._tapped, chunk, given)
         made: dict[str, list[Array]] = {}
         for at, stop in self._cuts(chunk.count):
             part = _some(given, slice(at, stop))
@@ -130,6 +141,19 @@ class Recorder:
             elif part.count:
                 self._see_rows(part, taps)
         return parted(self._network, chunk.x, {name: np.concatenate(ys, 1) for name, ys in made.items()})
+
+    def _program_rows(self, spec: Program, stream: RowStream, chunk: Chunk, given: Chunk) -> Array | dict[str, Array]:
+        """Run rows through a program that is watched, which tells what its regions and edges did."""
+        from volumetric.observe.program_scene import program_frames
+
+        rows = stream.advance(given)
+        assert not isinstance(rows, dict)
+        some = slice(None) if self._row is None else slice(self._row, self._row + 1)
+        rms, fired, edge = program_frames(spec, self.scene, rows[some])
+        for t in range(chunk.count):
+            self._see(rms[t], fired[t], reset=self._resets(chunk, t), edge=edge[t])
+        width = max(end for _, end in spec.ports("outputs").values())
+        return parted(self._network, chunk.x, {OUTPUT: rows[..., :width]})
 
     @property
     def _full(self) -> bool:
@@ -217,11 +241,12 @@ class Recorder:
         found = fired(stream.clocked, stream.read, {name: x[:, 0] for name, x in given.items()}, marks)
         return np.asarray(found[:, slice(None) if self._row is None else self._row].reshape(len(found), -1).any(1))
 
-    def _see(self, rms: Array, fired: Array, *, reset: bool) -> None:
+    def _see(self, rms: Array, fired: Array, *, reset: bool, edge: Array | None = None) -> None:
         self.seen += 1
         if (self.seen - 1) % self._every:
             return
-        frame = Frame(t=self.seen, rms=np.asarray(rms, np.float64), fired=fired, reset=reset)
+        edge = np.zeros(0) if edge is None else edge
+        frame = Frame(t=self.seen, rms=np.asarray(rms, np.float64), fired=fired, reset=reset, edge=edge)
         if len(self.frames) < self._room:
             self.frames.append(frame)
         else:

@@ -15,6 +15,7 @@ from volumetric.grid import Coord
 from volumetric.network import Network
 
 if TYPE_CHECKING:
+    from volumetric.layers import Program
     from volumetric.observe.fabric_scene import FabricPart
 
 
@@ -109,7 +110,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
     """Return the scene of a network: a node for each layer, where it stands in the grid, slots side by side.
 
-    A fabric has a node for each of its own, where they stand on their lattice; its ports and populations are groups.
+    A fabric has a node for each of its own, where they stand on their lattice; its ports and populations are groups. A
+    program alone has a node for each region, in the middle of its box; families are groups.
 
     Parameters
     ----------
@@ -122,6 +124,11 @@ def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
     if edges < 0:
         raise SpecError(f"edges must be 0 or more, got {edges}")
     network = machine.network if isinstance(machine, Clocked) else machine
+    program = None if network is not machine else program_of(network)
+    if program is not None:
+        from volumetric.observe.program_scene import program_scene
+
+        return program_scene(program, edges)
     parts = parts_of(network)
     firsts = first_nodes(network, parts)
     nodes = tuple(_nodes(network, parts, firsts))
@@ -150,6 +157,15 @@ def parts_of(network: Network) -> dict[Coord, FabricPart]:
     from volumetric.observe.fabric_scene import fabric_parts
 
     return fabric_parts(network.layers)
+
+
+def program_of(network: Network) -> Program | None:
+    """Return the program that a network is, if it is nothing else."""
+    if [spec.kind for spec in network.layers.values()] != ["program"]:
+        return None
+    from volumetric.observe.program_scene import shown_program
+
+    return shown_program(network)
 
 
 def first_nodes(network: Network, parts: Mapping[Coord, FabricPart]) -> dict[Coord, int]:

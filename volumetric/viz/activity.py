@@ -91,6 +91,8 @@ def film_page(recording: Recording) -> str:
         "ticks": recording.ticks.tolist(),
         "cells": places_of(scene),
         "names": [node.name for node in scene.nodes],
+        "named": scene.kind == "program",
+        "acts": base64.b64encode(recording.edge.tobytes()).decode() if recording.edge.size else "",
         "group": scene.group_of,
         "scale": [[float(f"{value:.4g}") for value in row] for row in _changes(recording.scale)],
         "edges": [[edge.source, edge.target] for edge in scene.edges],
@@ -125,7 +127,7 @@ def film_gif(recording: Recording, *, rate: int, frames: int) -> bytes:
     """Return an animated GIF; time runs as at `rate` frames a second also where frames are left out."""
     places = np.array(places_of(recording.scene), np.int64).reshape(-1, 2)
     wide, high = places.max(0, initial=0) + 1
-    side = int(max(2, min(24, _LARGEST // max(wide, high, 1))))
+    side = int(max(2, min(72 if recording.scene.kind == "program" else 24, _LARGEST // max(wide, high, 1))))
     every = max(1, -(-len(recording) // frames))
     codes = codes_of(recording)[::every]
     shades = np.where(codes == ODD, _SHADES + 1, 1 + np.rint((_SHADES - 1) * np.sqrt(codes / TOP)).astype(np.int64))
@@ -150,7 +152,8 @@ const get = id => document.getElementById(id), canvas = get("grid"), at = get("a
 const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
 const codes = bytes(film.codes), idle = bytes(film.idle), count = film.cells.length, resets = new Set(film.reset);
 const columns = 1 + Math.max(0, ...film.cells.map(c => c[0])), lines = 1 + Math.max(0, ...film.cells.map(c => c[1]));
-const side = Math.max(3, Math.min(24, Math.floor(1200 / columns)));
+const side = Math.max(3, Math.min(film.named ? 96 : 24, Math.floor(1200 / columns)));
+const acts = bytes(film.acts), told = film.frames ? acts.length / film.frames : 0;
 canvas.width = columns * side; canvas.height = lines * side;
 const brush = canvas.getContext("2d"), middle = i => film.cells[i].map(x => (x + .5) * side - .5);
 const shade = Array.from({length: 256}, (_, code) => {
@@ -168,9 +171,16 @@ function draw() {
     brush.fillStyle = any ? shade[codes[place]] : shade[0];
     brush.fillRect(x * side, y * side, side - 1, side - 1);
     if (rests) { brush.fillStyle = "#0008"; brush.fillRect(x * side, y * side, side - 1, side - 1); }
+    if (film.named && side >= 40) {
+      brush.fillStyle = any && codes[place] > 90 && !rests ? "#111" : "#ddd";
+      brush.font = "12px system-ui,sans-serif";
+      brush.fillText(film.names[i], x * side + 4, y * side + 15, side - 9);
+    }
   });
-  if (get("ways").checked) film.edges.forEach(([a, b]) => {
-    brush.strokeStyle = any ? shade[codes[now * count + a]] : shade[0];
+  if (get("ways").checked) film.edges.forEach(([a, b], i) => {
+    if (i < told && !acts[now * told + i]) return;
+    brush.strokeStyle = told ? "#4cc3ff" : any ? shade[codes[now * count + a]] : shade[0];
+    brush.lineWidth = told ? 2 : 1;
     brush.globalAlpha = .5;
     brush.beginPath(); brush.moveTo(...middle(a)); brush.lineTo(...middle(b)); brush.stroke();
     brush.globalAlpha = 1;

@@ -1,0 +1,93 @@
+"""Programs in a scene: a node for each region, in the middle of its box, and the edges between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.layers.program.facts import Facts, Place
+from volumetric.layers.program.ports import Out, Signal
+from volumetric.layers.program.reach import latency
+from volumetric.layers.program.spec import Program
+from volumetric.layers.program.watched import EDGES, REGIONS, STRENGTH
+from volumetric.network import Network
+from volumetric.observe.firing import watchable
+from volumetric.observe.scene import Edge, End, Node, Scene
+
+
+def shown_program(network: Network) -> Program | None:
+    """Return the program that a network is, if it is nothing else: of others each layer is a node."""
+    return watchable(network) if len(network.layers) == 1 else None
+
+
+def program_scene(spec: Program, edges: int) -> Scene:
+    """Return the scene of a program; `edges` is the most that are shown."""
+    facts = spec.facts
+    program = facts.program
+    families = {place.name: place.region.family for place in facts.places}
+    counts: dict[str, int] = {}
+    for family in families.values():
+        counts[family] = counts.get(family, 0) + 1
+    chosen = _chosen(facts, edges)
+    ports = {name: port for name, port in program.ports.items() if not isinstance(port, Signal)}
+    known = {name: latency(facts, name) for name in program.outputs}
+    return Scene(
+        kind="program",
+        nodes=tuple(_node(facts, place) for place in facts.places),
+        edges=tuple(_edge(facts, number, wire) for number, wire in enumerate(chosen)),
+        ports={
+            name: End(node=facts.numbers[port.region], direction="out" if isinstance(port, Out) else "in")
+            for name, port in ports.items()
+        },
+        populations=counts,
+        families=families,
+        latency={name: rows for name, rows in known.items() if rows is not None},
+        left_out=len(facts.wires) - len(chosen),
+    )
+
+
+def program_frames(spec: Program, scene: Scene, rows: Array) -> tuple[Array, Array, Array]:
+    """Return what regions and edges did in some rows of some streams, together.
+
+    Parameters
+    ----------
+    rows : of the program that is watched, ``[B, T, columns]``
+
+    Returns
+    -------
+    strength of regions, whether they fired, ``[T, regions]``, and for each edge of the scene 1 where it did
+    """
+    columns = replace(spec, watched=True).ports("outputs")
+    strength, regions, edges = (
+        rows[..., slice(*columns[name])].astype(np.float64) for name in (STRENGTH, REGIONS, EDGES)
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        rms = np.sqrt(np.square(strength).mean(0))
+    chosen = _chosen(spec.facts, len(scene.edges))
+    return rms, regions.max(0) > 0, (edges.max(0)[:, list(chosen)] > 0).astype(np.float64)
+
+
+def _chosen(facts: Facts, edges: int) -> range:
+    count = len(facts.wires)
+    return range(0, count, max(1, -(-count // edges))) if edges else range(0)
+
+
+def _node(facts: Facts, place: Place) -> Node:
+    """A region: x and y are the last two axes of its canvas, z the frame or what axis is before."""
+    middle = [(low + high - 1) / 2 for low, high in place.region.box]
+    frame, *space = middle
+    x = space[-1]
+    y = space[-2] if len(space) > 1 else 0.0
+    z = space[-3] if len(space) > 2 else frame
+    size = facts.program.canvas.width * len(place.positions)
+    return Node(id=place.index, name=place.name, role="region", group=place.region.family, at=(x, y, z), size=size)
+
+
+def _edge(facts: Facts, number: int, wire: int) -> Edge:
+    of = facts.wires[wire]
+    ends = (facts.places[index].coords.mean(0) for index in (of.reads, of.writes))
+    far = float(np.linalg.norm(np.subtract(*ends)))
+    back = (of.edge.lag or 0) if facts.program.timing == "stream" else 0
+    return Edge(id=number, source=of.reads, target=of.writes, kind=of.rule, length=round(far, 6), delay=1 + back)
