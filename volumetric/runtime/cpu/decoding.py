@@ -22,8 +22,9 @@ from volumetric.runtime.parts import Part, Span
 
 _MOST = 32
 """Tokens that a native call may feed to each sequence."""
-_SECONDS = 0.02
-"""Duration of a native call from which it feeds no more: Ctrl-C waits so long, and so much is lost at a stop."""
+_SECONDS = 0.005
+"""Duration of a native call from which it feeds no more: whoever reads along sees pieces of that, Ctrl-C waits so long,
+and so much is lost at a stop. A call costs 9 µs besides: for tokens that come one by one a two hundredth at most."""
 
 
 class TokenLoop:
