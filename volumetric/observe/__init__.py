@@ -15,3 +15,5 @@ from volumetric.observe.records import JsonlObserver as JsonlObserver
 from volumetric.observe.records import LogObserver as LogObserver
 from volumetric.observe.watch import Watch as Watch
 from volumetric.observe.window import WindowObserver as WindowObserver
+from volumetric.observe.work import Work as Work
+from volumetric.observe.work import work_of as work_of

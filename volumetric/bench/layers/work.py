@@ -13,6 +13,7 @@ from volumetric._typing import Array
 from volumetric.bench.layers.cases import LayerCase
 from volumetric.layers import Embedding
 from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, differentiate
+from volumetric.runtime.graph.products import flops_of
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 
 
@@ -89,19 +90,3 @@ def _first(work: GraphBuilder, x: int) -> int:
     """One number of a tensor: all of it is computed, and hardly anything is copied to the host."""
     shape = work.shape(x)
     return work.slice(x, (0,) * len(shape), (1,) * len(shape))
-
-
-def flops_of(graph: Graph) -> float:
-    """Return the floating-point operations of products and recurrent steps."""
-    total = 0.0
-    for node in graph.nodes:
-        shapes = [graph.tensors[i].shape for i in (*node.inputs, *node.outputs)]
-        if node.op == "gemm":
-            a, b, c = shapes[0], shapes[1], graph.tensors[node.outputs[0]].shape
-            depth = a[1] if node.attrs["trans_a"] else a[2]
-            total += 2.0 * max(a[0], b[0], c[0]) * c[1] * c[2] * depth
-        elif node.op in ("recurrent", "recurrent_grad"):
-            batch, length, _ = shapes[0]
-            wide, size = next(s for s in shapes if len(s) == 2 and s[0] % s[1] == 0 and s[0] != batch)
-            total += 2.0 * batch * length * wide * size
-    return total
