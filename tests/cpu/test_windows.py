@@ -33,6 +33,7 @@ FORMS = [  # of which each has another form of attention, or of its rows
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drop rows long before 256 are held, as by default."""
     monkeypatch.setattr(cache, "_FIRST", 16)
+    monkeypatch.setattr(cache, "_WINDOW", 16)
 
 
 def compiled(*kinds: dict[str, Any], form: tuple[str, str, str] = FORMS[0]) -> Executable:
@@ -56,7 +57,7 @@ def ids(count: int, seed: int = 0) -> np.ndarray:
 def keeping(executable: Executable, monkeypatch: pytest.MonkeyPatch) -> State:
     """A state that drops nothing."""
     with monkeypatch.context() as patch:
-        patch.setattr(cache, "_FIRST", CONTEXT)
+        patch.setattr(cache, "_WINDOW", CONTEXT)
         state = executable.new_state()
     assert not state.forgets
     return state
@@ -142,7 +143,7 @@ def test_a_saved_state_has_the_rows_that_are_held(form: tuple[str, str, str], mo
     assert state.reach <= back.reach < 160  # slack is taken over as far as there is room
     assert len(executable.restore(whole).save()) < 0.7 * len(whole)  # what no later row reads is not taken over
     with monkeypatch.context() as patch:
-        patch.setattr(cache, "_FIRST", CONTEXT)
+        patch.setattr(cache, "_WINDOW", CONTEXT)
         wide = executable.restore(data)
     assert wide.reach == state.reach
     for one in (state, back, executable.restore(whole), wide):

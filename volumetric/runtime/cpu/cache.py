@@ -13,7 +13,8 @@ from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.held import Coded, Held, after_zeros, as_codes, as_numbers, count_of, last_of
 
-_FIRST = 256  # rows of the first allocation
+_FIRST = 32  # rows of the first allocation: what schedulers count for a short sequence
+_WINDOW = 256  # rows below which no window is worth dropping rows for
 _BLOCK = 16  # rows that keys keep side by side
 
 KVStorage = Literal["float32", "float16", "int8"]
@@ -65,7 +66,7 @@ class Cache:
     def __init__(self, pair: Pair, storage: KVStorage, *, window: int | None, limit: int) -> None:
         self._pair, self._limit = pair, limit
         self._storage: KVStorage = storage
-        most = limit if window is None else 2 * max(window, _FIRST)
+        most = limit if window is None else 2 * max(window, _WINDOW)
         self.window = window if most < limit else None
         self._most = min(most, limit)
         self.first = self.capacity = 0
