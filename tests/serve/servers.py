@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -46,6 +47,18 @@ def slow_letters() -> Model:
 
     model.executable.run = slowly
     return model
+
+
+@contextmanager
+def an_event_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Give this thread an event loop: litellm makes one where there is none, and never closes it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield loop
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 @contextmanager

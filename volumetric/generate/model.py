@@ -158,7 +158,10 @@ class Model(Encodes, Adapts, Predicts):
         ids = encode_prompt(prompt, self.loaded, template_args or {})
         if not ids:
             raise GenerationError("the prompt is empty", hint="a model continues a text: give it at least one token")
-        check_vocabulary(self.plan, check_input(self.plan, np.array(ids)))
+        given = np.array(ids)
+        if given.dtype.kind not in "iu":  # beyond 64 bits NumPy has no integers
+            raise GenerationError(f"token ids lie far below 2⁶⁴, got {min(ids)} to {max(ids)}")
+        check_vocabulary(self.plan, check_input(self.plan, given))
         return ids
 
     def decoder(self) -> Decoder | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, TypeVar
 
 import msgspec
@@ -14,6 +15,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _DRAINED: Final = 8
 """So many times the longest body is taken and thrown away: who still sends does not read, and would lose the answer."""
+PATIENCE: Final = 30.0
+"""Seconds that may pass between two parts of a body."""
 
 
 async def body_of(request: Request, kind: type[T]) -> T:
@@ -21,7 +24,7 @@ async def body_of(request: Request, kind: type[T]) -> T:
 
     Raises
     ------
-    RequestError : it is too long, says that it is no JSON, or is not what `kind` is
+    RequestError : it is too long, does not come, says that it is no JSON, or is not what `kind` is
     """
     form = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if form != "application/json":
@@ -31,13 +34,20 @@ async def body_of(request: Request, kind: type[T]) -> T:
         )
     most = request.app.state.serving.settings.max_body
     body, length = bytearray(), 0
+    told = request.headers.get("content-length", "")
+    # A body that says to be too long is not held, only taken.
+    holds = most if not told.isdecimal() or int(told) <= most else 0
     try:
-        async for chunk in request.stream():
-            length += len(chunk)
-            if length <= most:
-                body += chunk
-            elif length > _DRAINED * most:
-                break
+        async with asyncio.timeout(PATIENCE) as timeout:
+            async for chunk in request.stream():
+                timeout.reschedule(asyncio.get_running_loop().time() + PATIENCE)
+                length += len(chunk)
+                if length <= holds:
+                    body += chunk
+                elif length > _DRAINED * most:
+                    break
+    except TimeoutError:
+        raise RequestError(408, f"no more of the body came for {PATIENCE:g} s", code="body_timeout") from None
     except ClientDisconnect:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:

@@ -65,6 +65,8 @@ class RequestError(Exception):
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the answer besides its type and length."""
+        if self.status == 408:  # the rest of the body may come yet, and is no request
+            return {"connection": "close"}
         if self.retry_after is None:
             return {}
         return {"retry-after": str(math.ceil(self.retry_after))}
@@ -85,7 +87,9 @@ def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
     if isinstance(error, OverloadedError):
         return RequestError(429, message, kind="rate_limit_error", code="queue_full", retry_after=error.retry_after)
     if isinstance(error, DoesNotFitError):
-        return RequestError(400, message, code="context_length_exceeded", param=param)
+        # litellm knows this error by the first words, langchain by the code in the text.
+        told = f"this model's maximum context length is exceeded (context_length_exceeded): {message}"
+        return RequestError(400, told, code="context_length_exceeded", param=param)
     if isinstance(error, ShuttingDownError):
         return RequestError(503, message, kind="unavailable_error", code="server_shutdown", retry_after=1)
     if isinstance(error, ExpiredError):

@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from volumetric.errors import DeviceError
 from volumetric.serve.app import application
 from volumetric.serve.engine import Engine
+from volumetric.serve.protocol import Protocol
 from volumetric.serve.serving import Served, Serving, Settings, generates
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class Server:
 
         config = uvicorn.Config(
             application(self.serving, lifespan),
+            http=Protocol,
+            ws="none",
             log_config=None,
             access_log=False,
             lifespan="on",

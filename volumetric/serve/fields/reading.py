@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -53,12 +54,20 @@ def read(body: bytes, kind: type[T]) -> T:
             given[name] = given.pop(other)
     for name in NO_EFFECT & given.keys():
         del given[name]
+    for name in _optional(kind):
+        if name in given and given[name] is None:
+            del given[name]  # clients send null for what they leave open
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise _problem(str(error), given, kind) from None
     except RecursionError:
         raise bad("the body is nested too deeply", code="invalid_json") from None
+
+
+@cache
+def _optional(kind: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(field.name for field in msgspec.structs.fields(kind) if not field.required)
 
 
 def _problem(message: str, given: dict[str, Any], kind: type[msgspec.Struct]) -> RequestError:

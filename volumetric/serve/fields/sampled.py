@@ -18,8 +18,8 @@ MOST_TOPS = 20
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """``stream_options``."""
 
-    include_usage: bool = False
-    include_obfuscation: bool = False
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
 
 
 class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -58,7 +58,7 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     @property
     def streams_usage(self) -> bool:
         """Whether a stream ends with what it cost."""
-        return self.stream_options is not None and self.stream_options.include_usage
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
     def texts(self) -> int:

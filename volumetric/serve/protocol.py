@@ -1,0 +1,69 @@
+"""Protocol: HTTP as uvicorn speaks it; but what is no HTTP gets our errors, and heads that never end are given up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from volumetric.serve.problem import bad
+
+HEAD_SECONDS: Final = 30.0
+"""So long may the head of a request take from its first byte, or from the connection's begin."""
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol as _Base
+else:
+    _Base = AutoHTTPProtocol
+
+
+class Protocol(_Base):
+    """One connection."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        if self._between_requests and not self.transport.is_closing():
+            self._arm()
+        else:
+            self._disarm()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP in the shape of all other errors."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            body = bad("this is not a valid HTTP request", code="invalid_http").encoded
+            head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
+        self.transport.close()
+
+    @property
+    def _between_requests(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _arm(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _disarm(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        self._late = None
+        if self._between_requests:
+            self.transport.close()
