@@ -85,7 +85,7 @@ def refusals(texts: Mapping[str, str], pipelines: Mapping[str, Any] | None = Non
         try:
             done.wait(seconds)
         finally:
-            _end(browser)
+            end(browser)
             server.shutdown()
             server.server_close()
     if not answer:
@@ -95,7 +95,7 @@ def refusals(texts: Mapping[str, str], pipelines: Mapping[str, Any] | None = Non
     return answer[0]["refused"]
 
 
-def _end(browser: subprocess.Popen[bytes]) -> None:
+def end(browser: subprocess.Popen[bytes]) -> None:
     """End the browser with its GPU process: the session that it was started in."""
     os.killpg(browser.pid, 15)
     try:
