@@ -72,7 +72,7 @@ def tools_of(tools: Sequence[Mapping[str, Any]] | None, choice: Any, *, parallel
         tools=[tool for tool in found if named in (None, tool.name)],
         told=[{"type": "function", "function": dict(tool["function"])} for tool in tools],
         required=named is not None or choice == "required",
-        parallel=parallel,
+        parallel=parallel and named is None,  # a function that is named is called exactly once, as OpenAI says
     )
 
 
