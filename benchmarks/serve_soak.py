@@ -309,7 +309,7 @@ def serve(arguments: list[str]) -> int:
             raise DeviceError(_FAULT)
         return run(self, *args)
 
-    Rounds.run = failing
+    Rounds.run = failing  # pyright: ignore[reportAttributeAccessIssue]
     signal.signal(signal.SIGUSR1, lambda *_: due.append(1))
     return command(("serve", *arguments))
 

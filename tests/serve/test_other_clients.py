@@ -130,7 +130,9 @@ def chat(server: Address):
     from langchain_openai import ChatOpenAI
 
     def make(model: str = "letters", **rest: Any) -> ChatOpenAI:
-        return ChatOpenAI(model=model, base_url=f"{server.url}/v1", api_key=KEY, max_retries=0, **rest)
+        return ChatOpenAI(
+            model=model, base_url=f"{server.url}/v1", api_key=pydantic.SecretStr(KEY), max_retries=0, **rest
+        )
 
     return make
 
@@ -146,7 +148,7 @@ def test_langchain_embeddings(server):
     from langchain_openai import OpenAIEmbeddings
 
     found = OpenAIEmbeddings(
-        model="encoder", base_url=f"{server.url}/v1", api_key=KEY, check_embedding_ctx_length=False
+        model="encoder", base_url=f"{server.url}/v1", api_key=pydantic.SecretStr(KEY), check_embedding_ctx_length=False
     ).embed_documents(["the cat", "a"])
     expected = volumetric.load(TINY / "sentences_mean", device="reference").embed(["the cat", "a"])
     np.testing.assert_allclose(found, expected, rtol=1e-6)
