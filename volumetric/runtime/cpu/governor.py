@@ -15,7 +15,7 @@ _SLOW = 1.7  # times the usual duration that count as disturbed; noise of a quie
 _TRIAL = 4  # calls of a trial
 _PROOF_CALLS, _PROOF_SECONDS = 8, 0.2  # when a kind's number of threads is put to the proof once, whichever is first
 _SHORTEST_GLANCE = 0.003  # seconds; a wake-up or a page from disk may cost as much on a quiet machine
-_LOST = 0.25  # part of the time that a thread was off its core; wake-ups of a quiet machine stay below 0.05
+_LOST = 0.25  # part of a call that a thread is off its core; wake-ups of a quiet machine stay below 0.05
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 4.0  # seconds until more threads are tried: most disturbances are short
 _FIRST_VAIN = 0.25  # seconds after a trial of fewer threads that was in vain
 _PAUSE_FACTOR = 20  # a trial that fails may take a twentieth of the time
@@ -32,8 +32,10 @@ class Governor:
     starts beside busy programs knows no usual duration: so half the threads get one early trial in any case.
 
     Within a call of which nothing is known yet, or which tries more threads again, `glance` looks at the time that a
-    thread was off its core. Alone on a machine that is next to nothing. Beside others it is a good part, and the rest
-    of the call goes on with half the threads.
+    thread was off its core. Alone on a machine that is next to nothing. Beside others it soon is a good part of what
+    the whole call takes, and the rest of the call goes on with half the threads. It is not compared with the time so
+    far: a server writes to its clients when a call begins, which costs one core 2 ms of a call of 15, and by the
+    first 3 of these all calls would seem disturbed.
 
     Attributes
     ----------
@@ -79,7 +81,7 @@ class Governor:
         """Whether calls of a kind try more threads again."""
         return self._trial > 0 and self.threads > self._before and kind == self._trial_of
 
-    def glance(self, seconds: float, lost: float, kind: str = "") -> bool:
+    def glance(self, seconds: float, lost: float, kind: str = "", *, done: float = 1.0) -> bool:
         """Look at a call that is on its way; returns whether its threads have become fewer.
 
         The calls of a kind are warned off once.
@@ -88,9 +90,11 @@ class Governor:
         ----------
         seconds : duration of the call so far, since its threads last changed
         lost : how much of it one of its threads was not running
+        done : which part of the call was done in that time
         """
         threads = self.threads_for(kind)
-        if threads == 1 or seconds < _SHORTEST_GLANCE or lost < _LOST * seconds:
+        whole = lost + max(seconds - lost, 0.0) / done  # of the call, if no more is lost
+        if threads == 1 or seconds < _SHORTEST_GLANCE or lost < _LOST * whole:
             return False
         retries = self._retries(kind)
         self._warned.add(kind)

@@ -95,14 +95,16 @@ class Walker:
         count = _WATCHED_STEPS if watched else -(-steps // calls)
         clocks, changed = TEAM.clocks(governor.threads_for(kind)) if watched else [], False
         whole = since = time.perf_counter()
+        before = 0  # steps that were done then
         starts = [first for first in range(0, steps, count) if first == 0 or first <= steps - together]
         for first, end in pairwise([*starts, steps]):
             some, began = end - first, time.perf_counter()
             self._run(address + first * _STEP_BYTES, some, control, governor.threads_for(kind), times)
             now = time.perf_counter()
-            if watched and governor.glance(now - since, now - since - _least(clocks), kind):
+            lost, done = now - since - _least(clocks) if watched else 0.0, (end - before) / steps
+            if watched and governor.glance(now - since, lost, kind, done=done):
                 clocks, changed = TEAM.clocks(governor.threads_for(kind)), True
-                since = time.perf_counter()
+                since, before = time.perf_counter(), end
             elif calls > 1:
                 governor.observe((now - began) / (rows * some), kind, prove=False)
         self._last = time.perf_counter()
