@@ -295,8 +295,17 @@ class _Row:
             p=self.own,
             states=self.state,
             fires=fires,
-            guard=lambda region: nullcontext(),
+            guard=self._region_guard(fires),
+            learns=self.learns,
         )
+
+    def _region_guard(self, fires: Mapping[int, int]) -> Guard:
+        """What lets carriers and meters be left out of regions that fire in no stream."""
+        if not fires or not self.guards:
+            return lambda region: nullcontext()
+        work, columns = self.work, {region: column for column, region in enumerate(fires)}
+        some = work.reduce(work.concat([*fires.values()], 1), "max", (0,))
+        return lambda region: work.guarded(some, columns[region]) if region in columns else nullcontext()
 
     def _step(self, canvas: int, fires: Mapping[int, int], truths: Sequence[int], again: int) -> int:
         facts, held = self.plan.facts, self._held(fires)

@@ -130,13 +130,17 @@ def reduced(work: GraphBuilder, meter: Meter, error: int) -> int:
     return work.broadcast(found, (batch, kinds))
 
 
-def updated(work: GraphBuilder, meter: Meter, held: int, error: int, fires: int | None) -> int:
-    """Emit what a meter holds behind a step, ``[B, kinds + 1]``; `fires` is ``[B, 1]``, None: everywhere."""
+def followed(work: GraphBuilder, meter: Meter, held: int, error: int) -> int:
+    """Emit what a meter holds behind a step that its region computes, ``[B, kinds + 1]``."""
     batch = work.shape(held)[0]
     ones = work.broadcast(work.reshape(work.scalar(1.0), (1, 1)), (batch, 1))
     r = work.concat((reduced(work, meter, error), ones), 1)
-    made = work.add(work.affine(held, meter.decay), work.affine(r, 1 - meter.decay))
-    return chosen(work, fires, made, held)
+    return work.add(work.affine(held, meter.decay), work.affine(r, 1 - meter.decay))
+
+
+def updated(work: GraphBuilder, meter: Meter, held: int, error: int, fires: int | None) -> int:
+    """Emit what a meter holds behind a step; `fires` is ``[B, 1]``, None: everywhere."""
+    return chosen(work, fires, followed(work, meter, held, error), held)
 
 
 def shown(work: GraphBuilder, meter: Meter, held: int) -> int:

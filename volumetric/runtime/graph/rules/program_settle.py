@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,15 +13,20 @@ from volumetric.layers.program.facts import METERED, Facts, Place
 from volumetric.layers.program.settle import AGE, longest, metered_by
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families.weighing import weigh_rows
 from volumetric.runtime.graph.rules.program_carriers import (
     bound,
     chosen,
     denoised,
     filtered,
+    followed,
     remembered,
     updated,
 )
 from volumetric.runtime.graph.rules.program_dispatch import Dispatched
+
+New: TypeAlias = "tuple[Place, int, int, int | None]"
+"""A region, its rows, what they are in place of, and where: ``[B, 1 or N, 1]`` of 0 and 1, None: everywhere."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +39,7 @@ class Held:
     states : ``[B, …]``, as `layers.program.settle.states_of` names them
     fires : region → whether it fires in a stream, ``[B, 1]`` of 0 and 1; one that is missing always does
     guard : around what need not run where a region fires in no stream
+    learns : gradients are wanted
     """
 
     work: GraphBuilder
@@ -41,6 +48,7 @@ class Held:
     states: dict[str, int]
     fires: Mapping[int, int]
     guard: Callable[[int], AbstractContextManager[None]]
+    learns: bool = True
 
     def rows(self, canvas: int) -> dict[tuple[int, int], int]:
         """Emit the rows that edges read and that are no positions of the canvas, by region and steps back."""
@@ -80,31 +88,33 @@ class Held:
         before : the canvas that edges read, ``[B, positions, d]``
         levels : diffusive region → noise levels before and behind the step, ``[B, 1, 1]``
         """
-        work, errors, new = self.work, dict[int, int](), list[tuple[Place, int]]()
+        work, errors, new = self.work, dict[int, int](), list[New]()
         for place in self.facts.places:
             metered = place.meter is not None and not self.facts.program.parity
             diffused = place.carrier == "diffusive" and levels is not None and place.index in levels
             if not metered and place.carrier not in (*METERED, "memory") and not diffused:
                 continue
+            # What is read below, also where the region does not fire, is not emitted inside of a guard.
+            x, z, flag = self.taken(before, place), self.taken(made.canvas, place), self._flag(place, 3)
+            written = self.taken(made.written, place)
+            written = written if flag is None else work.binary("mul", written, flag)
             with self.guard(place.index):
-                x, z = self.taken(before, place), self.taken(made.canvas, place)
-                flag = self._flag(place, 3)
-                written = self.taken(made.written, place)
-                written = written if flag is None else work.binary("mul", written, flag)
                 error = work.binary("sub", z, x)
                 if place.carrier == "filter":
                     y, error = filtered(work, self.own(place), x, z, written)
-                    new.append((place, chosen(work, flag, y, z)))
+                    new.append((place, y, z, flag))
                 elif diffused and levels is not None:
                     y = denoised(work, x, z, *levels[place.index])
-                    new.append((place, chosen(work, written, y, z)))
+                    new.append((place, y, z, written))
                 elif place.carrier == "residual":
                     error = work.binary("mul_nonzero", z, written)
-                elif place.carrier == "memory":
-                    self._remember(place, z, written)
+            if place.carrier == "memory":
+                self._remember(place, z, written)
             if metered or place.carrier in METERED:
                 errors[place.index] = error
-        return self.placed(made.canvas, new), errors
+        if self.learns or all(flag is None for *_, flag in new):
+            return self.placed(made.canvas, [(place, chosen(work, flag, y, z)) for place, y, z, flag in new]), errors
+        return self._blended(made.canvas, new), errors
 
     def measure(self, errors: Mapping[int, int]) -> None:
         """Let meters take errors, where their region fires."""
@@ -112,7 +122,9 @@ class Held:
             place = self.facts.places[number]
             if place.meter is not None:
                 name = f"{place.name}.meter"
-                self.states[name] = updated(self.work, place.meter, self.states[name], error, self.fires.get(number))
+                with self.guard(number):
+                    made = followed(self.work, place.meter, self.states[name], error)
+                self.states[name] = chosen(self.work, self.fires.get(number), made, self.states[name])
 
     def measure_read(self, results: Mapping[int, int], before: int, live: Mapping[int, int]) -> None:
         """Let meters of a program with parity take what edges bring less their queries.
@@ -168,6 +180,26 @@ class Held:
         ids = work.constant(from_.reshape(-1).astype(np.int32), "canvas")
         return work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, count, d))
 
+    def _blended(self, canvas: int, new: Sequence[New]) -> int:
+        """Emit the canvas with new rows of regions where their flags are 1."""
+        work = self.work
+        batch, count, d = work.shape(canvas)
+        ids = np.arange(batch * count, dtype=np.int32)[:, None].repeat(2, axis=1)
+        order, at, far = np.zeros((batch, count), np.int32), 1, 0
+        weights = [work.constant(np.array([[1.0, 0.0]]), "weights")]  # of positions that stay
+        for place, _, _, flag in new:
+            n = len(place.positions)
+            on = work.broadcast(work.reshape(work.scalar(1.0), (1, 1, 1)) if flag is None else flag, (batch, n, 1))
+            weights.append(work.reshape(work.concat((work.affine(on, -1.0, 1.0), on), 2), (batch * n, 2)))
+            rows = np.arange(batch * n).reshape(batch, n)
+            order[:, place.positions] = at + rows
+            ids.reshape(batch, count, 2)[:, place.positions, 1] = batch * count + far + rows
+            at, far = at + batch * n, far + batch * n
+        by = work.gather_rows(work.concat(weights, 0), work.constant(order.reshape(-1), "order"))
+        made = work.concat([work.reshape(y, (batch * len(place.positions), d)) for place, y, _, _ in new], 0)
+        near = work.reshape(canvas, (batch * count, d))
+        return work.reshape(weigh_rows(work, near, made, work.constant(ids, "rows"), by), (batch, count, d))
+
     def _past(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
         """Emit the rows of the last steps, and keep these."""
         work, name = self.work, f"{place.name}.past"
@@ -200,6 +232,8 @@ class Held:
         work, p, name, flag = self.work, self.own(place), place.name, self._flag(place, 3)
         learned = work.reshape(p["memory.keys"], (1, *work.shape(p["memory.keys"])))
         before = {of: self.states[f"{name}.{of}"] for of in ("keys", "values")}
-        keys, values = remembered(work, p, work.add(learned, before["keys"]), before["values"], z, written)
-        for of, now in (("keys", work.binary("sub", keys, learned)), ("values", values)):
+        with self.guard(place.index):
+            keys, values = remembered(work, p, work.add(learned, before["keys"]), before["values"], z, written)
+            keys = work.binary("sub", keys, learned)
+        for of, now in (("keys", keys), ("values", values)):
             self.states[f"{name}.{of}"] = chosen(work, flag, now, before[of])
