@@ -27,6 +27,7 @@ from volumetric.runtime.graph import Graph, Node
 from volumetric.runtime.graph.binding import bind, positions_from
 from volumetric.runtime.graph.cores import Core, Stretch
 from volumetric.runtime.graph.families import OPS
+from volumetric.runtime.graph.guards import Guard
 from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
 from volumetric.runtime.graph.numpy_graphs import NumpyProgram, NumpyStore
 from volumetric.runtime.graph.segments import segments
@@ -152,4 +153,4 @@ def test_branches_that_nobody_chose_are_segments_of_their_own() -> None:
     gate = Gate(in_features=4, out_features=2, top_k=1)
     graph = open_graph(lower(chain(Parallel(branches=(branch, branch), combine="filter", gate=gate), shape=(4,))))
     parts = [part for part in segments(graph, NATIVE) if part.graph is not None]
-    assert [part.guard for part in parts] == [(graph.nodes[-1].inputs[0], 0), (graph.nodes[-1].inputs[0], 1)]
+    assert [part.guard for part in parts] == [Guard(graph.nodes[-1].inputs[0], column) for column in (0, 1)]

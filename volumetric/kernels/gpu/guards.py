@@ -34,6 +34,9 @@ NONE = Guard(prelude="guard/none")
 STEPS = Guard(prelude="guard/steps")
 """Of pieces that have no row of the step that is made."""
 
+PARTS = Guard(prelude="guard/parts")
+"""Of parts of a result whose flag is 0. Another buffer: fires."""
+
 
 def column(width: int, number: int) -> Guard:
     """Of rows that have a 0 in this column of a gate's weights, rows of `width`. Another buffer: gate."""

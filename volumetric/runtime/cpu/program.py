@@ -82,7 +82,7 @@ class Program:
                     rule.append(draft, node)
                     draft.ends.append(len(draft.steps))
                 if guard is not None:
-                    draft.guard(first, *guard)
+                    draft.guard(first, guard.tensor, guard.column)
                     draft.ends[before:] = [first + 1] * (len(draft.ends) - before)
         if self.chooses:
             self._choose(draft)

@@ -57,9 +57,8 @@ def linear(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     guard = guards.NONE
     batched = frame.rows <= matmul.most_batched(r.caps)
     if node.guard is not None and (batched or r.caps.max_storage_buffers >= guards.MOST_BUFFERS):
-        value, number = node.guard
-        guard = guards.column(r.width(value), number)
-        buffers["gate"] = frame.values[value]
+        guard = guards.column(r.width(node.guard.tensor), node.guard.column)
+        buffers["gate"] = frame.values[node.guard.tensor]
     if batched:
         return _by_rows(r, node, frame, buffers, guard)
     return _by_tiles(r, node, frame, buffers, guard)

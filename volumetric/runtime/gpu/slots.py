@@ -107,7 +107,8 @@ class Tenants:
     def end(self, at: int) -> None:
         """Hand back the buffers of what nobody needs after node `at`."""
         node = self._graph.nodes[at]
-        for i in sorted({self._roots[i] for i in (*node.inputs, *node.outputs)} & self._lives):
+        guard = node.guard[:1] if node.guard else ()
+        for i in sorted({self._roots[i] for i in (*node.inputs, *guard, *node.outputs)} & self._lives):
             if self._last[i] <= at:
                 self._slots.give(self.names[i])
                 self._lives.discard(i)

@@ -16,6 +16,7 @@ from volumetric.errors import ShapeError, SpecError
 from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.families.base import widest
 from volumetric.runtime.graph.families.scan import ScanBody, Taken, emit_scan
+from volumetric.runtime.graph.guards import Guard, guarded_nodes
 from volumetric.runtime.graph.liveness import check_order
 from volumetric.runtime.graph.ops import Derived, Graph, Node, Role, Tensor, TensorType
 from volumetric.runtime.graph.pruning import pruned
@@ -30,10 +31,11 @@ class GraphBuilder:
     ----------
     dialect : operations on the rows of a call that the device runs; all others are written out
     flush : numbers too small to be normal may count as 0, see `Graph`
+    parted : the device leaves out parts of operations that nobody reads, see `Guard`; else whole operations alone
     """
 
-    def __init__(self, dialect: frozenset[str] = frozenset(), *, flush: bool = False) -> None:
-        self.dialect, self._flush = dialect, flush
+    def __init__(self, dialect: frozenset[str] = frozenset(), *, flush: bool = False, parted: bool = False) -> None:
+        self.dialect, self._flush, self.parted = dialect, flush, parted
         self.tensors, self.nodes = list[Tensor](), list[Node]()
         self._inputs: list[int] = []
         self._constants: dict[int, Array] = {}
@@ -133,16 +135,13 @@ class GraphBuilder:
         return outputs
 
     @contextmanager
-    def guarded(self, weights: int, column: int) -> Iterator[None]:
-        """Let what is emitted inside run only where a column of `weights` is not 0 in all rows.
-
-        What keeps a state, and what has a guard of its own, has to run: then nothing inside is guarded.
-        """
+    def guarded(self, weights: int, column: int, parts: int = 1) -> Iterator[None]:
+        """Let what is emitted inside run only as a `Guard` says, if it keeps no state, and has no guard of its own."""
         first = len(self.nodes)
         yield
         inside = self.nodes[first:]
         if not any(n.mixes or n.guard or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside):
-            self.nodes[first:] = [replace(node, guard=(weights, column)) for node in inside]
+            self.nodes[first:] = guarded_nodes(inside, Guard(weights, column, parts), self.shape)
 
     def takes(self, op: str, rows: Sequence[int], parameters: Sequence[int] = ()) -> bool:
         """Whether the device runs an operation on these values: rows of a call, and parameters as they are stored."""
@@ -354,7 +353,7 @@ class GraphBuilder:
         -------
         The ys of all steps, ``[T, …]`` in the order of the sequences, and the last states.
         """
-        inner = GraphBuilder()
+        inner = GraphBuilder(parted=self.parted)
         inner.where = self.where
         return emit_scan(self, inner, body, Taken(tuple(xs), tuple(constants), tuple(states)), length, reverse=reverse)
 

@@ -63,7 +63,15 @@ class GraphProgram(Protocol):
 
 
 class GraphDevice(Protocol):
-    """Compiles graphs."""
+    """Compiles graphs.
+
+    Attributes
+    ----------
+    parted : parts of an operation that nobody reads cost little, so that what fires at different times is better
+        computed side by side; else whole operations are left out, see `Guard`
+    """
+
+    parted: bool
 
     @staticmethod
     def rounds(scheme: Scheme) -> Rounds | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from volumetric.runtime.graph.families.experts import experts_of
 from volumetric.runtime.graph.families.rowwise import LINEAR
+from volumetric.runtime.graph.guards import Guard
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.pruning import pruned
 
@@ -74,7 +75,7 @@ class _Finder:
     def mixture(self, mix: Node) -> Node | None:
         """The `experts` that stands for a `mix` and all that it alone reads, None where they are not alike."""
         weights, *branches = mix.inputs
-        pairs = [self._expert(branch, (weights, i)) for i, branch in enumerate(branches)]
+        pairs = [self._expert(branch, Guard(weights, i)) for i, branch in enumerate(branches)]
         if len(branches) < 2 or not mix.attrs["weighted"] or any(pair is None for pair in pairs):
             return None
         alike = [pair for pair in pairs if pair is not None]
@@ -106,7 +107,7 @@ class _Finder:
         others = [i for i in node.inputs if i != mix.outputs[0]]
         return plain and len(others) == 1 and self.made_by.get(others[0], -1) < at
 
-    def _expert(self, value: int, guard: tuple[int, int]) -> tuple[Node, Node] | None:
+    def _expert(self, value: int, guard: Guard) -> tuple[Node, Node] | None:
         """The two products of an expert: what it begins with, and a plain one."""
         last = self._only(value, guard)
         if last is None or len(last.attrs["parts"]) > 1 or not _has(last, _PLAIN):
@@ -116,7 +117,7 @@ class _Finder:
             return None
         return (first, last) if first.attrs["combine"] == "gated" or len(first.attrs["parts"]) == 1 else None
 
-    def _only(self, value: int, guard: tuple[int, int]) -> Node | None:
+    def _only(self, value: int, guard: Guard) -> Node | None:
         """The product with that guard which makes a value that one node alone reads."""
         at = self.made_by.get(value)
         node = None if at is None else self.graph.nodes[at]

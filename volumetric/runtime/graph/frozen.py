@@ -48,7 +48,7 @@ def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
     for node in graph.nodes:
         if not (node.outputs and names.keys() >= set(node.inputs) and _may_go(graph, node)):
             continue
-        alone.append(node)
+        alone.append(replace(node, guard=None))  # it runs once, whatever fires
         of = [names[i] for i in node.inputs], sorted(node.attrs.items())
         names.update((i, _digest(node.op, at, *of)) for at, i in enumerate(node.outputs))
         if node.op != "reshape":

@@ -43,7 +43,7 @@ def inline(
             of[i] = work.constant(value, graph.tensors[i].name)
     for node in graph.nodes if nodes is None else nodes:
         inputs = tuple(of[i] for i in node.inputs)
-        guard = (of[node.guard[0]], node.guard[1]) if guarded and node.guard is not None else None
+        guard = node.guard._replace(tensor=of[node.guard.tensor]) if guarded and node.guard is not None else None
         key = node.op, inputs, (guard, *sorted(node.attrs.items()))  # what may be left out is no other's
         made = None if emitted is None else emitted.get(key)
         if made is None:

@@ -26,7 +26,7 @@ def last_use(graph: Graph) -> list[int]:
     root = roots(graph)
     last = [-1] * len(graph.tensors)
     for at, node in enumerate(graph.nodes):
-        for i in node.inputs:
+        for i in (*node.inputs, *(node.guard[:1] if node.guard else ())):
             last[root[i]] = at
     for i in graph.outputs:
         last[root[i]] = len(graph.nodes)

@@ -48,7 +48,13 @@ GROUPED = frozenset({"experts"})
 
 
 def graph_of(
-    network: Network, rows: int, *, sequences: int | None = None, resets: bool = False, resumes: bool = False
+    network: Network,
+    rows: int,
+    *,
+    sequences: int | None = None,
+    resets: bool = False,
+    resumes: bool = False,
+    parted: bool = False,
 ) -> Graph:
     """Return the forward pass of `network` as a graph with its inputs and outputs, in the order of `lower`.
 
@@ -61,6 +67,7 @@ def graph_of(
         row. What comes from there on is as if nothing had been before
     resumes : sequences go on from run to run: what layers keep of each lies in buffers of the store,
         ``[sequences, …]`` by the keys of `resumed_states`, which start as zeros and which every run replaces
+    parted : as `GraphDevice.parted` says
 
     Returns
     -------
@@ -75,7 +82,7 @@ def graph_of(
     plan = lower(network)
     if resumes:
         resumed_states(plan)
-    work = GraphBuilder()
+    work = GraphBuilder(parted=parted)
     lead = (rows,) if sequences is None else (sequences, rows)
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
     given = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}

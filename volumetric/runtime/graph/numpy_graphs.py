@@ -63,6 +63,8 @@ class NumpyProgram:
 class NumpyGraphs:
     """The reference device for graphs, in float32 or (to check gradients) float64."""
 
+    parted = False
+
     def __init__(self, dtype: Float = np.float32) -> None:
         self.dtype = dtype
 

@@ -224,9 +224,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from volumetric._typing import ROWS, Array, Shape
+
+if TYPE_CHECKING:
+    from volumetric.runtime.graph.guards import Guard
 
 TensorType = Literal["float32", "int32"]
 Role = Literal["input", "constant", "parameter", "state", "scratch"]
@@ -281,7 +284,7 @@ class Node:
     ----------
     mixes : a row of the result depends on other rows of the call, on their number, or on its place among them
     tail : no later node mixes rows, so when only the last row is wanted the node may run on that alone
-    guard : (tensor, column): where that column is 0 in all rows nobody reads the result, and the node need not run
+    guard : where nobody reads the result, so that the node need not run
     """
 
     op: str
@@ -291,7 +294,7 @@ class Node:
     where: str = ""
     mixes: bool = False
     tail: bool = False
-    guard: tuple[int, int] | None = None
+    guard: Guard | None = None
 
     def named(self, role: str) -> int | None:
         """Input that plays a role, or None."""
@@ -373,7 +376,7 @@ class Graph:
             args = ", ".join(map(self._name, node.inputs))
             where = f" @{node.where}" if node.where else ""
             tail = " tail" if node.tail else ""
-            tail += f" if %{node.guard[0]}[:, {node.guard[1]}]" if node.guard else ""
+            tail += f" if %{node.guard.tensor}[:, {node.guard.column}]" if node.guard else ""
             yield f"{', '.join(map(self._show, node.outputs))} = {node.op}({args}) {attrs}".rstrip() + where + tail
             bodies = (v for v in node.attrs.values() if isinstance(v, Graph))
             yield from (f"    {line}" for body in bodies for line in body._lines())

@@ -35,5 +35,5 @@ def pruned(graph: Graph) -> Graph:
 
 def _renumbered(node: Node, number: dict[int, int]) -> Node:
     inputs, outputs = (tuple(number[i] for i in of) for of in (node.inputs, node.outputs))
-    guard = (number[node.guard[0]], node.guard[1]) if node.guard else None
+    guard = node.guard._replace(tensor=number[node.guard.tensor]) if node.guard else None
     return replace(node, inputs=inputs, outputs=outputs, guard=guard)

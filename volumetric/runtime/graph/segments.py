@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
+from volumetric.runtime.graph.guards import Guard
 from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.plan import Plan
@@ -42,7 +43,7 @@ class Segment:
     outputs: tuple[int, ...] = ()
     mixes: bool = False
     tail: bool = False
-    guard: tuple[int, int] | None = None
+    guard: Guard | None = None
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -156,7 +157,7 @@ def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
     return tuple(found)
 
 
-def _kind(graph: Graph, node: Node, native: Collection[str]) -> tuple[bool, bool, tuple[int, int] | None]:
+def _kind(graph: Graph, node: Node, native: Collection[str]) -> tuple[bool, bool, Guard | None]:
     """What nodes of one segment have in common: on rows, each has a guard of its own."""
     runs = on_rows(graph, node, native)
     return runs, node.tail, None if runs else node.guard

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.families.scan import given, taken
+from volumetric.runtime.graph.guards import guarded_nodes
 from volumetric.runtime.graph.inline import Emitted, inline
 from volumetric.runtime.graph.ops import Graph, Node
 
@@ -65,10 +66,10 @@ def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[
             else:
                 outputs = work.emit(node.op, inputs, **node.attrs)
         of.update(zip(node.outputs, outputs, strict=True))
-        guard = None if node.guard is None else (of[node.guard[0]], node.guard[1])
-        work.nodes[first:] = [
-            replace(each, tail=node.tail, guard=each.guard if guard is None else guard) for each in work.nodes[first:]
-        ]
+        made = [replace(each, tail=node.tail) for each in work.nodes[first:]]
+        if node.guard is not None:
+            made = guarded_nodes(made, node.guard._replace(tensor=of[node.guard.tensor]), work.shape)
+        work.nodes[first:] = made
     written = work.finish([of[i] for i in graph.outputs])
     return replace(written, piece=graph.piece, whole=graph.whole)
 

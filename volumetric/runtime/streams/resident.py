@@ -131,7 +131,8 @@ class ResidentStream(RowStream):
         return program.run(arrays if marks is None else [*arrays, marks])
 
     def _compiled(self, rows: int, *, resets: bool) -> Any:
-        graph = graph_of(self.network, rows, sequences=self.batch, resets=resets, resumes=True)
+        parted = self._graphs.parted
+        graph = graph_of(self.network, rows, sequences=self.batch, resets=resets, resumes=True, parted=parted)
         fits = _fitting(graph)
         if fits < rows:
             raise _TooLongError(fits)

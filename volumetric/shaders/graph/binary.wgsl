@@ -12,7 +12,9 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let first = flat_group(group, groups) * (WG * EACH) + lid;
+    let begin = flat_group(group, groups) * (WG * EACH);
+    if (is_idle(begin, min(begin + WG * EACH, dims.count.x))) { return; }
+    let first = begin + lid;
     var left: array<f32, EACH>;
     var right: array<f32, EACH>;
     //@unroll

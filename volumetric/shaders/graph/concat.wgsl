@@ -23,8 +23,12 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let at = flat_group(group, groups) * WG + lid;
-    if (at >= dims.count) { return; }
+    let begin = flat_group(group, groups) * WG;
+    let at = begin + lid;
+    let end = min(begin + WG, dims.count);
+    if (at >= dims.count || is_idle(begin / dims.columns * dims.width, ((end - 1u) / dims.columns + 1u) * dims.width)) {
+        return;
+    }
     let row = at / dims.columns;
     let column = at % dims.columns;
     var which = 0u;

@@ -44,6 +44,7 @@ fn main(
     if (id >= dims.total) { return; }
     let g = id / dims.across;
     let block = id % dims.across;
+    if (is_idle(g * ROWS * dims.n, (g + 1u) * ROWS * dims.n)) { return; }
     let lane = lid % LANES;
     let slice = lid / LANES;
     let from_group = g % dims.a_groups;

@@ -10,7 +10,9 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let first = flat_group(group, groups) * (WG * EACH) + lid;
+    let begin = flat_group(group, groups) * (WG * EACH);
+    if (is_idle(begin, min(begin + WG * EACH, dims.count))) { return; }
+    let first = begin + lid;
     //@unroll
     for (var j = 0u; j < EACH; j++) {
         if (first + j * WG < dims.count) { y[first + j * WG] = dims.bits; }

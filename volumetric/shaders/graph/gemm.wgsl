@@ -87,6 +87,8 @@ fn main(
     let m0 = id / dims.across % dims.down * BM;
     let which = id / (dims.across * dims.down);  // split and group of c
     let split = which / dims.groups;
+    let row = which % dims.groups * dims.m + m0;
+    if (is_idle(row * dims.n, (row + min(BM, dims.m - m0)) * dims.n)) { return; }
     let steps = (dims.k + BK - 1u) / BK;
     let first = split * dims.chunk;
     let last = min(first + dims.chunk, steps * dims.sums);

@@ -15,8 +15,9 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let at = flat_group(group, groups) * WG + lid;
-    if (at >= dims.count) { return; }
+    let begin = flat_group(group, groups) * WG;
+    let at = begin + lid;
+    if (is_idle(begin, min(begin + WG, dims.count)) || at >= dims.count) { return; }
     var v = 0.0;
     for (var s = 0u; s < dims.splits; s++) { v += parts[s * dims.count + at]; }
     if (BIAS) { v += bias[at / dims.each * dims.n + at % dims.n]; }

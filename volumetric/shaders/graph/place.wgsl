@@ -24,7 +24,9 @@ fn main(
     if (CONDITIONAL) {
         if (apply[0] == 0.0) { return; }
     }
-    let first = flat_group(group, groups) * (WG * EACH) + lid;
+    let begin = flat_group(group, groups) * (WG * EACH);
+    if (is_idle(begin, min(begin + WG * EACH, dims.at.x))) { return; }
+    let first = begin + lid;
     var moved: array<u32, EACH>;
     var target_at: array<u32, EACH>;
     //@unroll

@@ -47,6 +47,8 @@ fn main(
     let id = flat_group(group, groups);
     let blocks = (dims.outs + OUTS - 1u) / OUTS;
     let split = id / blocks;
+    let begin = id % blocks * OUTS;
+    if (is_idle(begin, min(begin + OUTS, dims.outs))) { return; }
     let out = select(lid / TEAM, lid % OUTS, COLUMNS);
     let lane = select(lid % TEAM, lid / OUTS, COLUMNS);
     let o = id % blocks * OUTS + out;

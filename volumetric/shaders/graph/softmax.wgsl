@@ -12,7 +12,9 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let row = flat_group(group, groups) * (WG / TEAM) + lid / TEAM;
+    let begin = flat_group(group, groups) * (WG / TEAM);
+    if (is_idle(begin * dims.width, min(begin + WG / TEAM, dims.rows) * dims.width)) { return; }
+    let row = begin + lid / TEAM;
     let start = min(row, dims.rows - 1u) * dims.width;
     let lane = lid % TEAM;
     var top = LOWEST;

@@ -20,6 +20,7 @@ fn main(
     let n0 = id % dims.across * SIDE;
     let m0 = id / dims.across % dims.down * SIDE;
     let start = id / (dims.across * dims.down) * dims.m * dims.n;
+    if (is_idle(start, start + dims.m * dims.n)) { return; }
     let column = lid % SIDE;
     for (var j = 0u; j < ROUNDS; j++) {
         let row = j * (WG / SIDE) + lid / SIDE;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div
+from volumetric.kernels.gpu.guards import NONE, PARTS
 
 WORKGROUP = 256
 
@@ -18,7 +19,7 @@ WORKGROUP = 256
 class Ref(NamedTuple):
     """A buffer of an operation: its input, output or scratch buffer number `number`."""
 
-    place: Literal["input", "output", "scratch"]
+    place: Literal["input", "output", "scratch", "guard"]
     number: int
 
 
@@ -108,9 +109,25 @@ def launch(
         kernel=f"graph/{kernel}",
         grid=Grid(x=groups),
         constants={"WG": workgroup, **(constants or {})},
-        preludes=preludes,
+        preludes=(NONE.prelude, *preludes),
     )
     return Launch(dispatch=dispatch, buffers=buffers, dims=tuple(dims))
+
+
+def guarded(one: Launch, first: int, size: int) -> Launch:
+    """Let the workgroups of a launch end at once where nobody wants their part of a result.
+
+    Parameters
+    ----------
+    first : column of the guard that the first part has; the guard's tensor is the only one of its place
+    size : elements of a part
+    """
+    preludes = tuple(PARTS.prelude if name == NONE.prelude else name for name in one.dispatch.preludes)
+    return replace(
+        one,
+        dispatch=replace(one.dispatch, preludes=preludes, args=(first, size)),
+        buffers={**one.buffers, "fires": Ref("guard", 0)},
+    )
 
 
 def alone(one: Launch) -> Lowered:

@@ -70,6 +70,24 @@ LOWERERS: Mapping[str, Lowerer] = {
     "fake_quant": quantise.fake_quant,
 }
 
+GUARDED = frozenset(
+    {
+        "gemm",
+        "gemm_of_parts",
+        "unary",
+        "unary_grad",
+        "binary",
+        "permute",
+        "slice",
+        "pad",
+        "concat",
+        "broadcast",
+        "reduce",
+    }
+    | {"gather_rows", "softmax", "entmax", "keep_largest", "norm"}
+)
+"""Operations in all of whose launches workgroups ask whether anybody wants what they make of the first result."""
+
 
 def lower(request: Request) -> Lowered:
     """Return the launches of an operation; none if it has nothing to write.

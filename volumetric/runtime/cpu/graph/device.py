@@ -62,6 +62,8 @@ class CpuGraphs:
         many rows it takes up to twice as long
     """
 
+    parted = False
+
     def __init__(
         self, threads: int, *, always: bool = False, walker: Walker | None = None, alike: bool = False
     ) -> None:

@@ -31,8 +31,9 @@ def drafted(graph: Graph, *, alike: bool = False) -> Draft:
         for node in nodes:
             if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
                 rule.append(draft, node)
-        if guard is not None and len(draft.steps) > first and draft.shape(guard[0])[0] == 1:  # as `ROWS_WORD` says
-            draft.guard(first, *guard)
+        one = guard is not None and guard.parts == 1 and draft.shape(guard.tensor)[0] == 1  # as `ROWS_WORD` says
+        if guard is not None and one and len(draft.steps) > first:
+            draft.guard(first, guard.tensor, guard.column)
     block_by_block(draft)
     return draft
 

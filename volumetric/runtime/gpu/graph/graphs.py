@@ -19,6 +19,8 @@ from volumetric.runtime.graph.ops import Graph
 class GpuGraphs:
     """Tensor graphs on one GPU; all programs share pipelines."""
 
+    parted = True
+
     def __init__(self, context: GpuContext, executor: Executor | None = None) -> None:
         self.context = context
         self._executor = executor or NativeExecutor(context)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.graph.launch import Lowered, Ref, Request
-from volumetric.kernels.gpu.graph.table import lower
+from volumetric.kernels.gpu.graph.launch import Launch, Lowered, Ref, Request, guarded
+from volumetric.kernels.gpu.graph.table import GUARDED, lower
 from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_joins, fuse_parts, fuse_windows
 from volumetric.runtime.gpu.graph.groups import join_groups
 from volumetric.runtime.gpu.graph.joining import join_sums
@@ -69,6 +69,7 @@ def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Cap
             "input": [names[i] for i in node.inputs],
             "output": [names[i] for i in node.outputs],
             "scratch": spare,
+            "guard": [] if node.guard is None else [names[node.guard.tensor]],
         }
 
         def found(ref: Ref, places: dict[str, list[str]] = places) -> str:
@@ -80,13 +81,22 @@ def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Cap
                 buffers={local: found(ref) for local, ref in launch.buffers.items()},
                 dims=launch.dims,
             )
-            for launch in lowered.launches
+            for launch in _guarded(graph, node, lowered)
             if launch.unless_same is None or found(launch.unless_same[0]) != found(launch.unless_same[1])
         ]
         for name in spare:
             slots.give(name)
         names.end(at)
     return entries, names
+
+
+def _guarded(graph: Graph, node: Node, lowered: Lowered) -> Sequence[Launch]:
+    """Launches of a node, which end at once where nobody reads what they make."""
+    guard = node.guard
+    if guard is None or node.op not in GUARDED or graph.tensors[guard.tensor].shape[0] != 1:
+        return lowered.launches
+    size = graph.tensors[node.outputs[0]].size // guard.parts
+    return [guarded(launch, guard.column, size) for launch in lowered.launches]
 
 
 def _lower(graph: Graph, node: Node, names: Tenants, caps: Caps) -> Lowered:

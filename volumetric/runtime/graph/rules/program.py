@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -52,7 +53,7 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
         return _one_by_one(scope, spec, x)
     rows = work.permute(scope.sequenced(x), (1, 0, 2))
     p, timing = scope.params(spec), timing_of(facts)
-    plan = plan_of(facts, timing.columns)
+    plan = plan_of(facts, timing.columns, apart=scope.training is None and not work.parted)
     stacks = weights_of(work, plan, p, learns=scope.training is not None)
     inside = {name: p[name] for name in _read_inside(facts, p)}
     inside |= {f"stack {n} {name}": i for n, of in enumerate(stacks) for name, i in of.items()}
@@ -341,8 +342,18 @@ class _Row:
         """What lets edges be left out that fire in no stream."""
         if live is None or not self.guards:
             return None
-        some = self.work.reduce(live, "max", (0,))
-        return lambda column: self.work.guarded(some, column)
+        work, groups = self.work, self.plan.groups
+        some = work.reduce(live, "max", (0,))
+        alike = [set(group.columns) for group in groups]
+        if all(len(columns) == 1 for columns in alike):
+            return lambda number: work.guarded(some, groups[number].columns[0])
+        known = work.shape(some)[1]
+        table = work.concat((work.permute(some, (1, 0)), work.constant(np.ones((1, 1)), "always")), 0)
+        ids = [known if column == ALWAYS else column for group in groups for column in group.columns]
+        found = work.gather_rows(table, work.constant(np.array(ids, np.int32), "columns"))
+        each = work.reshape(found, (1, len(ids)))
+        firsts = [0, *accumulate(len(group.columns) for group in groups)]
+        return lambda number: work.guarded(each, firsts[number], len(groups[number].columns))
 
     def _stacks(self) -> Weights:
         """Parameters of the edges of each group."""

@@ -28,7 +28,7 @@ from volumetric.runtime.graph.rules.program_plan import ALWAYS, Group, Plan, Slo
 from volumetric.runtime.graph.rules.program_targets import Factor, Term, Writing
 
 Guard: TypeAlias = Callable[[int], AbstractContextManager[None]]
-"""Column that says what fires → nodes emitted inside need not run where it is 0 in all streams."""
+"""Group of a plan → nodes emitted inside need not make what brings nothing to any stream."""
 Kind: TypeAlias = "tuple[Sequence[Target], Sequence[Term], Factor]"
 """Targets that are computed side by side, what they become, and where some edge has written."""
 Starts: TypeAlias = "dict[tuple[int, int], tuple[int, int]]"
@@ -123,6 +123,10 @@ class Rows:
         found = self._run(flat)
         return self._work.reshape(self._gathered(flat) if found is None else found, (*ids.shape, self._width))
 
+    def join(self) -> None:
+        """Join all rows now, and not where nodes need not run of which others read them."""
+        self._whole = self._work.concat(self._parts, 0)
+
     @property
     def whole(self) -> int:
         """All rows."""
@@ -173,8 +177,9 @@ class _Step:
         rows.add(work.reshape(self.canvas, (batch * positions, d)))
         starts = self._others(rows)
         brought = Rows(work, d)
-        for group, own in zip(self.plan.groups, weights, strict=True):
-            with nullcontext() if group.column == ALWAYS else self.guard(group.column):
+        rows.join()
+        for number, (group, own) in enumerate(zip(self.plan.groups, weights, strict=True)):
+            with nullcontext() if set(group.columns) == {ALWAYS} else self.guard(number):
                 brought.add(self._group(group, own, rows, starts))
         # A row of zeros, for positions to which an edge brings nothing; `weigh` reads it nowhere.
         ends = np.array([*brought.starts, brought.add(work.zeros((1, d))) if learns or not brought.starts else -1])

@@ -22,21 +22,21 @@ Way = Literal["observed", "predicted", "gate", "replace"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Group:
-    """Parts of edges with one rule, and of equal sizes and masks, that fire together.
+    """Parts of edges with one rule, and of equal sizes and masks, that are computed side by side.
 
     Attributes
     ----------
     tasks : the edges; those that share parameters are as more streams of one
     parts : for each edge the numbers of its parts, of all as many
     pairs : of each part
-    column : number that says whether they fire, or `ALWAYS`
+    columns : for each edge the number that says whether it fires, or `ALWAYS`
     alone : each edge has parameters of its own
     """
 
     tasks: tuple[Task, ...]
     parts: tuple[tuple[int, ...], ...]
     pairs: Pairs
-    column: int
+    columns: tuple[int, ...]
     alone: bool
 
     @property
@@ -129,16 +129,17 @@ class Plan:
 
 
 @lru_cache(maxsize=32)
-def plan_of(facts: Facts, columns: tuple[int, ...] | None = None) -> Plan:
+def plan_of(facts: Facts, columns: tuple[int, ...] | None = None, *, apart: bool = True) -> Plan:
     """Return how to compute a dispatch.
 
     Parameters
     ----------
     columns : for each edge which number says whether it fires, `ALWAYS` if it always does; None: all do
+    apart : edges are computed side by side only if they fire together
     """
     columns = columns or (ALWAYS,) * len(facts.wires)
     tasks = tasks_of(facts)
-    groups, where = _groups(facts, tasks, columns)
+    groups, where = _groups(facts, tasks, columns, apart=apart)
     kept = positions_kept(facts)
     alike: dict[tuple[object, ...], list[Target]] = {}
     for positions, writers in _clusters(tasks):
@@ -152,14 +153,16 @@ Where = dict[tuple[int, int], tuple[int, int, int]]
 """Edge and part → group, and place among its edges and among their parts."""
 
 
-def _groups(facts: Facts, tasks: Sequence[Task], columns: Sequence[int]) -> tuple[tuple[Group, ...], Where]:
+def _groups(
+    facts: Facts, tasks: Sequence[Task], columns: Sequence[int], *, apart: bool
+) -> tuple[tuple[Group, ...], Where]:
     found: dict[tuple[object, ...], list[tuple[Task, tuple[int, ...]]]] = {}
     for task in tasks:
         kinds: dict[tuple[object, ...], list[int]] = {}
         for number, part in enumerate(task.parts):
             kinds.setdefault(_kind(task, part.pairs), []).append(number)
         for kind, numbers in kinds.items():
-            key = (task.rule, kind, len(numbers), columns[task.wire.index])
+            key = (task.rule, kind, len(numbers), columns[task.wire.index] if apart else ALWAYS)
             if facts.program.share == "rule":
                 key = (*key, task.owner)
             found.setdefault(key, []).append((task, tuple(numbers)))
@@ -175,7 +178,7 @@ def _groups(facts: Facts, tasks: Sequence[Task], columns: Sequence[int]) -> tupl
                 tasks=tuple(task for task, _ in members),
                 parts=tuple(parts for _, parts in members),
                 pairs=first.parts[numbers[0]].pairs,
-                column=columns[first.wire.index],
+                columns=tuple(columns[task.wire.index] for task, _ in members),
                 alone=own,
             )
         )
