@@ -71,7 +71,7 @@ def check(genome: GridGenome) -> None:
     assert all(np.isfinite(store.values()).all() for store in genome.params.values())
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.sampled_from(list(SPECS)), st.integers(0, 2**32), st.lists(st.sampled_from(list(CHANGES)), max_size=8))
 def test_every_child_is_a_program_that_runs(name: str, seed: int, names: list[str]) -> None:
     """Of any changes, and of two such; it has the ports of its parents."""
@@ -98,7 +98,7 @@ def test_new_regions_and_edges_leave_what_a_program_computes(name: str) -> None:
     """To the rounding of float32, wherever a change says that it begins closed; copies have their model's weights."""
     genome, innovations = first(name), GridInnovations(next=10)
     before, closed = genome.predict(X), 0
-    for seed in range(4):
+    for seed in range(3):
         for change in (add_region, add_edge):
             told: list[Change | None] = []
 
@@ -124,7 +124,7 @@ def test_new_regions_and_edges_leave_what_a_program_computes(name: str) -> None:
             if told[0].closed:
                 closed += 1
                 np.testing.assert_allclose(made.predict(X), before, rtol=0, atol=1e-6)
-    assert closed >= 4
+    assert closed >= 3
 
 
 def test_each_change_happens() -> None:

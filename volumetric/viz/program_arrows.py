@@ -22,7 +22,8 @@ STYLES: Final = {"add": "-", "gate": (0, (4, 2)), "replace": "-"}
 WIDTHS: Final = {"add": 1.0, "gate": 1.0, "replace": 2.2}
 LINE: Final = 0.155
 """Inches of a line of text."""
-_LABELS: Final = 40
+_LABELS, _REACH = 40, 1.2
+"""Words beside arrows, at most; and inches that a curve goes straight, so that long ones stay near the canvas."""
 Spot = tuple[float, float, float, float]
 """Left, top, width and height of a box, in inches."""
 
@@ -204,7 +205,7 @@ _NORMAL: Final = {"left": (-1.0, 0.0), "right": (1.0, 0.0), "top": (0.0, -1.0), 
 
 def _curve(a: tuple[float, float], b: tuple[float, float], sides: tuple[str, str]) -> list[tuple[float, float]]:
     """Points of a cubic curve that leaves and meets boxes straight."""
-    reach = max(0.12, 0.42 * math.dist(a, b))
+    reach = min(max(0.12, 0.42 * math.dist(a, b)), _REACH)
     (ax, ay), (bx, by) = (_NORMAL[side] for side in sides)
     return [a, (a[0] + reach * ax, a[1] + reach * ay), (b[0] + reach * bx, b[1] + reach * by), b]
 

@@ -46,7 +46,7 @@ def draw_firing(
     ----------
     stream : which of those side by side
     meters : whose curves stand below, ``region.kind``; None: those that some clock or condition reads
-    most : edges that are drawn; of more, those that fired least often, and how many are not is said
+    most : regions, and edges, that are drawn; of more, those that fired least often, and how many are not is said
 
     Raises
     ------
@@ -60,8 +60,14 @@ def draw_firing(
     for name in shown:
         if name not in firing.meters:
             raise SpecError(f"there is no meter {name!r}", hint="there are " + (", ".join(firing.meters) or "none"))
-    regions, (edges, left_out) = _regions(firing, stream), _edges(firing, stream, most)
-    parts = [(_HIGH * len(of) + 0.15, of, what) for of, what in ((regions, "regions"), (edges, "edges")) if of]
+    parts = [
+        (_HIGH * len(lines) + 0.15, lines, f"{what}; {left_out:,} more fired as often or more" if left_out else what)
+        for what, (lines, left_out) in (
+            ("regions", _fewest(_regions(firing, stream), most)),
+            ("edges", _fewest(_edges(firing, stream), most)),
+        )
+        if lines
+    ]
     heights = [high for high, _, _ in parts] + ([1.1] if shown else [])
     figure = new_figure(width=_WIDE, height=sum(heights) + 0.45 * len(heights) + 0.5)
     plots: list[Axes] = [
@@ -69,8 +75,7 @@ def draw_firing(
     ]
     for plot, (_, lines, what) in zip(plots, parts, strict=False):
         _raster(plot, lines, rows)
-        plot.set_title(what if what == "regions" or not left_out else f"{what}; {left_out:,} more fired more often",
-                       fontsize=8, loc="left")  # fmt: skip
+        plot.set_title(what, fontsize=8, loc="left")
     if shown:
         _curves(plots[-1], firing, stream, shown, rows)
     for plot in plots:
@@ -89,14 +94,16 @@ def _regions(firing: Firing, stream: int) -> list[_Line]:
     ]
 
 
-def _edges(firing: Firing, stream: int, most: int) -> tuple[list[_Line], int]:
-    """Lines of edges in their order, and how many there are beside them."""
+def _edges(firing: Firing, stream: int) -> list[_Line]:
     wires = facts_of(firing.program).wires
-    often = (firing.edges[stream] > 0).sum(0)
+    return [_Line(wire.name, rule_colour(wire.rule), firing.edges[stream, :, wire.index]) for wire in wires]
+
+
+def _fewest(lines: list[_Line], most: int) -> tuple[list[_Line], int]:
+    """Lines of what fired least often, in their order, and how many there are beside them."""
+    often = np.array([(line.counts > 0).sum() for line in lines], np.int64)
     chosen = sorted(np.argsort(often, kind="stable")[:most].tolist())
-    return [_Line(wires[i].name, rule_colour(wires[i].rule), firing.edges[stream, :, i]) for i in chosen], len(
-        wires
-    ) - len(chosen)
+    return [lines[i] for i in chosen], len(lines) - len(chosen)
 
 
 def _read(firing: Firing) -> list[str]:

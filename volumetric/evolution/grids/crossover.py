@@ -29,58 +29,25 @@ def crossover(fitter: GridGenome, other: GridGenome, rng: np.random.Generator, *
         match = theirs.get(marking)
         if match is None:
             continue
-        pair = fitter.network.layers[coord], other.network.layers[match]
-        if pair[0].kind == pair[1].kind == "program":
-            fitter, stores = _with_program(fitter, coord, other, match, stores, rng)
-        if pair[0] != pair[1] or pair[0].kind == "program":
+        spec, theirs_spec = fitter.network.layers[coord], other.network.layers[match]
+        if spec.kind == theirs_spec.kind == "program":
+            from volumetric.evolution.programs.crossover import with_program
+
+            fitter, stores = with_program(fitter, coord, stores, other, match, rng)
+        elif spec != theirs_spec:
             continue
-        mine, keys = fitter.layer_keys(coord), other.layer_keys(match)
-        if rng.random() < 0.5 and mine.keys() == keys.keys():
-            for name, key in mine.items():
-                stores[key] = _as(other.params[keys[name]], fitter.params[key])
+        else:
+            mine, keys = fitter.layer_keys(coord), other.layer_keys(match)
+            if rng.random() < 0.5 and mine.keys() == keys.keys():
+                for name, key in mine.items():
+                    stores[key] = in_type_of(other.params[keys[name]], fitter.params[key])
         if (coord in fitter.network.disabled) != (match in other.network.disabled):
             disabled = disabled | {coord} if rng.random() < disable else disabled - {coord}
     child = dataclasses.replace(fitter, params=Params(stores))
     return _with_disabled(child, frozenset(disabled))
 
 
-def _with_program(
-    fitter: GridGenome,
-    coord: Coord,
-    other: GridGenome,
-    match: Coord,
-    stores: dict[str, WeightStore],
-    rng: np.random.Generator,
-) -> tuple[GridGenome, dict[str, WeightStore]]:
-    """Return the fitter parent, and weights of the child, with regions and edges of either parent's program."""
-    from volumetric.evolution.grids.initial import fresh
-    from volumetric.evolution.grids.structure import restructured
-    from volumetric.evolution.programs.crossover import crossed
-    from volumetric.layers import Program
-
-    mine, theirs = fitter.network.layers[coord], other.network.layers[match]
-    assert isinstance(mine, Program)
-    assert isinstance(theirs, Program)
-    given = {name: other.params[key] for name, key in other.layer_keys(match).items()}
-    made = crossed(mine, theirs, {name: store.shape for name, store in given.items()}, rng)
-    own, start = fitter.layer_keys(coord), f"{coord}/"
-    inside = {name: stores[key] for name, key in own.items()}
-    made_stores = {key: store for key, store in stores.items() if key not in own.values()}
-    for param in made.spec.tensors():
-        have = inside.get(param.name)
-        fits = have is not None and have.shape == param.shape
-        if param.name in made.taken:
-            made_stores[start + param.name] = given[param.name] if have is None else _as(given[param.name], have)
-        elif have is not None and fits:
-            made_stores[start + param.name] = have
-        else:
-            made_stores[start + param.name] = WeightStore.from_array(fresh(param, rng))
-    layers = {**fitter.network.layers, coord: made.spec}
-    child = restructured(fitter, layers=layers, params=made_stores)
-    return (fitter, stores) if child is None else (child, dict(child.params))
-
-
-def _as(store: WeightStore, like: WeightStore) -> WeightStore:
+def in_type_of(store: WeightStore, like: WeightStore) -> WeightStore:
     """Return `store` in the numeric type of `like`."""
     same = store.scheme == like.scheme
     return WeightStore.from_packed(store.stored() if same else encode(store.values(), like.scheme))

@@ -11,10 +11,16 @@ from msgspec.structs import replace
 
 from volumetric._typing import F32Array
 from volumetric.errors import VolumetricError
+from volumetric.evolution.grids.crossover import in_type_of
+from volumetric.evolution.grids.genome import GridGenome
+from volumetric.evolution.grids.initial import fresh
+from volumetric.evolution.grids.structure import restructured
 from volumetric.evolution.programs.parts import parts_of
+from volumetric.grid import Coord
 from volumetric.layers.program.declared import Program as Declared
 from volumetric.layers.program.spec import Program
 from volumetric.program.describe import problems
+from volumetric.weights import WeightStore
 
 
 class Crossed(NamedTuple):
@@ -77,6 +83,41 @@ def _structure(spec: Program, theirs: Declared, other: set[str]) -> Program | No
         return None if problems(made) else dataclasses.replace(spec, program=made)
     except VolumetricError:
         return None
+
+
+def with_program(
+    fitter: GridGenome,
+    coord: Coord,
+    stores: dict[str, WeightStore],
+    other: GridGenome,
+    match: Coord,
+    rng: np.random.Generator,
+) -> tuple[GridGenome, dict[str, WeightStore]]:
+    """Return the fitter parent with regions and edges of both, and the weights that its child has then.
+
+    Parameters
+    ----------
+    coord, match : where the programs are
+    stores : weights of the child so far
+    """
+    mine, theirs = fitter.network.layers[coord], other.network.layers[match]
+    assert isinstance(mine, Program)
+    assert isinstance(theirs, Program)
+    given = {name: other.params[key] for name, key in other.layer_keys(match).items()}
+    spec, taken = crossed(mine, theirs, {name: store.shape for name, store in given.items()}, rng)
+    own, start = fitter.layer_keys(coord), f"{coord}/"
+    made = {key: store for key, store in stores.items() if key not in own.values()}
+    for param in spec.tensors():
+        have = stores[own[param.name]] if param.name in own else None
+        if param.name in taken:
+            store = given[param.name] if have is None else in_type_of(given[param.name], have)
+        elif have is not None and have.shape == param.shape:
+            store = have
+        else:
+            store = WeightStore.from_array(fresh(param, rng))
+        made[start + param.name] = store
+    child = restructured(fitter, layers={**fitter.network.layers, coord: spec}, params=made)
+    return (fitter, stores) if child is None else (child, dict(child.params))
 
 
 def difference(a: Program, b: Program, mine: F32Array, theirs: F32Array) -> float:
