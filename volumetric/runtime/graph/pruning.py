@@ -18,6 +18,8 @@ def pruned(graph: Graph) -> Graph:
             needed.update(node.inputs, node.guard[:1] if node.guard else ())
     given = [i for i in graph.inputs if i not in graph.derived or i in needed]
     used = needed.union(given, *(node.outputs for node in kept))
+    if len(kept) == len(graph.nodes) and len(used) == len(graph.tensors) and len(given) == len(graph.inputs):
+        return graph
     number = {old: new for new, old in enumerate(sorted(used))}
     return Graph(
         tensors=tuple(graph.tensors[i] for i in sorted(used)),

@@ -105,12 +105,14 @@ def _steps(work: GraphBuilder, node: Node, inputs: list[int], memory: _Memory) -
     emitted = next((memory.met[x] for x in values.xs if x in memory.met), {})
     fixed = set(names.constants) | body.constants.keys()
     once: list[Node] = []
+    rest: list[Node] = []
     for each in body.nodes:
         if fixed.issuperset(each.inputs):
             once.append(each)
             fixed.update(each.outputs)
+        else:
+            rest.append(each)
     always = inline(work, body, dict(zip(names.constants, values.constants, strict=True)), once, emitted)
-    rest = [each for each in body.nodes if each not in once]
     states, ys, trails = list(values.states), [], []
     for t in reversed(range(length)) if attrs["reverse"] else range(length):
         trails.append(states)
