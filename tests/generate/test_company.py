@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import volumetric
+from tests.generate.guesses import Guesses
 from tests.generate.letters import deep_letters, recurrent_letters
-from volumetric.generate import Job, Limits, Model, Scheduler, Ticket
+from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
 from volumetric.layers import GRU, LayerSpec, MultiHeadAttention
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import Device
@@ -46,9 +49,11 @@ def params_of(random: np.random.Generator, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def agree(model: Model, random: np.random.Generator, jobs: list[Job], limits: Limits) -> Scheduler:
+def agree(
+    model: Model, random: np.random.Generator, jobs: list[Job], limits: Limits, draft: Literal["lookup"] | None = None
+) -> Scheduler:
     """Run jobs that come at random times, cancel some; each must have what it has alone, as far as it came."""
-    scheduler = Scheduler(model, limits)
+    scheduler = Scheduler(model, limits, draft=draft)
     tickets: list[Ticket] = []
     told: dict[int, list[int]] = {}
     waiting = list(jobs)
@@ -110,6 +115,71 @@ def test_tokens_are_those_of_the_prompt_alone(family: str, options: dict[str, An
         tight = Limits(seats=5, state_bytes=limit, ahead=1, **SPARE)
         scheduler = agree(model, random, jobs_of(model, random, 90, 14, 60), tight)
         assert scheduler.stats.state_bytes <= limit
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("llama", {"kv_dtype": "int8", "dtype": "int8:g32"}),
+        ("mistral", {"kv_dtype": "float16"}),
+        ("gemma2", {"dtype": "int4:g32"}),
+        ("falcon_h1", {}),
+    ],
+)
+def test_drafts_change_no_token(family: str, options: dict[str, Any]):
+    """Some sequences have good guesses, some bad ones, some are looked up, in memory for a few and for all."""
+    random = np.random.default_rng(len(family))
+    with volumetric.load(TINY / family, device="cpu", context=80, **options) as model:
+        for tight in (False, True):
+            jobs = jobs_of(model, random, 90, 14, 40)
+            for at, one in enumerate(jobs[:9]):
+                one = replace(one, params=replace(one.params, max_tokens=24))
+                right = model.generate(list(one.prompt), one.params).token_ids
+                share = (0.0, 0.8, 1.0)[at % 3]
+                jobs[at] = replace(one, drafter=partial(Guesses, right, len(one.prompt), share, at))
+            memory = model.executable.memory
+            limit = 6 * memory.state_fixed + 220 * max(memory.state_per_token, 1) if tight else None
+            limits = Limits(seats=5, state_bytes=limit, ahead=1, **SPARE)
+            scheduler = agree(model, random, jobs, limits, "lookup")
+            stats = scheduler.stats
+            assert 0 < stats.accepted_tokens < stats.drafted_tokens
+            if limit is not None:
+                assert stats.state_bytes <= limit
+
+
+@pytest.mark.parametrize("form", ["stop", "end", "cancelled", "several"])
+def test_a_text_ends_in_the_middle_of_a_draft(form: str):
+    model = deep_letters(ReferenceDevice(), MultiHeadAttention(embed_dim=8, num_heads=2), context=96)
+    sampling: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True, "temperature": 1.5, "seed": 3}
+    alone = model.generate("abc", **sampling)
+    latest = max(set(alone.token_ids), key=alone.token_ids.index)
+    rest: dict[str, Any] = {"stop": {"stop": [alone.text[7:10]]}, "end": {"stop_ids": [latest]}}
+    params = model.sampling(**sampling, **rest.get(form, {}))
+    expected = model.generate("abc", params)
+    right = partial(Guesses, expected.token_ids, 3, 1.0, 1)
+    scheduler = Scheduler(model)
+    for _ in range(2):  # the second one starts from what the first one has left
+        job = Job(prompt=model.encode("abc"), params=params, drafter=right, n=2 if form == "several" else 1)
+        ticket = scheduler.submit(job)
+        events: list[Event] = []
+        while not scheduler.idle:
+            events += scheduler.step()
+            if form == "cancelled" and len(events) > 8:
+                scheduler.cancel(ticket)
+        made = ticket.generations[0]
+        told = [event.token for event in events if event.token is not None and event.choice == 0]
+        assert [token.token_id for token in told] == list(made.token_ids)
+        assert made.stats.accepted_tokens > 0
+        if form == "cancelled":
+            assert made.token_ids == expected.token_ids[: len(made.token_ids)]
+        else:
+            assert (made.text, made.token_ids) == (expected.text, expected.token_ids)
+            assert told[-1].finish_reason == expected.finish_reason
+        longer = [*ticket.job.prompt, *made.token_ids, 3, 4]
+        going_on = scheduler.submit(Job(prompt=longer, params=model.sampling(max_tokens=5, ignore_eos=True)))
+        while not scheduler.idle:
+            scheduler.step()
+        assert going_on.generations[0].token_ids == model.generate(longer, max_tokens=5, ignore_eos=True).token_ids
 
 
 @pytest.mark.parametrize(

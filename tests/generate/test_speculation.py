@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,33 +10,17 @@ import numpy as np
 import pytest
 
 import volumetric
+from tests.generate.guesses import Guesses
 from tests.generate.letters import LETTERS, deep_letters, letters, loaded_letters, next_letter_logits, recurrent_letters
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate import Model
-from volumetric.generate.drafting import PromptLookup
+from volumetric.generate.drafting import Length, PromptLookup
 from volumetric.layers import MultiHeadAttention
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.reference import ReferenceDevice
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
-
-
-class Guesses:
-    """Guesses that are right with some probability: what the model will say, spoiled here and there."""
-
-    def __init__(self, right: Sequence[int], prompt: int, share: float, seed: int) -> None:
-        self._right, self._prompt, self._share = list(right), prompt, share
-        self._random = np.random.default_rng(seed)
-        self.closed = 0
-
-    def propose(self, ids: Sequence[int], most: int) -> list[int]:
-        place = len(ids) - self._prompt
-        found = self._right[place : place + int(self._random.integers(0, most + 1))]
-        return [token if self._random.random() < self._share else 7 for token in found]
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "qwen3_moe", "mamba", "falcon_h1"])
@@ -119,6 +102,27 @@ def test_lookup_proposes_what_followed_last():
     assert lookup.propose([5], 3) == []
     made = letters().generate("abcdabcabc", draft="lookup", ignore_eos=True, max_tokens=20)
     assert made.stats.accepted_tokens > 5
+
+
+def test_what_is_predicted_is_proposed_from_its_first_token_on():
+    lookup = PromptLookup([7, 8, 9, 7, 5])
+    assert lookup.propose([1, 2], 4) == []
+    assert lookup.propose([1, 2, 7], 4) == [8, 9, 7, 5]
+    assert lookup.propose([1, 2, 7, 6, 9], 2) == [7, 5]
+    assert lookup.propose([1, 2, 7, 6, 9, 7], 4) == [5]
+    assert lookup.propose([1, 2, 7, 6, 9, 7, 5], 4) == []
+
+
+def test_drafts_are_as_long_as_they_pay():
+    length = Length()
+    assert [length.most(price) for price in (0.0, 0.3, 0.5, 0.7, 0.9)] == [4, 3, 1, 0, 0]
+    for _ in range(6):
+        length.count(4, 4)
+    assert (length.most(), length.most(0.6), length.most(0.95)) == (16, 16, 2)
+    for _ in range(20):
+        length.count(4, 0)
+    assert (length.most(), length.most(0.3)) == (1, 0)
+    assert any(length.most(0.3) for _ in range(100))  # it is tried again
 
 
 def test_draws_have_the_distribution_of_the_model():

@@ -10,6 +10,7 @@ CPU. A guess is kept as often as rejection would keep it: with the probability t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 FIRST, MOST = 4, 16
 """Tokens of a first draft, and of any: two more after one that was right to its end, one less after another."""
 _SIZES = (3, 2)
+_LIKELY, _KEPT, _FORGOTTEN = 0.7, 0.9, 0.01
+"""Share of right guesses that is thought of at first, weight of it after a guess, and how much of it comes back."""
 _SAMPLE = "Speculation: 3.14 is not π; “naïve” drafts cost 27% more.\n\tdef f(x): return x"
 
 Draft: TypeAlias = "Drafter | Model | Literal['lookup'] | None"
@@ -40,15 +43,65 @@ class Drafter(Protocol):
         ...
 
 
+class Length:
+    """How many tokens to propose in a generation, by how many of those before were right.
+
+    The first draft has 4 tokens; two more are tried after one that was right to its end, up to 16, and one less after
+    another. Where guesses have a price, as beside other sequences, only those are made that are likely enough to be
+    worth it, by the share of guesses that were right of late.
+    """
+
+    def __init__(self) -> None:
+        self._most = FIRST
+        self._share = _LIKELY
+
+    def most(self, price: float = 0.0) -> int:
+        """Return the length of the next draft.
+
+        Parameters
+        ----------
+        price : what a proposed token costs, as a share of what one is worth that is right
+        """
+        if price <= 0.0:
+            return self._most
+        if self._share <= price:
+            self._share += _FORGOTTEN * (_LIKELY - self._share)  # it is tried again at times
+            return 0
+        # The n-th of a draft is right where all before it are, too.
+        return min(self._most, int(math.log(price) / math.log(self._share)) if self._share < 1.0 else MOST)
+
+    def count(self, proposed: int, right: int) -> None:
+        """Take notice of a draft: of so many tokens, the first ones were right."""
+        if not proposed:
+            return
+        self._most = min(MOST, self._most + 2) if right == proposed else max(1, self._most - 1)
+        judged = right + (right < proposed)
+        self._share += (1.0 - _KEPT**judged) * (right / judged - self._share)
+
+
 class PromptLookup:
     """Proposes what followed the last three tokens, or two, where they occurred last before (prompt lookup decoding).
 
     Good where an answer quotes its prompt: summaries, edits, code. It costs a look into a table.
+
+    Parameters
+    ----------
+    predicted : token ids of a text that the answer is expected to be much like, if there is one. What follows in it is
+        proposed behind a single token, too, where nothing longer was seen
     """
 
-    def __init__(self) -> None:
+    def __init__(self, predicted: Sequence[int] = ()) -> None:
+        self._predicted = tuple(predicted)
         self._seen = 0
         self._places: dict[tuple[int, ...], int] = {}
+        """What was seen → where it ends; in the prediction these are numbers below 0, counted from its end."""
+        count = len(self._predicted)
+        for end in range(count - 1, 0, -1):  # of a single token, the first place counts
+            self._places[self._predicted[end - 1 : end]] = end - count
+        for end in range(count):
+            for size in _SIZES:
+                if end >= size:
+                    self._places[tuple(self._predicted[end - size : end])] = end - count
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         """Return what followed; nothing where the last two tokens are new together."""
@@ -57,10 +110,10 @@ class PromptLookup:
                 if end >= size:
                     self._places[tuple(ids[end - size : end])] = end
         self._seen = max(self._seen, len(ids))
-        for size in _SIZES:
+        for size in (*_SIZES, 1):
             place = self._places.get(tuple(ids[len(ids) - size :])) if len(ids) >= size else None
             if place is not None:
-                return list(ids[place : place + most])
+                return list(ids[place : place + most] if place >= 0 else self._predicted[place:][:most])
         return []
 
     def close(self) -> None:

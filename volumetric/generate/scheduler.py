@@ -9,6 +9,8 @@ sequence that ends leaves at once, and the next job takes its seat.
 job are those that it has alone, whatever else runs, with prefixes reused or not, greedy or with a seed, and also when
 its sequence had to give up its seat and is computed again. Other devices agree within the last bits of their sums.
 
+**Drafts.** Where something proposes tokens (`scheduling/guesses.py`), those of all sequences are checked in one call.
+
 **Order.** Seats go by priority, then by arrival. Among the prompts under way the one with the fewest rows left goes
 first; one that was passed over four times goes before. Memory for states is bounded (`Limits.state_bytes`): a job gets
 a seat when its prompt and a part of its answer fit, kept prefixes make room, and where sequences outgrow it the
@@ -25,8 +27,8 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -39,6 +41,7 @@ from volumetric.errors import (
     VolumetricError,
 )
 from volumetric.generate.events import TokenEvent
+from volumetric.generate.scheduling.guesses import Guesses
 from volumetric.generate.scheduling.job import Event, Job, Ticket
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.live import Live
@@ -66,10 +69,22 @@ class Scheduler:
     model : what generates; it stays open as long as the scheduler is used
     limits : how much is taken on
     clock : seconds that go up; deadlines are by it
+    draft : what proposes tokens that the model checks together, a smaller model of the same tokens or ``"lookup"``;
+        tokens are the same. It is asked where that is likely to save time, see `scheduling/guesses.py`
+
+    Raises
+    ------
+    GenerationError : `model` does not generate, or `draft` has other tokens
+    SpecError : `draft` is nothing that proposes tokens
     """
 
     def __init__(
-        self, model: Model, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        model: Model,
+        limits: Limits | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        draft: Model | Literal["lookup"] | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
@@ -79,6 +94,7 @@ class Scheduler:
         self._seats = Seats(model.executable, self.limits, self._room, self._rounds.stop)
         self._lock = threading.Condition()
         model.require_generator()
+        self._guesses = Guesses(model, draft)
         self._waiting = Waiting(self.limits)
         self._running = 0  # generations with a seat, for those that ask from other threads
         self._to_settle = False  # somebody was cancelled, or a drain has begun
@@ -175,27 +191,36 @@ class Scheduler:
         prompts = sum(rows for live, rows in taking if not live.decoding)
         rows = sum(rows for _, rows in taking)
         began = time.perf_counter()
+        lives = [live for live, _ in taking]
+        before = _guessed(lives)
         try:
-            draws = self._rounds.run(taking, self._seats.follow)
+            if not prompts:
+                self._guesses.guess(lives, self._seats.holds_guesses)
+            told = self._rounds.run(taking, self._seats.follow)
         except Exception as error:  # whatever it was: those jobs have ended, and the others go on
             events += self._failed({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
             self._tell()
             return events
         seconds = time.perf_counter() - began
-        self._seats.count(prompts, rows - prompts, seconds)
-        if prompts:
+        drafted, accepted = (now - then for now, then in zip(_guessed(lives), before, strict=True))
+        if not drafted:
+            self._seats.count(prompts, rows - prompts, seconds)
+        if not prompts:
+            self._guesses.count(rows, drafted, seconds)
+        else:
             self._seats.keep_marked(taking)
-        for live, drawn in draws:
+        for live, one in told:
             if live.ticket.ended:
                 continue  # another text of the job has failed
-            if isinstance(drawn, GenerationError):
-                events += self._failed([live.ticket], drawn)
+            if isinstance(one, GenerationError):
+                events += self._failed([live.ticket], one)
             else:
-                live.ids.append(drawn.token)
-                events.append(self._told(live, live.transcript.take(drawn)))
+                events.append(self._told(live, one))
         with self._lock:
             (self._stats.prompt_steps if prompts else self._stats.decode_steps).add(seconds)
-            self._stats.rows.add(rows)
+            self._stats.rows.add(rows + drafted)
+            self._stats.drafted_tokens += drafted
+            self._stats.accepted_tokens += accepted
         self._tell()
         return events
 
@@ -308,7 +333,8 @@ class Scheduler:
             return Event(ticket=ticket, choice=live.choice, token=token)
         self._rounds.stop()
         self._seats.leave(live)
-        if all(one.reason is not None for one in ticket.transcripts):
+        ticket.told += 1
+        if ticket.told == len(ticket.transcripts):
             self._close(ticket, "finished")
         return Event(ticket=ticket, choice=live.choice, token=token, generation=live.transcript.generation)
 
@@ -362,3 +388,8 @@ class Scheduler:
         with self._lock:
             self._running = len(self._seats)
             self._seats.measure(self._stats)
+
+
+def _guessed(lives: Sequence[Live]) -> tuple[int, int]:
+    """Tokens that were proposed so far, and those that were drawn, too."""
+    return sum(live.transcript.drafted for live in lives), sum(live.transcript.accepted for live in lives)

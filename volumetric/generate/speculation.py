@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from volumetric._typing import F32Array
-from volumetric.generate.drafting import FIRST, MOST, Drafter
+from volumetric.generate.drafting import Drafter, Length
 from volumetric.generate.sampler import Draw
 from volumetric.generate.transcript import Transcript
 from volumetric.runtime.logits import most_likely
@@ -26,13 +26,13 @@ def drafted(session: Session, made: Transcript, drafter: Drafter, logits: F32Arr
     made : the generation that takes the draws; its counts of proposed and accepted tokens are written
     logits : after the prompt, float32 ``[V]``
     """
-    ids, most = list(made.prompt), FIRST
+    ids, length = list(made.prompt), Length()
     draw = _draw(made, logits)
     ids.append(draw.token)
     yield draw
     while True:
         # The last token that may be drawn needs no guess behind it.
-        guesses = drafter.propose(ids, min(most, made.tokens_left - 1)) if made.tokens_left > 1 else []
+        guesses = drafter.propose(ids, min(length.most(), made.tokens_left - 1)) if made.tokens_left > 1 else []
         rows = session.ahead([ids[-1], *guesses])
         held, taken = len(ids), 0
         made.drafted += len(guesses)
@@ -48,8 +48,7 @@ def drafted(session: Session, made: Transcript, drafter: Drafter, logits: F32Arr
                 taken += 1
         finally:
             session.back(held + taken)
-        if guesses:
-            most = min(MOST, most + 2) if taken == len(guesses) else max(1, most - 1)
+        length.count(len(guesses), taken)
 
 
 def _draw(made: Transcript, logits: F32Array) -> Draw:

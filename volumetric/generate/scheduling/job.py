@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from volumetric.errors import VolumetricError
 from volumetric.generate.constraint import Constraint
+from volumetric.generate.drafting import Drafter
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.transcript import Transcript
@@ -26,6 +27,7 @@ class Job:
     salt : only jobs of the same salt share what they have computed
     constraint : makes the form that a text is held to, called once for each text; see `volumetric.generate.grammar`.
         Log-probabilities are then those among the tokens that are allowed
+    drafter : makes what proposes tokens, called once for each text, in the place of the scheduler's own draft
     """
 
     prompt: Sequence[int]
@@ -35,6 +37,7 @@ class Job:
     deadline: float | None = None
     salt: str = ""
     constraint: Callable[[], Constraint] | None = None
+    drafter: Callable[[], Drafter] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +49,7 @@ class Ticket:
     number : by order of submission
     submitted : when, by the scheduler's clock
     seated : it has had a seat
+    told : how many of its texts have ended, and were told so
     error : why the job failed
     cancelled : somebody asked to end it
     ended : no more events will come
@@ -56,6 +60,7 @@ class Ticket:
     submitted: float
     transcripts: list[Transcript] = field(default_factory=list)
     seated: bool = False
+    told: int = 0
     error: VolumetricError | None = None
     cancelled: bool = False
     ended: bool = False

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.generate.constraint import Constraint
+from volumetric.generate.drafting import Drafter, Length
 from volumetric.generate.scheduling.job import Ticket
 from volumetric.generate.transcript import Transcript
 from volumetric.network import OUTPUT
@@ -28,6 +29,8 @@ class Live:
     cuts : places at which a piece of the prompt ends in any case, to keep a copy of the state there
     followers : further texts of the job, which wait for this one's prompt
     constraint : the form that it is held to
+    drafter, length : what proposes its next tokens, and how many of them; None until it is asked
+    guesses : tokens that are proposed for the next call
     last : when its last token came, by the scheduler's clock
     """
 
@@ -42,6 +45,9 @@ class Live:
     cuts: tuple[int, ...] = ()
     followers: list[Live] = field(default_factory=list)
     constraint: Constraint | None = None
+    drafter: Drafter | None = None
+    length: Length = field(default_factory=Length)
+    guesses: list[int] = field(default_factory=list)
     last: float = 0.0
 
     @property
@@ -74,6 +80,14 @@ class Live:
         return min((cut - self.fed for cut in self.cuts if cut > self.fed), default=self.missing)
 
     def piece(self, rows: int) -> Piece:
-        """Return the next `rows` rows; those that end at the last token have logits."""
-        ids = np.array(self.ids[self.fed : self.fed + rows], np.int32)
-        return Piece(self.state, ids, "none" if rows < self.missing else "last", (OUTPUT,))
+        """Return the next `rows` rows, and what is guessed behind the last token; from there on they have logits."""
+        ids = np.array([*self.ids[self.fed : self.fed + rows], *self.guesses], np.int32)
+        wanted = "all" if self.guesses else "none" if rows < self.missing else "last"
+        return Piece(self.state, ids, wanted, (OUTPUT,))
+
+    def rest(self) -> None:
+        """Let go of what proposes tokens: it gives up its seat."""
+        self.guesses = []
+        if self.drafter is not None:
+            self.drafter.close()
+            self.drafter = None

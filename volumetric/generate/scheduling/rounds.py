@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from volumetric._typing import F32Array
-from volumetric.errors import GenerationError
+from volumetric.errors import DeviceError, GenerationError
+from volumetric.generate.events import TokenEvent
 from volumetric.generate.sampler import Draw, draw_together
 from volumetric.generate.scheduling.live import Live
-from volumetric.runtime.device import Drawing, output_of
+from volumetric.runtime.device import Drawing, Piece, State, output_of
 from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
     from volumetric.runtime.device import Executable
 
-Draws: TypeAlias = list[tuple[Live, "Draw | GenerationError"]]
+Told: TypeAlias = list[tuple[Live, "TokenEvent | GenerationError"]]
 
 
 class Rounds:
@@ -35,8 +38,10 @@ class Rounds:
         self._together: tuple[Live, ...] = ()
         self._loop: Generator[list[int]] | None = None
 
-    def run(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]]) -> Draws:
+    def run(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]]) -> Told:
         """Compute the next rows of each, as many as are said, and draw where they end with logits.
+
+        Behind guesses that are what was drawn, the next token is drawn, too. Tokens are in the transcripts then.
 
         Parameters
         ----------
@@ -46,7 +51,7 @@ class Rounds:
         ------
         VolumetricError : the device has failed; what the states hold is not known
         """
-        if all(live.decoding for live, _ in taking):
+        if all(live.decoding and not live.guesses for live, _ in taking):
             together = tuple(live for live, _ in taking)
             if (together == self._together and self._loop is not None) or self._begin(together):
                 return self._next(together)
@@ -75,7 +80,7 @@ class Rounds:
         self._together, self._loop = together, self._executable.drawn(states, last, choosers)
         return True
 
-    def _next(self, together: tuple[Live, ...]) -> Draws:
+    def _next(self, together: tuple[Live, ...]) -> Told:
         began = time.perf_counter()
         assert self._loop is not None
         try:
@@ -90,11 +95,12 @@ class Rounds:
         for live in together:
             live.fed += 1
             live.transcript.count_time(seconds)
-        return [(live, Draw(token=token)) for live, token in zip(together, tokens, strict=True)]
+        return [(live, _take(live, Draw(token=token))) for live, token in zip(together, tokens, strict=True)]
 
-    def _call(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]]) -> Draws:
+    def _call(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]]) -> Told:
         """All wait for the call, so its time counts for each."""
         began = time.perf_counter()
+        before = dict(_copies(live for live, _ in taking if live.guesses))
         pieces = [live.piece(rows) for live, rows in taking]
         outputs = [output_of(found) for found in self._executable.run(pieces)]
         seconds = time.perf_counter() - began
@@ -103,15 +109,42 @@ class Rounds:
             if not live.decoding:
                 live.transcript.prompt_seconds += seconds
             live.fed += rows
-            if piece.wanted != "last":
+            live.transcript.drafted += len(live.guesses)
+            if piece.wanted == "none":
                 continue
-            ready.append((live, logits[-1]))
-            ready += [(follower, logits[-1]) for follower in follow(live)]
-        draws = _draw(ready)
-        seconds = time.perf_counter() - began
-        for live in {id(live): live for live, _ in (*taking, *ready)}.values():
-            live.transcript.count_time(seconds)
-        return [(live, drawn) for (live, _), drawn in zip(ready, draws, strict=True)]
+            ready.append((live, logits))
+            ready += [(follower, logits) for follower in follow(live)]
+        told = _tell(ready, [live for live, _ in taking], began)
+        self._settle([live for live, _ in taking if live.guesses], before)
+        return told
+
+    def _settle(self, guessed: Sequence[Live], before: Mapping[int, State]) -> None:
+        """Make states hold what was told, all but the last token, behind guesses some of which may have been wrong."""
+        again: list[Piece] = []
+        for live in guessed:
+            live.length.count(len(live.guesses), min(len(live.guesses), max(0, len(live.ids) - live.fed - 1)))
+            live.guesses, live.fed = [], len(live.ids) - 1
+            state = live.state
+            assert state is not None
+            if live.fed >= state.reach:
+                state.trim(live.fed)
+            elif live.fed < state.position:
+                live.state = state = before[id(live)]
+                if rows := live.ids[state.position : live.fed]:
+                    again.append(Piece(state, np.array(rows, np.int32), "none"))
+        if again:
+            self._executable.run(again)
+
+
+def _copies(guessed: Iterable[Live]) -> Iterator[tuple[int, State]]:
+    """Copy states that cannot go back behind wrong guesses; where there is no memory for it, none are made."""
+    for live in guessed:
+        assert live.state is not None
+        if live.state.forgets:
+            try:
+                yield id(live), live.state.fork()
+            except DeviceError:
+                live.guesses = []
 
 
 def _go_back(live: Live) -> None:
@@ -121,6 +154,37 @@ def _go_back(live: Live) -> None:
         return
     state.trim(before if before >= state.reach else 0)
     live.fed = state.position
+
+
+def _tell(ready: Sequence[tuple[Live, F32Array]], waited: Sequence[Live], began: float) -> Told:
+    """Draw from the first logits of each, and from the next ones behind guesses that were right."""
+    told: Told = []
+    place, counted = 0, {id(live): live for live in (*waited, *(live for live, _ in ready))}
+    while counted:
+        draws = _draw([(live, logits[place]) for live, logits in ready])
+        now = time.perf_counter()
+        for live in counted.values():
+            live.transcript.count_time(now - began)
+        began = now
+        right: list[tuple[Live, F32Array]] = []
+        for (live, logits), drawn in zip(ready, draws, strict=True):
+            if isinstance(drawn, GenerationError):
+                told.append((live, drawn))
+                continue
+            same = live.guesses[place : place + 1] == [drawn.token]
+            live.transcript.accepted += same
+            event = _take(live, drawn)
+            told.append((live, event))
+            if same and event.finish_reason is None:
+                right.append((live, logits))
+        ready, counted, place = right, {id(live): live for live, _ in right}, place + 1
+    return told
+
+
+def _take(live: Live, draw: Draw) -> TokenEvent:
+    """Let a sequence go on by a token."""
+    live.ids.append(draw.token)
+    return live.transcript.take(draw)
 
 
 def _draw(ready: Sequence[tuple[Live, F32Array]]) -> list[Draw | GenerationError]:

@@ -74,6 +74,7 @@ class Seats:
     def leave(self, live: Live, *, keep: bool = True) -> None:
         """Give up a seat. The state is kept for those that begin alike, unless it is not known what it holds."""
         self.all.remove(live)
+        live.rest()
         state, live.state = live.state, None
         if state is None or not keep:
             return
@@ -125,9 +126,18 @@ class Seats:
             self._settle()
             self.all.remove(youngest)
             youngest.state, youngest.fed, youngest.cuts = None, 0, ()
+            youngest.rest()
             yield youngest
         if self._prefixes is not None and self._prefixes.nbytes > limit - need:
             self._prefixes.shrink(limit - need)
+
+    def holds_guesses(self) -> bool:
+        """Whether there is memory for the rows that are guessed, and for copies of states that cannot go back."""
+        if self._room.limit is None:
+            return True
+        need = sum(self._bytes_of(live, 1 + len(live.guesses)) for live in self.all)
+        need += sum(self._bytes_of(live, 0) for live in self.all if live.guesses and live.state and live.state.forgets)
+        return need <= self._room.limit
 
     def count(self, rows: int, beside: int, seconds: float) -> None:
         """Take notice of the time of a call with rows of prompts, if any, and rows of sequences that decode."""

@@ -58,6 +58,7 @@ class Stats:
     expired : failed ones of them that were too late
     preempted : generations that gave up their seat for want of memory
     prompt_tokens, cached_tokens, generated_tokens : of prompts, those of them that needed no computing, and drawn ones
+    drafted_tokens, accepted_tokens : tokens that drafts proposed, and those of them that were drawn, too
     state_bytes, state_limit, prefix_bytes : memory of all states, its bound, and what of it kept prefixes have
     prefix_entries, prefix_evictions : kept prefixes, and those dropped for want of memory
     prompt_steps, decode_steps : duration of calls with rows of prompts in them, and without
@@ -79,6 +80,8 @@ class Stats:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     state_bytes: int = 0
     state_limit: int | None = None
     prefix_bytes: int = 0

@@ -22,6 +22,8 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     "prompt_tokens": ("prompt_tokens_total", "Tokens of prompts."),
     "cached_tokens": ("prompt_tokens_cached_total", "Tokens of prompts that needed no computing."),
     "generated_tokens": ("generated_tokens_total", "Tokens generated."),
+    "drafted_tokens": ("draft_tokens_total", "Tokens that drafts proposed."),
+    "accepted_tokens": ("draft_tokens_accepted_total", "Tokens of drafts that the model drew, too."),
     "prefix_evictions": ("prefix_evictions_total", "Kept prefixes that were dropped for want of memory."),
 }
 _GAUGES: Mapping[str, tuple[str, str]] = {

@@ -1,0 +1,91 @@
+"""Guesses beside other sequences: what drafts propose for a call, where that is likely to save more than it costs.
+
+Rows are cheap beside one sequence, which reads all weights for each token, and dear beside many, which share them. So
+what a proposed token costs is measured, by the number of sequences: the time that it adds to a call, as a share of the
+time that a token takes without. Each sequence proposes only tokens that are likely enough to be worth that (`Length`).
+Which tokens are drawn does not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from volumetric.generate.drafting import Drafter, drafter_for
+from volumetric.generate.scheduling.live import Live
+
+if TYPE_CHECKING:
+    from volumetric.generate.model import Model
+
+MOST_ROWS = 256
+"""Guesses in a call, of all sequences together."""
+_FIRST_PRICE, _EACH_PRICE, _LEAST_PRICE, _MOST_PRICE = 0.2, 0.05, 0.05, 0.95
+"""Of a guess beside nobody, what each other sequence adds to it as long as nothing was measured, and bounds."""
+_WEIGHT = 0.1  # of the last call in the running means
+
+
+class Guesses:
+    """Proposes tokens for the sequences of a scheduler.
+
+    Parameters
+    ----------
+    model : checks the tokens
+    draft : proposes them, where a job has nothing of its own
+
+    Raises
+    ------
+    SpecError, GenerationError : as `volumetric.generate.drafting.drafter_for`
+    """
+
+    def __init__(self, model: Model, draft: Model | Literal["lookup"] | None) -> None:
+        self._model = model
+        self._draft: Model | Literal["lookup"] | None = draft
+        self._plain: dict[int, float] = {}
+        """Seconds of a call without guesses, by the magnitude of the number of sequences."""
+        self._prices: dict[int, float] = {}
+        first = drafter_for(model, draft)
+        if first is not None:
+            first.close()
+
+    def guess(self, lives: Sequence[Live], fits: Callable[[], bool]) -> None:
+        """Propose tokens for sequences that decode.
+
+        Parameters
+        ----------
+        fits : whether there is memory for them; without it, none are made
+        """
+        price, room = self._price(len(lives)), MOST_ROWS
+        for live in lives:
+            if self._drafter(live) is None:
+                continue
+            most = min(live.length.most(price), live.transcript.tokens_left - 1, room)
+            if most > 0:
+                assert live.drafter is not None
+                live.guesses = live.drafter.propose(live.ids, most)
+                room -= len(live.guesses)
+        if room < MOST_ROWS and not fits():
+            for live in lives:
+                live.guesses = []
+
+    def count(self, sequences: int, guessed: int, seconds: float) -> None:
+        """Take notice of a call: its sequences, their guesses, and the time of both."""
+        size = sequences.bit_length()
+        if not guessed:
+            plain = self._plain.setdefault(size, seconds)
+            self._plain[size] = plain + _WEIGHT * (seconds - plain)
+        elif (plain := self._plain.get(size)) is not None and plain > 0.0:
+            measured = (seconds - plain) / guessed / (plain / sequences)
+            price = self._prices.setdefault(size, self._price(sequences))
+            measured = min(_MOST_PRICE, max(_LEAST_PRICE, measured))
+            self._prices[size] = price + _WEIGHT * (measured - price)
+
+    def _price(self, sequences: int) -> float:
+        """Cost of a guess as a share of what a right one saves."""
+        first = min(_MOST_PRICE, _FIRST_PRICE + _EACH_PRICE * (sequences - 1))
+        return self._prices.get(sequences.bit_length(), first)
+
+    def _drafter(self, live: Live) -> Drafter | None:
+        if live.drafter is None:
+            make = live.ticket.job.drafter
+            live.drafter = make() if make is not None else drafter_for(self._model, self._draft)
+        return live.drafter
