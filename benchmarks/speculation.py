@@ -6,6 +6,9 @@ Three tasks: a text that is to be copied, a question about code whose answer quo
 guesses looked up in the text, and (--draft) with guesses of a smaller model, in turn, greedy. With --peer, the same
 through llama-cpp-python, which must be installed beside volumetric: plain, and with its LlamaPromptLookupDecoding,
 which does what ``lookup`` does. The same file for both makes the comparison fair.
+
+With --clients 1,4,16 so many ask a scheduler at once for each task, with texts that differ in a number: tokens per
+second of all together, plain and with guesses, in turn.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import volumetric
+from volumetric.generate import Job, Limits, Model, Scheduler
 
 CODE = """def moving_average(values, width):
     total = 0.0
@@ -62,6 +66,40 @@ def theirs(path: str, lookup: bool, tokens: int) -> Callable[[str], tuple[float,
     return measure
 
 
+def together(model: Model, smaller: Model | None, clients: list[int], tokens: int, rounds: int) -> None:
+    """Print a table: for each task and number of clients, tokens per second of all, and guesses that were kept."""
+    drafts: dict[str, Model | Literal["lookup"] | None] = {"plain": None, "lookup": "lookup"}
+    if smaller is not None:
+        drafts[f"draft {smaller.name}"] = smaller
+    print("tokens/s of all clients, median (least–greatest), and share of guesses kept of those made\n")
+    print(f"| task, clients | {' | '.join(drafts)} |\n{'| --- ' * (len(drafts) + 1)}|")
+    params = model.sampling(max_tokens=tokens, temperature=0.0)
+    for task, text in TASKS.items():
+        for count in clients:
+            schedulers = {name: Scheduler(model, Limits(seats=count), draft=draft) for name, draft in drafts.items()}
+            found: dict[str, list[float]] = {name: [] for name in drafts}
+            for number in range(rounds + 1):
+                for name, scheduler in schedulers.items():
+                    asked = [[{"role": "user", "content": f"{text}\n\n({number}.{i})"}] for i in range(count)]
+                    tickets = [scheduler.submit(Job(prompt=model.encode(one), params=params)) for one in asked]
+                    while not all(ticket.transcripts[0].begun for ticket in tickets):
+                        scheduler.step()
+                    before, began = scheduler.stats.generated_tokens, time.perf_counter()
+                    while not scheduler.idle:
+                        scheduler.step()
+                    if number:  # the first is for warmth
+                        made = scheduler.stats.generated_tokens - before
+                        found[name].append(made / (time.perf_counter() - began))
+            cells: list[str] = []
+            for name, speeds in found.items():
+                stats = schedulers[name].stats
+                drafted = stats.drafted_tokens
+                rest = f", {100 * stats.accepted_tokens / drafted:.0f} % of {drafted}" if drafted else ""
+                cells.append(f"{statistics.median(speeds):.0f} ({min(speeds):.0f}–{max(speeds):.0f}){rest}")
+                schedulers[name].close()
+            print(f"| {task}, {count} | {' | '.join(cells)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
@@ -70,8 +108,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peer", help="a .gguf file for llama-cpp-python")
+    parser.add_argument("--clients", help="numbers of clients at once, instead of one after the other")
     args = parser.parse_args()
     model = volumetric.load(args.model, device=args.device, context=1024)
+    if args.clients:
+        smaller = volumetric.load(args.draft, device=args.device, context=1024) if args.draft else None
+        together(model, smaller, [int(count) for count in args.clients.split(",")], args.tokens, args.rounds)
+        return
     cases = {"plain": ours(model, None, args.tokens), "lookup": ours(model, "lookup", args.tokens)}
     if args.draft:
         smaller = volumetric.load(args.draft, device=args.device, context=1024)

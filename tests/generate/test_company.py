@@ -14,6 +14,7 @@ import volumetric
 from tests.generate.guesses import Guesses
 from tests.generate.letters import deep_letters, recurrent_letters
 from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
+from volumetric.generate.scheduling import guesses
 from volumetric.layers import GRU, LayerSpec, MultiHeadAttention
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import Device
@@ -126,10 +127,12 @@ def test_tokens_are_those_of_the_prompt_alone(family: str, options: dict[str, An
         ("falcon_h1", {}),
     ],
 )
-def test_drafts_change_no_token(family: str, options: dict[str, Any]):
+def test_drafts_change_no_token(family: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """Some sequences have good guesses, some bad ones, some are looked up, in memory for a few and for all."""
+    monkeypatch.setattr(guesses, "_WEIGHT", 0.0)  # how many are made depends on no time
     random = np.random.default_rng(len(family))
     with volumetric.load(TINY / family, device="cpu", context=80, **options) as model:
+        wrong = 0
         for tight in (False, True):
             jobs = jobs_of(model, random, 90, 14, 40)
             for at, one in enumerate(jobs[:9]):
@@ -138,17 +141,20 @@ def test_drafts_change_no_token(family: str, options: dict[str, Any]):
                 share = (0.0, 0.8, 1.0)[at % 3]
                 jobs[at] = replace(one, drafter=partial(Guesses, right, len(one.prompt), share, at))
             memory = model.executable.memory
-            limit = 6 * memory.state_fixed + 220 * max(memory.state_per_token, 1) if tight else None
+            limit = 12 * memory.state_fixed + 220 * max(memory.state_per_token, 1) if tight else None
             limits = Limits(seats=5, state_bytes=limit, ahead=1, **SPARE)
             scheduler = agree(model, random, jobs, limits, "lookup")
             stats = scheduler.stats
-            assert 0 < stats.accepted_tokens < stats.drafted_tokens
+            assert 0 < stats.accepted_tokens <= stats.drafted_tokens
+            wrong += stats.drafted_tokens - stats.accepted_tokens
             if limit is not None:
                 assert stats.state_bytes <= limit
+        assert wrong > 0
 
 
 @pytest.mark.parametrize("form", ["stop", "end", "cancelled", "several"])
-def test_a_text_ends_in_the_middle_of_a_draft(form: str):
+def test_a_text_ends_in_the_middle_of_a_draft(form: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(guesses, "_WEIGHT", 0.0)
     model = deep_letters(ReferenceDevice(), MultiHeadAttention(embed_dim=8, num_heads=2), context=96)
     sampling: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True, "temperature": 1.5, "seed": 3}
     alone = model.generate("abc", **sampling)

@@ -63,12 +63,17 @@ def an_event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @contextmanager
 def running(
-    models: Mapping[str, Model], *, limits: Limits | None = None, drain: float = 5.0, **settings: Any
+    models: Mapping[str, Model],
+    *,
+    limits: Limits | None = None,
+    drain: float = 5.0,
+    drafts: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Iterator[Address]:
     """Serve `models` while the context lasts; they are closed behind it."""
     sock, ready = listen("127.0.0.1", 0), threading.Event()
     openers = {name: lambda model=model: model for name, model in models.items()}
-    server = Server(openers, Settings(**settings), limits or Limits(), drain=drain)
+    server = Server(openers, Settings(**settings), limits or Limits(), drain=drain, drafts=drafts or {})
     thread = threading.Thread(target=server.run, args=(sock,), kwargs={"on_ready": ready.set})
     thread.start()
     try:

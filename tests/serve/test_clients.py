@@ -133,6 +133,35 @@ def test_the_last_message_of_the_assistant_goes_on(client):
     assert answer.choices[0].message.content == "efgh"
 
 
+def test_a_predicted_answer_is_checked_in_few_calls(client):
+    plain = client.chat.completions.create(model="letters", messages=MESSAGES)
+    for told, accepted in (("cdefgh", True), ([{"type": "text", "text": "cd"}], True), ("hhh", False)):
+        answer = client.chat.completions.create(
+            model="letters", messages=MESSAGES, prediction={"type": "content", "content": told}
+        )
+        assert answer.choices[0].message.content == plain.choices[0].message.content
+        details = answer.usage.completion_tokens_details
+        assert (details.accepted_prediction_tokens > 0) == accepted
+        assert details.rejected_prediction_tokens >= 0
+
+
+def test_a_server_with_a_draft_says_the_same(client):
+    ask = {"prompt": "abcd", "max_tokens": 24, "extra_body": {"ignore_eos": True}}
+    models = {"letters": letters(), "random": recurrent_letters(ReferenceDevice())}
+    drafts = {"letters": letters, "random": "lookup"}
+    with running(models, drafts=drafts) as address, address.client() as drafting:
+        for name in models:
+            for sampling in ({}, {"temperature": 1.2, "seed": 5, "n": 2}):
+                plain = client.completions.create(model=name, **ask, **sampling)
+                answer = drafting.completions.create(model=name, **ask, **sampling)
+                assert [one.text for one in answer.choices] == [one.text for one in plain.choices]
+                assert plain.usage.completion_tokens_details.accepted_prediction_tokens == 0
+        engine = address.server.serving.models["letters"].engine
+        assert engine is not None
+        assert engine.scheduler.stats.accepted_tokens > 0
+        assert drafting.models.retrieve("letters").model_dump()["meta"]["draft"] == "letters"
+
+
 def test_embeddings_are_those_of_the_library(client):
     texts = ["the cat", "a"]
     expected = load(TINY / "sentences_mean", device="reference").embed(texts)
@@ -173,7 +202,7 @@ def test_what_is_not_honoured_is_named(client, asked, param, message):
 def test_a_prompt_that_does_not_fit_is_refused_with_both_numbers(client):
     with pytest.raises(openai.BadRequestError, match=r"40 tokens.* 32") as caught:
         client.completions.create(model="letters", prompt="a" * 40)
-    assert caught.value.code == "context_length_exceeded"
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "prompt")
 
 
 def test_an_encoder_makes_no_text_and_a_generator_no_embeddings(client):

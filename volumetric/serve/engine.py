@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from volumetric.errors import GenerationError, VolumetricError
 from volumetric.generate.scheduler import Scheduler
@@ -56,11 +56,12 @@ class Engine:
     ----------
     model : what generates
     limits : how much is taken on
+    draft : what proposes tokens, see `Scheduler`
     """
 
-    def __init__(self, model: Model, limits: Limits) -> None:
+    def __init__(self, model: Model, limits: Limits, draft: Model | Literal["lookup"] | None = None) -> None:
         self.model = model
-        self.scheduler = Scheduler(model, limits)
+        self.scheduler = Scheduler(model, limits, draft=draft)
         self._running: dict[Ticket, Running] = {}
         self._loop = asyncio.get_running_loop()
         self._ending = False

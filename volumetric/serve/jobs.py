@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from volumetric.errors import DoesNotFitError, GenerationError, SpecError
@@ -11,17 +11,26 @@ from volumetric.generate.scheduling.job import Job
 from volumetric.serve.problem import problem_of
 
 if TYPE_CHECKING:
+    from volumetric.generate.drafting import Drafter
     from volumetric.generate.grammar import Grammar
     from volumetric.serve.fields.sampled import Sampled
     from volumetric.serve.serving import Served, Settings
 
 
 def jobs_of(
-    asked: Sampled, served: Served, prompts: Sequence[Sequence[int]], settings: Settings, grammar: Grammar | None
+    asked: Sampled,
+    served: Served,
+    prompts: Sequence[Sequence[int]],
+    settings: Settings,
+    *,
+    grammar: Grammar | None,
+    drafter: Callable[[], Drafter] | None = None,
+    param: str,
 ) -> list[Job]:
     """Return the jobs of a request's prompts.
 
     Without ``max_tokens`` a text may be as long as the context leaves room for, and more than that is no error.
+    Errors of prompts name the field `param`.
 
     Raises
     ------
@@ -34,7 +43,7 @@ def jobs_of(
         for ids in prompts:
             model.room_after(len(ids))
     except GenerationError as error:
-        raise problem_of(DoesNotFitError(str(error), hint=error.hint), param="messages") from None
+        raise problem_of(DoesNotFitError(str(error), hint=error.hint), param=param) from None
     try:
         params = model.sampling(**explicit)
     except SpecError as error:
@@ -49,6 +58,7 @@ def jobs_of(
             deadline=deadline,
             salt=asked.cache_salt or "",
             constraint=None if grammar is None else grammar.begin,
+            drafter=drafter,
         )
         for ids in prompts
     ]

@@ -10,7 +10,8 @@ import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 import uvicorn
 from starlette.applications import Starlette
@@ -70,6 +71,7 @@ class Server:
     models : the names that clients use → what opens the model, called again for a reload; the first is the default
     settings, limits : of requests, and of each engine
     drain : seconds that requests under way have when the server is to end
+    drafts : names of models → what opens the one that proposes tokens for it, or ``"lookup"``
     """
 
     def __init__(
@@ -79,11 +81,13 @@ class Server:
         limits: Limits,
         *,
         drain: float = 30.0,
+        drafts: Mapping[str, Callable[[], Model] | Literal["lookup"]] = MappingProxyType({}),
     ) -> None:
         self.serving = Serving(models={}, settings=settings, created=int(time.time()))
         self._openers = models
         self._limits = limits
         self._drain = drain
+        self._drafts = drafts
         self._failure: BaseException | None = None
         self._server: _Uvicorn | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -167,7 +171,11 @@ class Server:
 
     async def _opened(self, name: str, opener: Callable[[], Model]) -> Served:
         model = await asyncio.to_thread(opener)
-        return Served(name, model, Engine(model, self._limits) if generates(model) else None)
+        if not generates(model):
+            return Served(name, model, None)
+        draft = self._drafts.get(name)
+        guessing = await asyncio.to_thread(draft) if callable(draft) else draft
+        return Served(name, model, Engine(model, self._limits, guessing), guessing)
 
     async def _reload(self) -> None:
         """Open all models anew, one after the other; requests under way are finished by the model that they have."""

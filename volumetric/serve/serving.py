@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -58,12 +58,16 @@ class Served:
     name : what clients call it
     model : it stays open as long as it is served
     engine : None for an encoder
+    draft : what proposes tokens for the model, and is closed with it
     """
 
-    def __init__(self, name: str, model: Model, engine: Engine | None) -> None:
+    def __init__(
+        self, name: str, model: Model, engine: Engine | None, draft: Model | Literal["lookup"] | None = None
+    ) -> None:
         self.name = name
         self.model = model
         self.engine = engine
+        self.draft = draft
         self.embedding = asyncio.Lock()
         self.compiling = asyncio.Lock()
         self.grammars: Grammars | None = None
@@ -85,6 +89,8 @@ class Served:
         if self.engine is not None:
             self.engine.close()
         self.model.close()
+        if self.draft is not None and not isinstance(self.draft, str):
+            self.draft.close()
 
     def describe(self, created: int) -> dict[str, Any]:
         """Return what ``/v1/models`` tells."""
@@ -101,6 +107,7 @@ class Served:
                 "context_length": info.context_length,
                 "vocab_size": info.vocab_size,
                 "embeddings": self.engine is None,
+                "draft": self.draft if self.draft is None or isinstance(self.draft, str) else self.draft.name,
                 "sampling": str(self.model.merged()) if self.engine is not None else "",
                 "system_fingerprint": self.fingerprint,
             },

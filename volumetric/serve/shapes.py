@@ -240,12 +240,18 @@ def usage(prompts: Sequence[Sequence[Generation]]) -> Told:
     """Return how many tokens went in and came out; a prompt counts once, whatever number of texts it has."""
     asked = sum(generations[0].stats.prompt_tokens for generations in prompts)
     cached = sum(generations[0].stats.cached_tokens for generations in prompts)
-    made = sum(one.stats.generated_tokens for generations in prompts for one in generations)
+    stats = [one.stats for generations in prompts for one in generations]
+    made = sum(one.generated_tokens for one in stats)
+    accepted = sum(one.accepted_tokens for one in stats)
     return {
         "prompt_tokens": asked,
         "completion_tokens": made,
         "total_tokens": asked + made,
         "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": sum(one.drafted_tokens for one in stats) - accepted,
+        },
     }
 
 
@@ -257,5 +263,7 @@ def timings(generation: Generation) -> Told:
         "prompt_n": stats.prompt_tokens - stats.cached_tokens,
         "prompt_ms": round(1000 * stats.prompt_seconds, 3),
         "predicted_n": stats.generated_tokens,
+        "draft_n": stats.drafted_tokens,
+        "draft_n_accepted": stats.accepted_tokens,
         "predicted_ms": round(1000 * (stats.first_token_seconds + stats.generation_seconds), 3),
     }

@@ -8,42 +8,10 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
-from volumetric.errors import SpecError
+from volumetric.bench.serve.target import Target
 
 _LONGEST_LINE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A server, by the URL under which its ``/chat/completions`` is.
-
-    Attributes
-    ----------
-    url : as told
-    host, port, path : its parts
-    key : what the server wants to be shown
-    """
-
-    url: str
-    host: str
-    port: int
-    path: str
-    key: str
-
-    @classmethod
-    def of(cls, url: str, key: str = "none") -> Target:
-        """Return the target of a URL, with or without ``/v1``. Raises `SpecError`."""
-        try:
-            parts = urlsplit(url)
-            port = parts.port or 80
-        except ValueError as error:
-            raise SpecError(f"{url!r} is no URL: {error}") from None
-        if parts.scheme != "http" or not parts.hostname:
-            raise SpecError(f"{url!r} is no URL of a server", hint="as in http://127.0.0.1:8080")
-        path = parts.path.rstrip("/")
-        return cls(url, parts.hostname, port, path if path.endswith("/v1") else f"{path}/v1", key)
 
 
 @dataclass(slots=True)
@@ -80,11 +48,13 @@ async def ask(target: Target, body: Mapping[str, Any], timeout: float) -> Seen:
 
 async def _ask(target: Target, body: Mapping[str, Any], seen: Seen) -> None:
     data = json.dumps(body).encode()
-    reader, writer = await asyncio.open_connection(target.host, target.port, limit=_LONGEST_LINE)
+    reader, writer = await asyncio.open_connection(
+        target.host, target.port, limit=_LONGEST_LINE, ssl=target.secure or None
+    )
     try:
         began = last = time.perf_counter()
         writer.write(
-            f"POST {target.path}/chat/completions HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
+            f"POST {target.path}/chat/completions HTTP/1.1\r\nHost: {target.authority}\r\n"
             f"Authorization: Bearer {target.key}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode()
             + data

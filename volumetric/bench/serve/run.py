@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from volumetric.bench.serve.client import Seen, Target, ask
+from volumetric.bench.serve.client import Seen, ask
+from volumetric.bench.serve.target import Target
 
 _SYSTEM: Final = (
     "You answer questions of visitors of a botanical garden. Write plain sentences, no lists. Say so when you do not "

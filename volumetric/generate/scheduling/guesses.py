@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 256
 """Guesses in a call, of all sequences together."""
-_FIRST_PRICE, _EACH_PRICE, _LEAST_PRICE, _MOST_PRICE = 0.2, 0.05, 0.05, 0.95
+_FIRST_PRICE, _EACH_PRICE, _LEAST_PRICE, _MOST_PRICE = 0.2, 0.02, 0.05, 0.95
 """Of a guess beside nobody, what each other sequence adds to it as long as nothing was measured, and bounds."""
 _WEIGHT = 0.1  # of the last call in the running means
+_FORGOTTEN = 0.002  # of a price after a call without guesses: other loads have other prices
 
 
 class Guesses:
@@ -73,6 +74,8 @@ class Guesses:
         if not guessed:
             plain = self._plain.setdefault(size, seconds)
             self._plain[size] = plain + _WEIGHT * (seconds - plain)
+            if size in self._prices:
+                self._prices[size] += _FORGOTTEN * (_first(sequences) - self._prices[size])
         elif (plain := self._plain.get(size)) is not None and plain > 0.0:
             measured = (seconds - plain) / guessed / (plain / sequences)
             price = self._prices.setdefault(size, self._price(sequences))
@@ -81,11 +84,15 @@ class Guesses:
 
     def _price(self, sequences: int) -> float:
         """Cost of a guess as a share of what a right one saves."""
-        first = min(_MOST_PRICE, _FIRST_PRICE + _EACH_PRICE * (sequences - 1))
-        return self._prices.get(sequences.bit_length(), first)
+        return self._prices.get(sequences.bit_length(), _first(sequences))
 
     def _drafter(self, live: Live) -> Drafter | None:
         if live.drafter is None:
             make = live.ticket.job.drafter
             live.drafter = make() if make is not None else drafter_for(self._model, self._draft)
         return live.drafter
+
+
+def _first(sequences: int) -> float:
+    """Price of a guess as long as nothing was measured."""
+    return min(_MOST_PRICE, _FIRST_PRICE + _EACH_PRICE * (sequences - 1))

@@ -65,6 +65,13 @@ class ResponseFormat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     json_schema: JsonSchema | None = None
 
 
+class Prediction(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """``prediction``: a text that the answer is expected to be much like."""
+
+    type: Literal["content"]
+    content: str | list[Part]
+
+
 class ChatRequest(Sampled, kw_only=True):
     """``POST /v1/chat/completions``."""
 
@@ -82,6 +89,7 @@ class ChatRequest(Sampled, kw_only=True):
     continue_final_message: bool | None = None
     store: bool | None = None
     modalities: list[str] | None = None
+    prediction: Prediction | None = None
 
     def check(self) -> None:
         """Raise `RequestError` for what contradicts itself or cannot be honoured."""
@@ -108,6 +116,11 @@ class ChatRequest(Sampled, kw_only=True):
     def tops(self) -> int | None:
         """Alternatives to tell of each token; None: no log-probabilities."""
         return check_tops(self.top_logprobs or 0, "top_logprobs") if self.logprobs else None
+
+    @property
+    def predicted(self) -> str:
+        """The text of ``prediction``, empty where there is none. Raises `RequestError` for what is not text."""
+        return "" if self.prediction is None else _text(self.prediction.content, "prediction")
 
     def conversation(self) -> list[dict[str, Any]]:
         """Return the messages as templates read them. Raises `RequestError` for what is not text."""

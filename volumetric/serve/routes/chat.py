@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from volumetric.errors import GenerationError
+from volumetric.generate.drafting import PromptLookup
 from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete, engine_of
 from volumetric.serve.fields.chat import ChatRequest
@@ -20,6 +22,7 @@ from volumetric.serve.tools.asked import tools_of
 from volumetric.serve.tools.form import form_of, instructions
 
 if TYPE_CHECKING:
+    from volumetric.generate.drafting import Drafter
     from volumetric.serve.serving import Served, Serving
 
 
@@ -45,11 +48,20 @@ async def chat(request: Request) -> Response:
     try:
         going_on = bool(asked.continue_final_message)
         ids = await serving.aside(conversation_ids, served, messages, args, going_on)
+        drafter = await serving.aside(_drafter, served, asked.predicted)
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
-    jobs = jobs_of(asked, served, [ids], serving.settings, grammar)
+    jobs = jobs_of(asked, served, [ids], serving.settings, grammar=grammar, drafter=drafter, param="messages")
     shape = ChatShape(**served.told_of(asked), calls=None if calls is None else calls[1])
     return await complete(request, served, jobs, shape, stream=bool(asked.stream))
+
+
+def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
+    """Return what proposes the tokens of a text; None for an empty one."""
+    tokenizer = served.model.tokenizer
+    if not predicted or tokenizer is None:
+        return None
+    return partial(PromptLookup, tokenizer.encode(predicted, add_special_tokens=False))
 
 
 def with_instructions(messages: Sequence[dict[str, Any]], told: str) -> list[dict[str, Any]]:

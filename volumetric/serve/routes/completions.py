@@ -32,5 +32,5 @@ async def completions(request: Request) -> Response:
     except GenerationError as error:
         raise problem_of(error, param="prompt") from None
     grammar = await grammar_of(serving, served, asked)
-    jobs = jobs_of(asked, served, prompts, serving.settings, grammar)
+    jobs = jobs_of(asked, served, prompts, serving.settings, grammar=grammar, param="prompt")
     return await complete(request, served, jobs, TextShape(**served.told_of(asked)), stream=bool(asked.stream))
