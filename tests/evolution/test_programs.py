@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed_to
 
-from tests.layers.program_cases import CARRIED, TIMED, WHOLE
+from tests.layers.program_cases import CARRIED, EDGES, TIMED, WHOLE, program
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.errors import SpecError
@@ -36,19 +36,40 @@ from volumetric.grid import Coord
 from volumetric.layers import Program
 from volumetric.layers.clock import Clock
 from volumetric.layers.program.declared import Program as Declared
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.ports import In, Out
+from volumetric.layers.program.region import Region
 from volumetric.network import check_params, initialise
 from volumetric.program.describe import problems
 from volumetric.weights import Params, WeightStore
 
 AT = Coord(0)
 SPECS = {"timed": TIMED, "carried": CARRIED, "whole": WHOLE}
+WINDOW = program(
+    {
+        "eye": Region(((0, 3), (0, 2)), family="observation"),
+        "belief": Region(((1, 3), (2, 4)), period=2),
+        "goal": Region(((0, 3), (4, 6)), family="goal"),
+    },
+    (
+        Edge("eye", "belief", lag=1, fill="lerp", order=2),
+        Edge("belief", "goal", rule="mamba"),
+        Edge("goal", "belief", lag=-1),
+    ),
+    {"seen": In("eye", 3), "guess": Out("goal", 2)},
+    (6,),
+    3,
+)
+PARITY = program(None, (*EDGES, Edge("eye", "belief", write="gate")), {"seen": In("eye", 3), "guess": Out("belief", 2)},
+                 parity=True, share="rule")  # fmt: skip
+ALL = {**SPECS, "window": WINDOW, "parity": PARITY}
 X = np.random.default_rng(0).standard_normal((2, 5, 3)).astype(np.float32)
 RULES = SpeciesConfig()
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def first(name: str = "timed", seed: int = 1) -> GridGenome:
-    network = chain([SPECS[name]], (3,))
+    network = chain([ALL[name]], (3,))
     return GridGenome.first(network, initialise(network, seed))
 
 
@@ -72,7 +93,7 @@ def check(genome: GridGenome) -> None:
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.sampled_from(list(SPECS)), st.integers(0, 2**32), st.lists(st.sampled_from(list(CHANGES)), max_size=8))
+@given(st.sampled_from(list(ALL)), st.integers(0, 2**32), st.lists(st.sampled_from(list(CHANGES)), max_size=8))
 def test_every_child_is_a_program_that_runs(name: str, seed: int, names: list[str]) -> None:
     """Of any changes, and of two such; it has the ports of its parents."""
     rng, innovations = np.random.default_rng(seed), GridInnovations(next=10)

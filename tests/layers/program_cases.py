@@ -24,7 +24,7 @@ def program(
     regions: dict[str, Region] | None = None,
     edges: tuple[Edge, ...] = EDGES,
     ports: dict[str, Port] | None = None,
-    shape: tuple[int, int] = (2, 2),
+    shape: tuple[int, ...] = (2, 2),
     frames: int = 1,
     **fields: Any,
 ) -> ProgramLayer:

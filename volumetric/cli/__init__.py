@@ -20,7 +20,7 @@ VERBS = {
     "run": "Run a stream of rows through a network, row by row or tick by tick.",
     "scope": "Record what layers do while a network runs, draw it, or show it live.",
     "train": "Train a network as a TOML file says.",
-    "program": "Check programs of regions and edges, compare two, import or export one.",
+    "program": "Check, compile or draw programs of regions and edges, compare two, import or export one.",
     "tasks": "List tasks that take memory, or let networks learn them.",
     "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",
     "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",
