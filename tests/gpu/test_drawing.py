@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from volumetric.generate.sampler import Sampler, draw_together
 from volumetric.kernels.gpu import drawing, elementwise
 from volumetric.network import OUTPUT, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece, output_of
+from volumetric.runtime.device import Chooser, Piece, output_of
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.calls import Place
 from volumetric.runtime.gpu.drawing import UNCERTAIN, DrawnRow, kinds, pick_entries
@@ -70,7 +70,7 @@ def on_device(kernel: Kernel, logits: np.ndarray, samplers: Sequence[Sampler]) -
     ]
     for number, token in enumerate(found):
         if token == UNCERTAIN:
-            assert np.array_equal(draws.left(number), logits[number])
+            assert np.array_equal(draws.left([number])[number], logits[number])
     draws.close()
     return found
 
@@ -218,3 +218,52 @@ def test_an_executable_tells_what_it_cannot_draw(native_device: GpuDevice) -> No
     assert Sampler(SamplingParams(temperature=1.0, seed=0, presence_penalty=1.0)).chooser is None
     with pytest.raises(UnsupportedError, match="draw"):
         executable.drawn([executable.new_state()], [1], [hot])
+
+
+def test_tokens_of_prompts_beside_sequences_that_decode(native_device: GpuDevice) -> None:
+    """One call with all: a prompt, a piece of one, sequences, and rows whose logits are asked for."""
+    executable = executable_of(native_device)
+    tokens = np.random.default_rng(2).integers(0, 97, 40).astype(np.int32)
+    wants: list[tuple[int, Literal["last", "none"], SamplingParams]] = [
+        (1, "last", SamplingParams(temperature=1.0, seed=1, top_p=0.9)),
+        (1, "last", SamplingParams()),
+        (1, "last", SamplingParams(temperature=1.0, seed=2, presence_penalty=1.0)),
+        (17, "last", SamplingParams(temperature=0.9, seed=3, top_k=20)),
+        (23, "none", SamplingParams(temperature=0.9, seed=4)),
+        (9, "last", SamplingParams(temperature=1e4, seed=5)),
+    ]
+
+    def pieces() -> list[Piece]:
+        states = prefilled(executable, len(wants))
+        pairs = zip(states, wants, strict=True)
+        return [Piece(state, tokens[:rows], wanted, (OUTPUT,)) for state, (rows, wanted, _) in pairs]
+
+    logits = [output_of(found) for found in executable.run(pieces())]
+    samplers = [Sampler(params) for _, _, params in wants]
+    choosers: list[Chooser | Literal["logits"] | None] = [
+        None if sampler.params.plain_greedy else sampler.chooser or "logits" for sampler in samplers
+    ]
+    assert executable.picks
+    fed = pieces()
+    found = executable.pick(fed, choosers)
+    assert [piece.state.position for piece in fed] == [5 + i + rows for i, (rows, _, _) in enumerate(wants)]
+    assert found[4] is None
+    for place in (2, 5):
+        np.testing.assert_array_equal(found[place], logits[place][-1])
+    for place in (0, 1, 3):
+        assert found[place] == Sampler(wants[place][2]).draw(logits[place][-1]).token
+    following = np.zeros(97, np.float32)
+    assert samplers[0].draw(following) != Sampler(wants[0][2]).draw(following)  # a number was used
+    assert samplers[4].draw(following) == Sampler(wants[4][2]).draw(following)
+
+
+def test_logits_that_allow_no_choice_are_the_error_of_their_piece(native_device: GpuDevice) -> None:
+    network = tiny_llama()
+    broken = {
+        key: WeightStore.from_array(np.full(store.shape, np.nan, np.float32)) if key.startswith("3.0.0") else store
+        for key, store in initialise(network, 21).items()
+    }
+    executable = native_device.compile(lower(network), Params(broken), RunOptions(context=40))
+    tokens = np.arange(4, dtype=np.int32)
+    found = executable.pick([Piece(executable.new_state(), tokens, "last", (OUTPUT,))], [None])
+    assert isinstance(found[0], GenerationError)

@@ -18,9 +18,9 @@ def test_kept_prefixes_share_pages_and_change_no_token(native_device: GpuDevice)
     with deep_letters(native_device, MultiHeadAttention(embed_dim=8, num_heads=2), context=128) as model:
         scheduler = Scheduler(model, Limits(seats=3, ahead=4))
         rest: dict[str, Any] = {"max_tokens": 6, "ignore_eos": True}
-        kinds: list[dict[str, Any]] = [{}, {"temperature": 1.0, "seed": 3}]
+        kinds: list[dict[str, Any]] = [{}, {"temperature": 1.0, "seed": 3}, {"repetition_penalty": 1.2}]
         jobs = [
-            Job(prompt=[*shared, *random.integers(0, 8, 1 + i).tolist()], params=model.sampling(**rest, **kinds[i % 2]))
+            Job(prompt=[*shared, *random.integers(0, 8, 1 + i).tolist()], params=model.sampling(**rest, **kinds[i % 3]))
             for i in range(6)
         ]
         tickets = [scheduler.submit(job) for job in jobs]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args, get_type_hints, 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import SpecError
+from volumetric.errors import GenerationError, SpecError
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
@@ -302,6 +302,11 @@ class Chooser(Protocol):
 class Drawing(Protocol):
     """An executable that draws tokens where it computes their logits, which then need not leave it."""
 
+    @property
+    def picks(self) -> bool:
+        """Whether `pick` serves this network."""
+        ...
+
     def draws(self, choosers: Sequence[Chooser | None]) -> bool:
         """Whether it can draw the tokens of such sequences together; None stands for the arg max."""
         ...
@@ -312,6 +317,19 @@ class Drawing(Protocol):
         """As `Executable.greedy`, with tokens drawn: those that `Chooser.choose` would draw of the same logits.
 
         Each token yielded has used one number of its sequence.
+        """
+        ...
+
+    def pick(
+        self, pieces: Sequence[Piece], choosers: Sequence[Chooser | Literal["logits"] | None]
+    ) -> list[int | NDArray[np.float32] | GenerationError | None]:
+        """As `Executable.run` of pieces that want their last row or none, with tokens drawn by its logits.
+
+        Returns
+        -------
+        of each piece the token, which has used a number of its sequence, or the error for logits that allow no choice;
+        the logits, float32 ``[V]``, where these are asked for or the tokens must be drawn by the host; None where the
+        piece wants none
         """
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from volumetric.generate.drafting import Drafter, Length
 from volumetric.generate.scheduling.job import Ticket
 from volumetric.generate.transcript import Transcript
 from volumetric.network import OUTPUT
-from volumetric.runtime.device import Piece, State
+from volumetric.runtime.device import Chooser, Piece, State
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +60,16 @@ class Live:
     def drawable(self) -> bool:
         """Whether its tokens come from the model's unchanged logits, the likeliest ones or drawn."""
         return self.constraint is None and not self.transcript.params.adjusted
+
+    @property
+    def chooser(self) -> Chooser | Literal["logits"] | None:
+        """Who chooses its token where the device can: arg max, its chooser, or nobody but the host.
+
+        A text that others follow has its logits drawn from more than once.
+        """
+        if not self.drawable or self.followers:
+            return "logits"
+        return self.transcript.sampler.chooser
 
     @property
     def missing(self) -> int:

@@ -102,21 +102,35 @@ class Rounds:
         began = time.perf_counter()
         before = dict(_copies(live for live, _ in taking if live.guesses))
         pieces = [live.piece(rows) for live, rows in taking]
-        outputs = [output_of(found) for found in self._executable.run(pieces)]
+        outputs = self._outputs([live for live, _ in taking], pieces)
         seconds = time.perf_counter() - began
         ready: list[tuple[Live, F32Array]] = []
-        for (live, rows), piece, logits in zip(taking, pieces, outputs, strict=True):
+        picked: list[tuple[Live, int | GenerationError]] = []
+        for (live, rows), piece, output in zip(taking, pieces, outputs, strict=True):
             if not live.decoding:
                 live.transcript.prompt_seconds += seconds
             live.fed += rows
             live.transcript.drafted += len(live.guesses)
             if piece.wanted == "none":
                 continue
-            ready.append((live, logits))
-            ready += [(follower, logits) for follower in follow(live)]
+            if isinstance(output, np.ndarray):
+                ready.append((live, output))
+                ready += [(follower, output) for follower in follow(live)]
+            else:
+                picked.append((live, output))
         told = _tell(ready, [live for live, _ in taking], began)
+        told += [(live, _take(live, Draw(token=one)) if isinstance(one, int) else one) for live, one in picked]
         self._settle([live for live, _ in taking if live.guesses], before)
         return told
+
+    def _outputs(self, lives: Sequence[Live], pieces: Sequence[Piece]) -> Sequence[F32Array | int | GenerationError]:
+        """Run pieces; returns the logits of the rows that are wanted of each, or what the device has made of them."""
+        device = self._executable
+        if isinstance(device, Drawing) and device.picks and all(piece.wanted != "all" for piece in pieces):
+            none = np.empty((0, 0), np.float32)
+            picked = device.pick(pieces, [live.chooser for live in lives])
+            return [none if one is None else one[None] if isinstance(one, np.ndarray) else one for one in picked]
+        return [output_of(found) for found in device.run(pieces)]
 
     def _settle(self, guessed: Sequence[Live], before: Mapping[int, State]) -> None:
         """Make states hold what was told, all but the last token, behind guesses some of which may have been wrong."""

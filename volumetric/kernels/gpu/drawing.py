@@ -28,8 +28,8 @@ ROW_WORDS = 4 * (3 + NUMBERS // 2)
 TABLE_WORDS = 64
 _ROOM = 512
 """Scores that a workgroup compares each with each; a row with more, up to the bin of the last one, is the host's."""
-BY_WEIGHT = 2
-"""Flag of a row with top-p."""
+BY_WEIGHT, WITHHELD = 2, 4
+"""Flags of a row: it has top-p, it is left to the host in any case."""
 MOST_TOP_K = 256
 TEMPERATURES = (0.01, 100.0)
 """Those that the fixed point of a weight holds."""

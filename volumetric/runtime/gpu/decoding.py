@@ -31,7 +31,7 @@ _DEPTH = 2
 """Tokens in flight. Two hide the way of a token to the host; more would only waste work after the end."""
 _AHEAD = 2
 """Tokens encoded beyond those: one in each of the two stages of encoding."""
-_UNUSABLE = {0xFFFFFFFF: NAN, 0xFFFFFFFE: INFINITE, 0xFFFFFFFD: NONE_POSSIBLE}
+UNUSABLE = {0xFFFFFFFF: NAN, 0xFFFFFFFE: INFINITE, 0xFFFFFFFD: NONE_POSSIBLE}
 """What `argmax.wgsl` writes in place of a token where the logits allow no choice."""
 
 
@@ -107,14 +107,19 @@ class Decoder:
 
     def encoded(self, rows: Rows, ways: Ways | None) -> EncodedTokens:
         """Commands of the next tokens of so many sequences; those of the last number are kept."""
-        if ways is not None and self.recordings.drawing.rows < rows.total:
-            self.drop()
-            self.recordings.unbind()
-            self.recordings.drawing.make(rows.total)
+        if ways is not None:
+            self.make_room(rows.total)
         if self._encoded is None or (self._encoded.rows, self._encoded.ways) != (rows, ways):
             self.drop()
             self._encoded = EncodedTokens(self.recordings, rows, ways)
         return self._encoded
+
+    def make_room(self, rows: int) -> None:
+        """Have room to draw the tokens of so many rows."""
+        if self.recordings.drawing.rows < rows:
+            self.drop()
+            self.recordings.unbind()
+            self.recordings.drawing.make(rows)
 
     def drop(self) -> None:
         """Drop what is encoded."""
@@ -176,8 +181,8 @@ class TokenLoop:
         for state in self._states:
             state.advance(1)
         for place, token in enumerate(found):
-            if token in _UNUSABLE:
-                raise unusable(_UNUSABLE[token], sequence=place)
+            if token in UNUSABLE:
+                raise unusable(UNUSABLE[token], sequence=place)
         self._expected = [state.position for state in self._states]
         if not self._drawn:
             return found
@@ -188,7 +193,7 @@ class TokenLoop:
         """The token of a row that may be drawn; one that the device has left to the host begins the loop anew."""
         if token == UNCERTAIN and row.chooser is not None:
             self._recordings.owner = None
-            return row.chooser.choose(self._recordings.drawing.left(place))
+            return row.chooser.choose(self._recordings.drawing.left([place])[place])
         if row.chooser is not None:
             row.chooser.drawn()
         return token

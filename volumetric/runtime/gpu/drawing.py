@@ -60,6 +60,12 @@ class Drawing:
             width=self._width,
         )
 
+    def withheld(self) -> DrawnRow:
+        """Return a row whose logits are left to the host in any case."""
+        plan = np.zeros(12, np.uint32)
+        plan[0] = drawing.WITHHELD
+        return DrawnRow(plan, None)
+
     def row(self, chooser: Chooser | None) -> DrawnRow:
         """Return a row of a decoding loop.
 
@@ -102,10 +108,19 @@ class Drawing:
             words[place, 12:] = row.ring.reshape(-1)
         self._context.write(self.buffers["plans"], words, 4 * drawing.TABLE_WORDS)
 
-    def left(self, row: int) -> F32Array:
-        """Return the logits of a row that is left to the host."""
-        data = self._context.read(self.buffers["doubtful"], 4 * self._width, 4 * row * self._stride)
-        return data.view(np.float32)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers."""
+        return sum(buffer.size for buffer in self.buffers.values())
+
+    def left(self, rows: Sequence[int]) -> dict[int, F32Array]:
+        """Return the logits of ascending rows that are left to the host: all that lie between come with them."""
+        if not rows:
+            return {}
+        first, count, stride = rows[0], rows[-1] - rows[0] + 1, 4 * self._stride
+        data = self._context.read(self.buffers["doubtful"], count * stride, first * stride)
+        logits = data.view(np.float32).reshape(count, -1)
+        return {row: logits[row - first, : self._width] for row in rows}
 
 
 class DrawnRow:
@@ -121,6 +136,11 @@ class DrawnRow:
         self.plan = plan
         self.chooser = chooser
         self.ring = np.zeros((drawing.NUMBERS, 2), np.uint32)
+
+    def next_at(self, position: int) -> None:
+        """Put the next number where the draw at `position` looks for it."""
+        if self.chooser is not None:
+            self.ring[position % drawing.NUMBERS] = drawing.numbers(self.chooser.ahead(1))[0]
 
     def turn(self, position: int) -> None:
         """Put the next `2 * AHEAD` numbers where draws from `position` on look for them."""

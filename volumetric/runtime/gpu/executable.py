@@ -25,6 +25,7 @@ from volumetric.runtime.gpu.cores import GpuCores, rows_of_cores, steps
 from volumetric.runtime.gpu.decoding import Decoder
 from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.runtime.gpu.pages import PagePool
+from volumetric.runtime.gpu.picking import Picked, Picks, Wanted
 from volumetric.runtime.gpu.profile import call_times
 from volumetric.runtime.gpu.record import Recorder
 from volumetric.runtime.gpu.recordings import Recordings
@@ -116,7 +117,7 @@ class GpuExecutable:
     @property
     def memory(self) -> MemoryReport:
         """Bytes on the GPU."""
-        scratch = self.scratch.nbytes + self._cores.nbytes
+        scratch = self.scratch.nbytes + self._cores.nbytes + self.recordings.drawing.nbytes
         return MemoryReport(
             weights=self.weights.nbytes,
             scratch=scratch,
@@ -150,37 +151,49 @@ class GpuExecutable:
         DeviceError : the keys and values need more memory than there is; no state has changed then
         """
         with self.pool.lock:
-            parts = check_pieces(self.plan, pieces, self.options.context)
-            for part in parts:
-                self._check_owner(part.state)
-                self._check_rows(part.state.position, len(part))
-                self._check_together(len(part))
-            lengths = [len(part) for part in parts]
-            ends = [(part.state, part.state.position + len(part)) for part in parts]
-            self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
+            parts, calls = self._scheduled(pieces)
             results = Handed(self.plan, parts)
-            for spans in schedule(
-                lengths,
-                self.scratch.rows,
-                apart=self.recordings.apart,
-                whole=self.recordings.whole,
-                each=self.graph.piece,
-            ):
-                self._run_spans(parts, spans, results)
+            for spans in calls:
+                placed, given = self._begin(parts, spans)
+                wanted = results.wanted(spans)
+                numbers = {self._cut.outputs[name]: rows for name, rows in wanted.items()}
+                outputs = self._results.run(*placed, given, numbers)
+                _advance(parts, spans)
+                results.take(spans, {name: outputs[self._cut.outputs[name]] for name in wanted})
             return results.found
 
-    def _run_spans(self, parts: Sequence[Part], spans: Sequence[Span], results: Handed) -> None:
-        """Run one call of the device."""
-        states: list[GpuState] = [parts[span.piece].state for span in spans]
-        lengths = [len(span) for span in spans]
-        placed = self._place_rows(states, lengths)
-        wanted = results.wanted(spans)
-        given = {i: taken(parts, spans, name) for name, i in self._cut.inputs.items()}
-        numbers = {self._cut.outputs[name]: rows for name, rows in wanted.items()}
-        outputs = self._results.run(*placed, given, numbers)
-        for state, span in zip(states, spans, strict=True):
-            state.advance(len(span))
-        results.take(spans, {name: outputs[self._cut.outputs[name]] for name in wanted})
+    def pick(self, pieces: Sequence[Piece], choosers: Sequence[Wanted]) -> list[Picked]:
+        """Append rows as `run` does, and draw tokens by the last ones, see `Drawing.pick`."""
+        with self.pool.lock:
+            parts, calls = self._scheduled(pieces)
+            self._decoder.make_room(min(len(parts), self.recordings.most_singles))
+            picks = Picks(self.recordings.drawing, parts, choosers)
+            for spans in calls:
+                placed, given = self._begin(parts, spans)
+                for codes in self._results.pick(*placed, given, picks.ends(spans)):
+                    picks.take(codes)
+                _advance(parts, spans)
+            return picks.found
+
+    def _scheduled(self, pieces: Sequence[Piece]) -> tuple[list[Part], list[list[Span]]]:
+        """Check pieces, have room for them, and cut them into calls of the device."""
+        parts = check_pieces(self.plan, pieces, self.options.context)
+        for part in parts:
+            self._check_owner(part.state)
+            self._check_rows(part.state.position, len(part))
+            self._check_together(len(part))
+        ends = [(part.state, part.state.position + len(part)) for part in parts]
+        self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
+        found = self.recordings
+        lengths = [len(part) for part in parts]
+        return parts, schedule(lengths, self.scratch.rows, apart=found.apart, whole=found.whole, each=self.graph.piece)
+
+    def _begin(
+        self, parts: Sequence[Part], spans: Sequence[Span]
+    ) -> tuple[tuple[Rows, NDArray[np.uint32]], dict[int, Any]]:
+        """Describe a call in the control block; returns its rows, and what they read."""
+        placed = self._place_rows([parts[span.piece].state for span in spans], [len(span) for span in spans])
+        return placed, {i: taken(parts, spans, name) for name, i in self._cut.inputs.items()}
 
     def forward(self, state: GpuState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
@@ -205,6 +218,11 @@ class GpuExecutable:
         """Whether the GPU can draw the tokens of such sequences together, see `Drawing.draws`."""
         few = len(choosers) <= self.recordings.most_singles
         return few and all(self.recordings.drawing.plan(chooser) is not None for chooser in choosers)
+
+    @property
+    def picks(self) -> bool:
+        """Whether `pick` draws on the GPU: networks of which a call has whole sequences hand out all logits."""
+        return not self.recordings.whole and self._results.draws(self.recordings.output)
 
     def drawn(
         self, states: Sequence[GpuState], tokens: Sequence[int], choosers: Sequence[Chooser | None]
@@ -361,6 +379,11 @@ class GpuExecutable:
             raise DeviceError("this executable is closed", hint="compile the plan again")
         if state.pool is not self.pool:
             raise GenerationError("the state belongs to another executable", hint="use one of this one's new_state()")
+
+
+def _advance(parts: Sequence[Part], spans: Sequence[Span]) -> None:
+    for span in spans:
+        parts[span.piece].state.advance(len(span))
 
 
 def _storage(plan: Plan, params: Params) -> Literal["float32", "float16"]:

@@ -92,7 +92,7 @@ class Recordings:
         self._entries: dict[_Key, list[Entry]] = {}
         self._calls: dict[_Key, list[Call]] = {}
         self._prepared: dict[_Key, Any] = {}
-        self._picks: dict[Ways | None, list[Call]] = {}
+        self._picks: dict[tuple[Ways | None, str], list[Call]] = {}
         self.drawing = Drawing(context, graph.tensors[self.output].width)
         self._winners = ""
 
@@ -171,7 +171,20 @@ class Recordings:
         """One token of each sequence: rows through the graph, arg max or draw, next tokens and positions set."""
         needed = self.needed([self.output])
         key = self._key(f"tokens {ways}", rows, needed)
-        return Pass(self._prepare(key, lambda: [*self.calls("whole", rows, needed), *self._picking(ways)]), rows)
+        return Pass(
+            self._prepare(key, lambda: [*self.calls("whole", rows, needed), *self._picking(ways, self._control)]), rows
+        )
+
+    def picks(self, rows: int, ways: Ways) -> Pass:
+        """Draws from the first rows of the tail; tokens take the place of the call's."""
+        counted = Rows(rows)
+        key = self._key(f"picks {ways}", counted, ())
+        return Pass(self._prepare(key, lambda: self._picking(ways, self._tail_control)), counted)
+
+    @property
+    def tokens(self) -> Any:
+        """The buffer of the next tokens."""
+        return self.scratch.buffers[self.scratch.values[self.input]]
 
     def drop(self, begun: Any) -> None:
         """Get rid of encoded commands. wgpu keeps finished ones for ever unless they run: they do, on nobody's page."""
@@ -205,16 +218,17 @@ class Recordings:
             self._prepared[key] = self.executor.prepare(calls())
         return self._prepared[key]
 
-    def _picking(self, ways: Ways | None) -> list[Call]:
+    def _picking(self, ways: Ways | None, control: str) -> list[Call]:
         """Arg max of the output rows, or draws from them."""
-        if ways not in self._picks:
+        key = ways, control
+        if key not in self._picks:
             width, values = self.graph.tensors[self.output].width, self.scratch.values
             if not self._winners:
                 self._winners = self.scratch.make(8 * self.most_singles * elementwise.ARGMAX_GROUPS, "winners")
             names = {"x": values[self.output], "winners": self._winners, "token": values[self.input]}
-            entries = pick_entries(width, ways, names, self._control)
-            self._picks[ways] = self.context.bind_all(entries, {**self._buffers(), **self.drawing.buffers})
-        return self._picks[ways]
+            entries = pick_entries(width, ways, names, control)
+            self._picks[key] = self.context.bind_all(entries, {**self._buffers(), **self.drawing.buffers})
+        return self._picks[key]
 
     def _key(self, part: str, rows: Rows, needed: Needed | None) -> _Key:
         """What distinguishes recordings.

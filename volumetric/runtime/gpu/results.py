@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.runtime.gpu.calls import gathered_words, runs
 from volumetric.runtime.gpu.commands import Command, Copy
+from volumetric.runtime.gpu.drawing import DrawnRow, kinds
 from volumetric.runtime.gpu.recordings import Recordings
 from volumetric.runtime.gpu.repeated import RepeatedCalls
 from volumetric.runtime.gpu.scratch import row_bytes, row_words
@@ -44,6 +45,44 @@ class Results:
             found = zip(wanted, self._repeated.run(rows, tuple(wanted)), strict=True)
             return {i: self._output(i, value) for i, value in found}
         return self._parts(rows, words, wanted)
+
+    def draws(self, value: int) -> bool:
+        """Whether tokens can be drawn from the rows of a value: those that the tail makes."""
+        return value in self._made_in_tail
+
+    def pick(
+        self, rows: Rows, words: NDArray[np.uint32], given: Mapping[int, NDArray[Any]], ends: Sequence[DrawnRow | None]
+    ) -> Iterator[list[int]]:
+        """Run the call that the control block describes, and yield the codes of the tokens of rows drawn together.
+
+        Until the next are asked for, the logits of rows that are left to the host are there.
+
+        Parameters
+        ----------
+        ends : of each row how it is drawn; None where nothing is wanted of it
+        """
+        for i, x in given.items():
+            self.write(i, x)
+        recordings, scratch = self._recordings, self._scratch
+        wanted = [number for number, row in enumerate(ends) if row is not None]
+        needed = recordings.needed([recordings.output])
+        commands: list[Command] = [recordings.recorded("body", rows)]
+        if not wanted:
+            recordings.executor.submit(commands)
+        for start in range(0, len(wanted), recordings.most_singles):
+            part = wanted[start : start + recordings.most_singles]
+            drawn = [row for row in (ends[number] for number in part) if row is not None]
+            recordings.place_tail(gathered_words(words, part))
+            recordings.drawing.tell(drawn)
+            for i, target in scratch.gathered.items():
+                commands += _gather(self._buffer(i), scratch.buffers[target], row_bytes(self._graph.tensors[i]), part)
+            commands.append(recordings.recorded("tail", Rows(len(part)), needed))
+            commands.append(recordings.picks(len(part), kinds(drawn)))
+            size = 4 * len(part)
+            readback = self._room(size)
+            number = recordings.executor.submit([*commands, Copy(recordings.tokens, 0, readback, 0, size)])
+            yield np.frombuffer(recordings.executor.read(readback, size, number), np.uint32).tolist()
+            commands = []
 
     def drop(self) -> None:
         """Drop the commands of the next call."""
@@ -90,24 +129,29 @@ class Results:
 
     def _fetch(self, commands: list[Command], wanted: Mapping[int, list[int]]) -> dict[int, NDArray[np.float32]]:
         """Submit, and return rows of values."""
-        context, executor = self._recordings.context, self._recordings.executor
+        executor = self._recordings.executor
         sizes = {i: len(rows) * row_bytes(self._graph.tensors[i]) for i, rows in wanted.items()}
         total = sum(sizes.values())
         if not total:
             executor.submit(commands)
             return {i: np.empty((0, *self._graph.tensors[i].shape[1:]), np.float32) for i in wanted}
-        if self._readback is None or self._readback.size < total:
-            if self._readback is not None:
-                context.free(self._readback)
-            self._readback = context.buffer(total, "results", read=True)
+        readback = self._room(total)
         copies, at = list(commands), 0
         for i, rows in wanted.items():
-            copies += _gather(self._buffer(i), self._readback, row_bytes(self._graph.tensors[i]), rows, at)
+            copies += _gather(self._buffer(i), readback, row_bytes(self._graph.tensors[i]), rows, at)
             at += sizes[i]
         number = executor.submit(copies)
-        words = np.frombuffer(executor.read(self._readback, total, number), np.float32)
+        words = np.frombuffer(executor.read(readback, total, number), np.float32)
         parts = np.split(words, np.cumsum([size // 4 for size in sizes.values()])[:-1])
         return {i: self._output(i, part.reshape(len(wanted[i]), -1)) for i, part in zip(wanted, parts, strict=True)}
+
+    def _room(self, size: int) -> Any:
+        """Return a buffer of so many bytes that the host can map."""
+        if self._readback is None or self._readback.size < size:
+            if self._readback is not None:
+                self._recordings.context.free(self._readback)
+            self._readback = self._recordings.context.buffer(size, "results", read=True)
+        return self._readback
 
     def _buffer(self, value: int) -> Any:
         return self._scratch.buffers[self._scratch.values[value]]

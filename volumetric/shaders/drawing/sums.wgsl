@@ -7,7 +7,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let plan = plan_of(group.y);
     let rank = largest_of(group.y, lid).x;
     var own = vec2<u32>(0u);
-    if (usable(rank) && plan.flags != 0u && plan.top_k == 0u) {
+    if (usable(rank) && (plan.flags & DRAWN) != 0u && plan.top_k == 0u) {
         own = run_sum(group.y, bitcast<f32>(bits_of(rank)), group.x * WG + lid, plan, cut_of(group.y, plan, cuts[group.y]));
     }
     running[lid] = own;

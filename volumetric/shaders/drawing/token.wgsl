@@ -23,7 +23,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let top = bitcast<f32>(bits_of(winner.x));
     let found = cuts[row];
     let cut = cut_of(row, plan, found);
-    let summed = usable(winner.x) && plan.flags != 0u && plan.top_k == 0u;
+    let summed = usable(winner.x) && (plan.flags & DRAWN) != 0u && plan.top_k == 0u;
     let certain = found.z == USABLE || (plan.flags & BY_WEIGHT) == 0u;
     if (lid == 0u) {
         chosen = UNCERTAIN;

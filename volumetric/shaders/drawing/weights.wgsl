@@ -20,14 +20,16 @@ const ROW: u32 = 3u + NUMBERS / 2u;
 const ALL: u32 = 0xffffffffu;
 const FINE: u32 = 512u;  // bins of 1/64 of a power of two; those beyond have 1/4
 
-const BY_WEIGHT: u32 = 2u;   // flag: top-p
+// Flags; without any the largest is taken, with none of these two the row is left to the host.
+const DRAWN: u32 = 1u;
+const BY_WEIGHT: u32 = 2u;  // top-p
 // States of `cuts`
 const USABLE: u32 = 0u;
 const DOUBTFUL: u32 = 1u;
 const DECIDED: u32 = 2u;
 
 struct Plan {
-    flags: u32,          // 1: draw, else take the largest; BY_WEIGHT
+    flags: u32,
     high: u32,           // 1 / (t ln 2) = (256 high + low) 2**(118 - shift)
     low: u32,
     shift: u32,
