@@ -31,7 +31,7 @@ from volumetric.kernels.gpu.dispatch import Caps, Dispatch
 from volumetric.kernels.gpu.dispatch import Grid as Groups
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.genomes import GenomeShape, genomes
-from volumetric.kernels.gpu.graph.launch import Request
+from volumetric.kernels.gpu.graph.launch import Request, guarded
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.kernels.gpu.matmul import MatmulShape, Partials, PieceStates, Slots
 from volumetric.kernels.gpu.state_space import ConvShape, ScanShape
@@ -259,6 +259,8 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
     for graph in graphs:
         for request in _requests(prepared(graph), caps):
             yield from (launch.dispatch for launch in lower(request).launches)
+    for request in _requests(prepared(_long_product()), caps):
+        yield from (guarded(launch, 0, 8).dispatch for launch in lower(request).launches)
 
 
 def _long_product() -> Graph:
