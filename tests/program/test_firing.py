@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.layers.program_cases import CARRIED, TIMED, WHOLE
 from tests.layers.test_vjp import arrays
 from volumetric.builders import chain
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError
+from volumetric.errors import ShapeError, SpecError
 from volumetric.layers import Dense, Program
 from volumetric.layers.program.forward import Machine
 from volumetric.layers.program.ports import In
@@ -58,6 +59,17 @@ def test_streams_tell_what_fired_and_go_on_as_without(name: str) -> None:
     np.testing.assert_array_equal(found.edge("store<belief#0"), found.region("store"))
     seen.close()
     plain.close()
+
+
+def test_calls_go_on_from_each_other() -> None:
+    """Also where the stream ran by itself in between."""
+    with closing(device("cpu").stream(NETWORK, PARAMS, batch=2)) as stream:
+        first = fired(stream, X[:, :2], resets=RESETS[:, :2])
+        stream.run(X[:, 2:4], resets=RESETS[:, 2:4])
+        last = fired(stream, X[:, 4:6], resets=RESETS[:, 4:6])
+    for found, rows in ((first, slice(0, 2)), (last, slice(4, 6))):
+        np.testing.assert_array_equal(found.outputs, np.asarray(told_of_x().outputs)[:, rows])
+        np.testing.assert_array_equal(found.regions, told_of_x().regions[:, rows])
 
 
 def test_rows_by_port_give_outputs_by_port() -> None:
@@ -129,6 +141,9 @@ def test_what_cannot_be_watched_is_refused() -> None:
         fired(network, X, params=initialise(network))
     with pytest.raises(SpecError, match="needs params"):
         fired(NETWORK, X)
+    for wrong, marks in ((X[0, 0], None), ({}, None), (X, RESETS[0]), (X[..., :2], None), (X, RESETS[:, :3])):
+        with pytest.raises(ShapeError):
+            fired(NETWORK, wrong, params=PARAMS, device="cpu", resets=marks)
     with pytest.raises(SpecError, match="no region 'blief'"):
         told_of_x().region("blief")
     with pytest.raises(SpecError, match="port"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.program.declared import Program as Declared
 from volumetric.layers.program.spec import Program
 from volumetric.layers.program.watched import EDGES, METERS, REGIONS, STRENGTH, meter_names
@@ -19,6 +21,8 @@ from volumetric.runtime.streams.marks import parted
 
 _CALL = 1024
 """Rows of a call: what is watched of longer runs is brought back part by part."""
+_COPIES: WeakKeyDictionary[RowStream, RowStream] = WeakKeyDictionary()
+"""Streams → copies that are watched, so that what these compile is compiled once for each; they go with the streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,15 +99,17 @@ def fired(
     spec = watchable(network)
     if spec is None or spec.watched:
         raise SpecError("what fires is told of networks that end with a program", hint="program.network() is one")
-    if isinstance(machine, Network):
-        if params is None:
-            raise SpecError("a network needs params to run", hint="fired(network, x, params=…)")
-        batch = len(next(iter(x.values())) if isinstance(x, Mapping) else x)
-        stream = open_stream(open_device(device), machine, params, batch=batch)
+    batch = _batch(x, resets)
+    if isinstance(machine, RowStream):
+        rows = _run(machine, network, x, resets)
+    elif params is None:
+        raise SpecError("a network needs params to run", hint="fired(network, x, params=…)")
     else:
-        stream = machine
-    assert isinstance(stream, RowStream)
-    rows, width = _run(stream, network, x, resets), max(end for _, end in spec.ports("outputs").values())
+        watched = open_stream(open_device(device), watched_network(machine), params, batch=batch)
+        assert isinstance(watched, RowStream)
+        with closing(watched):
+            rows = _through(watched, x, resets)
+    width = max(end for _, end in spec.ports("outputs").values())
     columns = replace(spec, watched=True).ports("outputs")
     part = {name: rows[..., slice(*columns[name])] for name in (REGIONS, EDGES, STRENGTH, METERS)}
     return Firing(
@@ -117,21 +123,40 @@ def fired(
     )
 
 
+def _batch(x: Array | Mapping[str, Array], resets: Array | None) -> int:
+    """Return how many streams rows are of. Raises `ShapeError` where they are not ``[B, T, …]``."""
+    given = dict(x) if isinstance(x, Mapping) else {INPUT: x}
+    for name, value in (given if resets is None else {**given, "resets": resets}).items():
+        if np.ndim(value) < 2:
+            raise ShapeError(f"{name}: expected [B, T, …], got {list(np.shape(value))}")
+    if not given:
+        raise ShapeError("no input has rows", hint="give rows for every input")
+    return len(next(iter(given.values())))
+
+
 def _run(stream: RowStream, network: Network, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
     """Run rows through a copy that is watched, and let the stream go on where that is."""
-    copy = stream.tapped({}, watched_network(network))
-    try:
-        given = x if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
-        count = max((np.shape(value)[1] for value in given.values() if np.ndim(value) > 1), default=0)
-        made: list[Array] = []
-        for at in range(0, max(count, 1), _CALL):
-            some = {name: value[:, at : at + _CALL] for name, value in given.items()}
-            now = None if resets is None else np.asarray(resets)[:, at : at + _CALL]
-            found = copy.run(some, resets=now)
-            made.append(found if not isinstance(found, dict) else np.concatenate([*found.values()], 2))
-        stream.restore(copy.save())
-    finally:
-        copy.close()
+    copy = _COPIES.get(stream)
+    if copy is None:
+        copy = _COPIES[stream] = stream.tapped({}, watched_network(network))
+    else:
+        copy.live_as(stream)
+        copy.restore(stream.save())
+    rows = _through(copy, x, resets)
+    stream.restore(copy.save())
+    return rows
+
+
+def _through(copy: RowStream, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
+    """Run rows through streams that are watched, a part at a time."""
+    given = x if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
+    count = max((np.shape(value)[1] for value in given.values() if np.ndim(value) > 1), default=0)
+    made: list[Array] = []
+    for at in range(0, max(count, 1), _CALL):
+        some = {name: value[:, at : at + _CALL] for name, value in given.items()}
+        now = None if resets is None else np.asarray(resets)[:, at : at + _CALL]
+        found = copy.run(some, resets=now)
+        made.append(found if not isinstance(found, dict) else np.concatenate([*found.values()], 2))
     return np.concatenate(made, 1)
 
 
