@@ -141,6 +141,7 @@ def serve(
     chat_template: str | None = None,
     lora: Annotated[list[str] | None, Parameter(name="--lora", negative="")] = None,
     draft: Drafts = None,
+    reasoning: Literal["auto", "none"] = "auto",
     output: OutputOptions = OutputOptions(),
 ) -> int:
     """Serve models at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models, and a page to talk at /.
@@ -160,6 +161,9 @@ def serve(
     draft : str
         What proposes tokens that a model checks together, where that saves time: a smaller model of the same tokens,
         for the first model and its adapters, or "lookup" in the text so far, for all models. Answers are the same.
+    reasoning : str
+        "auto" tells what a model thinks apart from its answers, as reasoning_content, where its template has marks for
+        it; "none" leaves it in them.
     """
     output.apply()
     for name in ("starlette", "uvicorn"):
@@ -195,6 +199,7 @@ def serve(
             origins=address.cors,
             max_body=load.max_body * _MIB,
             request_seconds=load.request_timeout,
+            reasoning=reasoning,
         )
     except SpecError as error:
         raise UsageError(str(error), hint=error.hint) from None

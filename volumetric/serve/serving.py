@@ -34,6 +34,8 @@ class Settings:
     origins : web pages that may ask, by their origin; none unless named
     max_body : bytes of a request
     request_seconds : after which a request fails
+    reasoning : ``"auto"`` tells reasoning apart from answers where the chat template has marks for it; ``"none"``
+        leaves it in them
     """
 
     api_key: str | None = None
@@ -41,6 +43,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
     request_seconds: float = 600.0
+    reasoning: Literal["auto", "none"] = "auto"
 
     def __post_init__(self) -> None:
         """Check the fields."""

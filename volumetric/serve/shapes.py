@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
+from volumetric.serve.reasoning import ReasoningReader, Thinking
 from volumetric.serve.tools.form import CallForm
 from volumetric.serve.tools.reader import CallPiece, CallReader
 
@@ -59,7 +60,7 @@ class Shape:
         return {
             **self._head(self.whole_kind),
             "choices": choices,
-            "usage": usage(prompts),
+            "usage": self.cost(prompts),
             "timings": timings(texts[0]),
         }
 
@@ -70,7 +71,19 @@ class Shape:
 
     def usage(self, prompts: Sequence[Sequence[Generation]]) -> Told:
         """Return the last piece of a stream, which tells what it cost."""
-        return {**self._head(self.piece_kind), "choices": [], "usage": usage(prompts)}
+        return {**self._head(self.piece_kind), "choices": [], "usage": self.cost(prompts)}
+
+    def cost(self, prompts: Sequence[Sequence[Generation]]) -> Told:
+        """Return how many tokens went in and came out, and for what."""
+        told = usage(prompts)
+        told["completion_tokens_details"]["reasoning_tokens"] = sum(
+            self.reasoning_tokens(one) for generations in prompts for one in generations
+        )
+        return told
+
+    def reasoning_tokens(self, generation: Generation) -> int:
+        """Return how many tokens of a text are reasoning; text completions do not tell it apart."""
+        return 0
 
     def opening(self, index: int) -> Told | None:
         """Return what comes before the first token of a text, if anything does."""
@@ -123,9 +136,12 @@ class ChatShape(Shape):
     Attributes
     ----------
     calls : form of calls, where there are tools
+    thinking : how the model reasons, if it does
     """
 
     calls: CallForm | None = None
+    thinking: Thinking | None = None
+    _thinkers: dict[int, ReasoningReader] = field(default_factory=dict)
     _readers: dict[int, CallReader] = field(default_factory=dict)
 
     prefix = "chatcmpl-"
@@ -136,15 +152,21 @@ class ChatShape(Shape):
         """Return who speaks."""
         if self.calls is not None:
             self._readers[index] = CallReader(self.calls)
+        if self.thinking is not None:
+            self._thinkers[index] = ReasoningReader(self.thinking)
         return self._piece(index, {"role": "assistant", "content": ""})
 
     def choice(self, index: int, generation: Generation) -> Told:
         """Return a whole message."""
-        message: Told = {"role": "assistant", "content": generation.text, "refusal": None}
+        text, thought = generation.text, ""
+        if self.thinking is not None:
+            thinker = ReasoningReader(self.thinking)
+            thought, text = map("".join, zip(thinker.push(text), thinker.end(), strict=True))
+        message: Told = {"role": "assistant", "content": text, "refusal": None, **self._reasoning(thought)}
         reason: str = generation.finish_reason
         if self.calls is not None:
             reader = CallReader(self.calls)
-            parts = [reader.push(generation.text), reader.end()]
+            parts = [reader.push(text), reader.end()]
             message["content"] = "".join(content for content, _ in parts).strip() or None
             calls = _whole_calls([piece for _, pieces in parts for piece in pieces])
             if calls:
@@ -159,11 +181,10 @@ class ChatShape(Shape):
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told | None:
         """Return some tokens of a message."""
-        text = "".join(token.text for token in tokens)
-        reader = self._readers.get(index)
-        delta: Told = {"content": text} if text else {}
-        if reader is not None:
-            delta = _delta(*reader.push(text))
+        thought, text = "", "".join(token.text for token in tokens)
+        if thinker := self._thinkers.get(index):
+            thought, text = thinker.push(text)
+        delta = self._delta(index, thought, text)
         if not delta and self.tops is None:
             return None
         drawn = [(one.token_id, one.logprob or 0.0, one.top_logprobs or ()) for one in tokens]
@@ -171,12 +192,27 @@ class ChatShape(Shape):
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what was held back, and why a message ended."""
+        thought, text = thinker.end() if (thinker := self._thinkers.get(index)) else ("", "")
+        lefts = [self._delta(index, thought, text)]
+        if reader := self._readers.get(index):
+            lefts.append(_delta(*reader.end()))
+            reason = _reason(reason, reader.calls)
+        return [*(self._piece(index, left) for left in lefts if left), self._piece(index, {}, reason=reason)]
+
+    def _delta(self, index: int, thought: str, text: str) -> Told:
         reader = self._readers.get(index)
-        if reader is None:
-            return [self._piece(index, {}, reason=reason)]
-        left = _delta(*reader.end())
-        ended = self._piece(index, {}, reason=_reason(reason, reader.calls))
-        return [self._piece(index, left), ended] if left else [ended]
+        told = _delta(text, ()) if reader is None else _delta(*reader.push(text))
+        return self._reasoning(thought) | told
+
+    def _reasoning(self, thought: str) -> Told:
+        """Return reasoning by the names that DeepSeek and vLLM gave it."""
+        if not thought or self.thinking is None or not self.thinking.told:
+            return {}
+        return {"reasoning_content": thought, "reasoning": thought}
+
+    def reasoning_tokens(self, generation: Generation) -> int:
+        """Return how many tokens of a text are reasoning."""
+        return 0 if self.thinking is None else self.thinking.tokens(generation.token_ids, self.text_of)
 
     def _piece(self, index: int, delta: Told, *, logprobs: Told | None = None, reason: str | None = None) -> Told:
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}

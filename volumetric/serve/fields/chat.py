@@ -43,6 +43,7 @@ class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tool_calls: list[Call] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None
     refusal: str | None = None
     annotations: list[Any] | None = None
     audio: Any = None
@@ -85,6 +86,7 @@ class ChatRequest(Sampled, kw_only=True):
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
+    include_reasoning: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     store: bool | None = None
@@ -144,6 +146,8 @@ def _told(message: Message, where: str) -> dict[str, Any]:
             }
             for i, call in enumerate(message.tool_calls)
         ]
+    if message.reasoning_content is None:
+        message.reasoning_content = message.reasoning
     for name in ("name", "tool_call_id", "reasoning_content"):
         value = getattr(message, name)
         if value is not None:

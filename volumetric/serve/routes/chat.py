@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,13 @@ from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.forms import grammar_of
 from volumetric.serve.jobs import jobs_of
 from volumetric.serve.problem import bad, problem_of
+from volumetric.serve.reasoning import Thinking, thinking_of
 from volumetric.serve.shapes import ChatShape
 from volumetric.serve.tools.asked import tools_of
 from volumetric.serve.tools.form import form_of, instructions
+
+_TAIL = 16
+"""Tokens at the end of a prompt in which a mark of reasoning is looked for."""
 
 if TYPE_CHECKING:
     from volumetric.generate.drafting import Drafter
@@ -44,6 +49,7 @@ async def chat(request: Request) -> Response:
             args["tools"] = list(tools.told)
         else:
             messages = with_instructions(messages, instructions(tools))
+    forced = calls is not None and calls[0].required
     grammar = await grammar_of(serving, served, asked, asked.response_format, calls)
     try:
         going_on = bool(asked.continue_final_message)
@@ -52,8 +58,20 @@ async def chat(request: Request) -> Response:
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
     jobs = jobs_of(asked, served, [ids], serving.settings, grammar=grammar, drafter=drafter, param="messages")
-    shape = ChatShape(**served.told_of(asked), calls=None if calls is None else calls[1])
+    # An answer that is held to a form from its first token on has no room for reasoning.
+    free = grammar is None or (calls is not None and not forced)
+    thinking = _thinking(serving, served, asked, ids) if free else None
+    shape = ChatShape(**served.told_of(asked), calls=None if calls is None else calls[1], thinking=thinking)
     return await complete(request, served, jobs, shape, stream=bool(asked.stream))
+
+
+def _thinking(serving: Serving, served: Served, asked: ChatRequest, ids: Sequence[int]) -> Thinking | None:
+    """Return how the model reasons behind a prompt, where it is to be told apart from the answer."""
+    template, tokenizer = served.model.loaded.chat_template, served.model.tokenizer
+    if serving.settings.reasoning == "none" or template is None or tokenizer is None:
+        return None
+    found = thinking_of(template.source, tokenizer.decode(ids[-_TAIL:], skip_special_tokens=False))
+    return found and replace(found, told=asked.include_reasoning is not False)
 
 
 def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
