@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import http.client
 import importlib.util
 import json
@@ -20,7 +21,7 @@ from tests.serve.servers import PATIENCE, Address, running, slow_letters
 from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.runtime.reference import ReferenceDevice
-from volumetric.serve import bodies, protocol
+from volumetric.serve import bodies, heap, protocol
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -140,3 +141,11 @@ def test_a_device_that_fails_fails_its_requests_alone(server: Address, monkeypat
     while not engine.scheduler.idle and time.monotonic() < until:
         time.sleep(0.01)
     assert engine.scheduler.idle
+
+
+def test_memory_is_given_back_where_the_system_has_a_way(monkeypatch: pytest.MonkeyPatch):
+    heap.trim()
+    heap._malloc_trim.cache_clear()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())  # another C library
+    heap.trim()
+    heap._malloc_trim.cache_clear()

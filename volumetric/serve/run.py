@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from volumetric.errors import DeviceError
 from volumetric.serve.app import application
 from volumetric.serve.engine import Engine
+from volumetric.serve.heap import trim
 from volumetric.serve.protocol import Protocol
 from volumetric.serve.serving import Served, Serving, Settings, generates
 
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 _GRACE = 1.0
 """Seconds after the drain in which answers that have ended may still go out."""
+_TIDY = 10.0
+"""Seconds after which free memory is given back to the system."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -113,6 +116,7 @@ class Server:
         @contextlib.asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
             self._start(self._open(on_ready))
+            self._start(self._tidy())
             yield
 
         config = uvicorn.Config(
@@ -129,13 +133,15 @@ class Server:
         self._server = server = _Uvicorn(config)
         self._loop = loop = asyncio.get_running_loop()
         handlers = self._handlers() if threading.current_thread() is threading.main_thread() else {}
+        before: dict[int, Any] = {}
         try:
+            # Not by the loop's own way: a loop that is far behind may lose a signal there.
             for number, handler in handlers.items():
-                loop.add_signal_handler(number, handler)
+                before[number] = signal.signal(number, lambda *_, end=handler: loop.call_soon_threadsafe(end))
             await server.serve([sock])
         finally:
-            for number in handlers:
-                loop.remove_signal_handler(number)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             self.serving.ready = False
             for task in self._tasks:
                 task.cancel()
@@ -168,6 +174,12 @@ class Server:
             return
         self.serving.ready = True
         on_ready()
+
+    async def _tidy(self) -> None:
+        """Give free memory back, now and then."""
+        while True:
+            await asyncio.sleep(_TIDY)
+            await self.serving.aside(trim)
 
     async def _opened(self, name: str, opener: Callable[[], Model]) -> Served:
         model = await asyncio.to_thread(opener)
