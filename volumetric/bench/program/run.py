@@ -60,7 +60,8 @@ class ProgramRow:
     steps, least, most : steps a second of the rounds, each of all streams: median and extremes
     busy : median of the steps for a second of this process's processor time
     edge_us : of `steps`: microseconds for an edge of a stream
-    of_firing : share of the time of ``"clocked"`` that ``"quiet"`` takes: the median over rounds
+    of_firing : share of the time of ``"clocked"`` that ``"quiet"`` takes: the median over rounds, of processor
+        time, or of wall time where a GPU computes
     setup : seconds from the program to a first result
     peer, peer_busy : the package's steps a second in the same rounds, likewise. It has one set of weights, no clocks in
         what is timed, and takes gradients of the same window but no step
@@ -121,6 +122,7 @@ def measure_programs(
     canvases: Sequence[Canvas], device: Device, *, repetitions: int = 5, peer: TorchPeer | None = None
 ) -> Iterator[ProgramRow]:
     """Yield the rows of each program; bursts of its roles and the package's take turns, after a warm-up."""
+    apart_from_host = device.info.kind == "gpu" and not device.info.software
     for canvas in canvases:
         runs = [*_runs(canvas, device)]
         apart = None if peer is None else _apart(canvas, device, peer)
@@ -139,7 +141,8 @@ def measure_programs(
         for run in runs:
             steps = statistics.median(run.ours)
             beside = theirs["train" if run.role == "update" else "forward"] if run.role in ("run", "update") else []
-            shares = [a / b for a, b in zip(firing.busy, run.busy, strict=True)]
+            sides = [(of.ours if apart_from_host else of.busy) for of in (firing, run)]
+            shares = [a / b for a, b in zip(*sides, strict=True)]
             yield ProgramRow(
                 regions=canvas.regions,
                 edges=len(canvas.edges),
