@@ -47,7 +47,7 @@ def params_of(choice: dict[str, Any], seed: int) -> SamplingParams:
 def on_device(kernel: Kernel, logits: np.ndarray, samplers: Sequence[Sampler]) -> list[int]:
     """Draw one token for each row; rows that are left to the host must have their logits kept."""
     rows, width = logits.shape
-    draws = Rows(kernel.context, width)
+    draws = Rows(kernel.context, width, rows)
     draws.make(rows)
     drawn = [draws.row(sampler.chooser) for sampler in samplers]
     for number, row in enumerate(drawn):
@@ -112,7 +112,7 @@ def test_a_number_at_a_border_is_left_to_the_host(native_kernel: Kernel) -> None
     """Two tokens of equal weight, and a number in the middle: float64 decides, and the sums of the GPU do not."""
     sampler = Sampler(SamplingParams(temperature=1.0, seed=0))
     assert sampler.chooser is not None
-    draws = Rows(native_kernel.context, 2)
+    draws = Rows(native_kernel.context, 2, 1)
     row = DrawnRow(draws.row(sampler.chooser).plan, None)
     for value, expected in ((0.5, UNCERTAIN), (0.5 - 1e-8, 0), (0.5 + 1e-8, 1), (0.0, UNCERTAIN), (1e-6, 0)):
         row.ring[:] = drawing.numbers([value])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from volumetric.runtime.device import Drawing, Piece, State, output_of
 from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
-    from volumetric.runtime.device import Executable
+    from volumetric.runtime.device import Chooser, Executable
 
 Told: TypeAlias = list[tuple[Live, "TokenEvent | GenerationError"]]
 
@@ -127,9 +127,11 @@ class Rounds:
         """Run pieces; returns the logits of the rows that are wanted of each, or what the device has made of them."""
         device = self._executable
         if isinstance(device, Drawing) and device.picks and all(piece.wanted != "all" for piece in pieces):
-            none = np.empty((0, 0), np.float32)
-            picked = device.pick(pieces, [live.chooser for live in lives])
-            return [none if one is None else one[None] if isinstance(one, np.ndarray) else one for one in picked]
+            choosers: list[Chooser | Literal["logits"] | None] = [live.chooser for live in lives]
+            if any(one != "logits" for one in choosers):
+                none = np.empty((0, 0), np.float32)
+                picked = device.pick(pieces, choosers)
+                return [none if one is None else one[None] if isinstance(one, np.ndarray) else one for one in picked]
         return [output_of(found) for found in device.run(pieces)]
 
     def _settle(self, guessed: Sequence[Live], before: Mapping[int, State]) -> None:

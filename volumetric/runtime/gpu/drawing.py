@@ -34,6 +34,7 @@ class Drawing:
     ----------
     context : where
     width : tokens of the vocabulary
+    most : rows that are drawn together
 
     Attributes
     ----------
@@ -41,9 +42,10 @@ class Drawing:
     rows : for how many rows there is room
     """
 
-    def __init__(self, context: GpuContext, width: int) -> None:
+    def __init__(self, context: GpuContext, width: int, most: int) -> None:
         self._context = context
         self._width = width
+        self._most = most
         self._stride = 4 * ceil_div(width, 4)
         self.buffers: dict[str, Any] = {}
         self.rows = 0
@@ -81,7 +83,7 @@ class Drawing:
     def make(self, rows: int) -> None:
         """Make room for so many rows; buffers are new then."""
         self.close()
-        rows = power_of_two(rows)
+        rows = min(power_of_two(rows), self._most)
         words = {
             "plans": drawing.TABLE_WORDS + rows * drawing.ROW_WORDS,
             "binned": 2 * rows * drawing.GROUPS * drawing.BINS,

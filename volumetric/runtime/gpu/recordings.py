@@ -93,7 +93,7 @@ class Recordings:
         self._calls: dict[_Key, list[Call]] = {}
         self._prepared: dict[_Key, Any] = {}
         self._picks: dict[tuple[Ways | None, str], list[Call]] = {}
-        self.drawing = Drawing(context, graph.tensors[self.output].width)
+        self.drawing = Drawing(context, graph.tensors[self.output].width, self.most_singles)
         self._winners = ""
 
     def place(self, places: Sequence[Place]) -> tuple[Rows, NDArray[np.uint32]]:
