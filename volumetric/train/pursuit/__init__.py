@@ -1,0 +1,8 @@
+"""Pursuit: a ball on noisy frames, which hides, turns and goes home; and programs that follow it."""
+
+from volumetric.train.pursuit.agent import always_on as always_on
+from volumetric.train.pursuit.agent import triggered as triggered
+from volumetric.train.pursuit.baselines import BASELINES as BASELINES
+from volumetric.train.pursuit.exact import exact as exact
+from volumetric.train.pursuit.world import at_home as at_home
+from volumetric.train.pursuit.world import pursuit as pursuit

@@ -1,0 +1,83 @@
+"""Programs that pursue: one that computes all at each row, and one that looks where it is surprised.
+
+Regions are the same, and parameters have the same keys: one goes on from what the other has learned.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from volumetric.layers.program.canvas import Canvas
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.learning import Learning
+from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.ports import In, Out, Signal
+from volumetric.layers.program.region import Region
+from volumetric.train.pursuit.world import CELLS
+
+METER: Final = "err.prediction"
+"""How far the eye is from what the belief expects it to hold, of the last rows."""
+_SPARSITY: Final = 0.3
+_DECAY: Final = 0.3
+_SILENCE: Final = 6
+
+
+def always_on(width: int = 48) -> Program:
+    """Return the program in which all regions and edges compute at each row."""
+    return _program(width, None)
+
+
+def triggered(threshold: float, width: int = 48) -> Program:
+    """Return the program that looks where it is surprised.
+
+    Where the `METER` is above the threshold, and after six rows without, the belief is corrected by the eye and by the
+    error; else it goes on as it predicts. A plan is stored when it is shown, and read when the bell rings.
+    """
+    return _program(width, threshold)
+
+
+def _program(width: int, threshold: float | None) -> Program:
+    def when(text: str) -> str | None:
+        return None if threshold is None else text
+
+    surprised = when(f"silence({METER} > {threshold}, {_SILENCE})")
+    canvas = Canvas(
+        frames=1,
+        shape=(4, 4),
+        width=width,
+        regions={
+            "eye": Region(((0, 1), (0, 4)), family="observation"),
+            "belief": Region(((1, 2), (0, 4)), family="state", carrier="filter", residual=False),
+            "act": Region(((2, 3), (0, 4)), family="action", clock="inner(every(1), 1)"),
+            "sign": Region(((3, 4), (0, 1)), family="observation", clock=when("on(cue) || on(bell)")),
+            "store": Region(((3, 4), (1, 2)), family="memory", carrier="memory", slots=2, clock=when("on(cue)")),
+            "err": Region(
+                ((3, 4), (2, 3)),
+                family="residual",
+                carrier="residual",
+                learning=Learning("calibration", {"sparsity": _SPARSITY}),
+            ),
+        },
+    )
+    return Program(
+        canvas,
+        edges=[
+            Edge(reads="eye", writes="err", operator="emit_residual", rule="copy"),
+            Edge(reads="belief", writes="err", operator="emit_residual"),
+            Edge(reads="eye", writes="belief", operator="observe", when=surprised),
+            Edge(reads="err", writes="belief", operator="correct", when=surprised),
+            Edge(reads="sign", writes="belief", operator="observe", when=when("on(bell)")),
+            Edge(reads="store", writes="belief", operator="retrieve", when=when("on(bell)")),
+            Edge(reads="sign", writes="store", operator="write"),
+            Edge(reads="belief", writes="act", operator="act"),
+        ],
+        ports={
+            "frame": In("eye", CELLS),
+            "plan": In("sign", CELLS + 1),
+            "cue": Signal(),
+            "bell": Signal(),
+            "cell": Out("act", CELLS, pool="flatten"),
+        },
+        meters=[Meter("err", reduce="rms", decay=_DECAY)],
+    )
