@@ -142,6 +142,21 @@ def test_what_is_refused_is_told_and_can_be_sent_again(page):
     assert page.value("document.querySelector('.error')") is None
 
 
+def test_thoughts_stand_apart_from_the_answer(page):
+    deltas = [{"reasoning_content": "Let me "}, {"reasoning_content": "see."}, {"content": "Yes"}, {"content": "."}]
+    pieces = [f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n\n" for delta in deltas]
+    stream = json.dumps("".join(pieces) + "data: [DONE]\n\n")
+    page.value(f"(window.real ??= fetch, fetch = async () => new Response({stream}), 0)")
+    page.write("ab")
+    page.press("Enter")
+    page.wait(f"{IDLE} && {SAID.format('assistant')}.length === 1")
+    assert page.value(SAID.format("assistant")) == ["Yes."]
+    assert page.value("document.querySelector('.thought').lastChild.textContent") == "Let me see."
+    assert not page.value("document.querySelector('.thought').open")
+    assert page.value("JSON.parse(sessionStorage.getItem('talk')).at(-1).content") == "Yes."
+    page.value("(fetch = real, 0)")
+
+
 def test_everything_has_a_name_and_fits(page):
     page.call("Accessibility.enable")
     page.value("document.querySelector('#more').open = true")
