@@ -323,7 +323,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--warm-up", type=float, default=60.0)
+    parser.add_argument("--warm-up", type=float, default=180.0)
     parser.add_argument("--fault", type=float, default=20.0)
     given = parser.parse_args()
     command = [sys.executable, __file__, "serve", given.model, "--device", given.device, "--port", "0"]
