@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -164,10 +164,13 @@ class Model(Encodes, Adapts, Predicts):
         check_vocabulary(self.plan, check_input(self.plan, given))
         return ids
 
-    def decoder(self) -> Decoder | None:
-        """Return a fresh incremental decoder, None where the model has no tokenizer."""
+    def decoder(self, shown: Set[int] = frozenset()) -> Decoder | None:
+        """Return a fresh incremental decoder, None where the model has no tokenizer.
+
+        Special tokens have no text, but for those whose ids are in `shown`.
+        """
         tokenizer = self.loaded.tokenizer
-        return None if tokenizer is None else tokenizer.decoder()
+        return None if tokenizer is None else tokenizer.decoder(shown=shown)
 
     def logits(self, ids: Sequence[int] | NDArray[np.integer]) -> F32Array:
         """Return the output for every token of `ids`, float32 ``[T, V]``.

@@ -261,7 +261,7 @@ class Scheduler:
         for choice in range(job.n):
             if choice and params.seed is not None:
                 params = dataclasses.replace(params, seed=params.seed + 1)
-            transcript = Transcript(self._model, prompt, params)
+            transcript = Transcript(self._model, prompt, params, job.shown)
             ticket.transcripts.append(transcript)
             constraint = None if job.constraint is None else job.constraint()
             texts.append(Live(ticket, choice, transcript, list(prompt), ids, constraint=constraint))

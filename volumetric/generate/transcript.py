@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Protocol
 
 from volumetric.generate.events import FinishReason, Generation, GenerationStats, TokenEvent
@@ -30,6 +30,7 @@ class Transcript:
     model : whose tokenizer, context and end-of-text ids count
     prompt : token ids; they fit into the context
     params : complete sampling parameters
+    shown : ids of special tokens that belong to the text
 
     Attributes
     ----------
@@ -40,11 +41,13 @@ class Transcript:
     reason : why it ended; None while it goes on
     """
 
-    def __init__(self, model: Model, prompt: Sequence[int], params: SamplingParams) -> None:
+    def __init__(
+        self, model: Model, prompt: Sequence[int], params: SamplingParams, shown: Set[int] = frozenset()
+    ) -> None:
         self.params = params
         self.prompt = tuple(prompt)
         self.sampler = Sampler(params, self.prompt)
-        self.decoder: Decoder | None = model.decoder()
+        self.decoder: Decoder | None = model.decoder(shown)
         self.cached = 0
         self.prompt_seconds = 0.0
         self.drafted = self.accepted = 0

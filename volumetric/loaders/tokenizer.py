@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -180,9 +180,9 @@ class Tokenizer:
         with self._decoding:
             return self.backend.decode([_checked(id) for id in ids], skip_special_tokens=skip_special_tokens)
 
-    def decoder(self, *, skip_special_tokens: bool = True) -> StreamDecoder:
+    def decoder(self, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()) -> StreamDecoder:
         """Return a decoder for one stream of ids."""
-        return StreamDecoder(self, skip_special_tokens=skip_special_tokens)
+        return StreamDecoder(self, skip_special_tokens=skip_special_tokens, shown=shown)
 
     def save(self, path: Path) -> None:
         """Write ``tokenizer.json``."""
@@ -228,9 +228,12 @@ class StreamDecoder:
     the text of one id.
     """
 
-    __slots__ = ("_given", "_ids", "_skip", "_tokenizer")
+    __slots__ = ("_given", "_ids", "_shown", "_skip", "_tokenizer")
 
-    def __init__(self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()
+    ) -> None:
+        self._shown = shown
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
         self._ids: list[int] = []  # the latest ids given out, as context, and those held back
@@ -238,6 +241,8 @@ class StreamDecoder:
 
     def push(self, token_id: int) -> str:
         """Add one id; return the text that is now sure."""
+        if token_id in self._shown:
+            return self.flush() + self._tokenizer.decode([token_id], skip_special_tokens=False)
         self._ids.append(token_id)
         before, after = self._texts()
         if after.endswith("\ufffd") and len(self._ids) - self._given <= HELD_BACK:

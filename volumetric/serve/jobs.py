@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from volumetric.errors import DoesNotFitError, GenerationError, SpecError
@@ -25,6 +25,7 @@ def jobs_of(
     *,
     grammar: Grammar | None,
     drafter: Callable[[], Drafter] | None = None,
+    shown: Iterable[int] = (),
     param: str,
 ) -> list[Job]:
     """Return the jobs of a request's prompts.
@@ -59,6 +60,7 @@ def jobs_of(
             salt=asked.cache_salt or "",
             constraint=None if grammar is None else grammar.begin,
             drafter=drafter,
+            shown=frozenset(shown),
         )
         for ids in prompts
     ]

@@ -27,6 +27,7 @@ class Job:
     salt : only jobs of the same salt share what they have computed
     constraint : makes the form that a text is held to, called once for each text; see `volumetric.generate.grammar`.
         Log-probabilities are then those among the tokens that are allowed
+    shown : ids of special tokens that belong to the text
     drafter : makes what proposes tokens, called once for each text, in the place of the scheduler's own draft
     """
 
@@ -37,6 +38,7 @@ class Job:
     deadline: float | None = None
     salt: str = ""
     constraint: Callable[[], Constraint] | None = None
+    shown: frozenset[int] = frozenset()
     drafter: Callable[[], Drafter] | None = None
 
 

@@ -43,7 +43,7 @@ async def chat(request: Request) -> Response:
     calls = None
     if tools is not None:
         template = served.model.loaded.chat_template
-        form, told = form_of("" if template is None else template.source)
+        form, told = form_of("" if template is None else template.source, _special_id(served))
         calls = tools, form
         if told:
             args["tools"] = list(tools.told)
@@ -57,12 +57,21 @@ async def chat(request: Request) -> Response:
         drafter = await serving.aside(_drafter, served, asked.predicted)
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
-    jobs = jobs_of(asked, served, [ids], serving.settings, grammar=grammar, drafter=drafter, param="messages")
+    shown = () if calls is None else calls[1].marks.values()
+    jobs = jobs_of(
+        asked, served, [ids], serving.settings, grammar=grammar, drafter=drafter, shown=shown, param="messages"
+    )
     # An answer that is held to a form from its first token on has no room for reasoning.
     free = grammar is None or (calls is not None and not forced)
     thinking = _thinking(serving, served, asked, ids) if free else None
     shape = ChatShape(**served.told_of(asked), calls=None if calls is None else calls[1], thinking=thinking)
     return await complete(request, served, jobs, shape, stream=bool(asked.stream))
+
+
+def _special_id(served: Served) -> Callable[[str], int | None]:
+    """Return what gives the id of a special token by its text."""
+    tokenizer = served.model.tokenizer
+    return (lambda _: None) if tokenizer is None else tokenizer.token_id
 
 
 def _thinking(serving: Serving, served: Served, asked: ChatRequest, ids: Sequence[int]) -> Thinking | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 
 from volumetric.serve.tools.form import CallForm
@@ -28,6 +27,7 @@ class CallReader:
 
     def __init__(self, form: CallForm) -> None:
         self._form = form
+        self._opening = ""
         self._held = ""
         self._read = self._said
         self._scan = _JsonEnd()
@@ -66,6 +66,7 @@ class CallReader:
         if found:
             self._say(before)
             self._held, self._read = after, self._named
+            self._opening = self._form.first + self._form.opening
             return True
         kept = next(
             (n for n in range(min(len(trigger), len(self._held)), 0, -1) if trigger.startswith(self._held[-n:])), 0
@@ -80,7 +81,7 @@ class CallReader:
             self._content.append(text)
 
     def _named(self) -> bool:
-        opening, between = self._form.opening, self._form.between
+        opening, between = self._opening, self._form.between
         if len(self._held) < len(opening) or between not in self._held:
             return False
         if not self._held.startswith(opening):
@@ -89,7 +90,7 @@ class CallReader:
             self._read = self._said
             return True
         name, _, self._held = self._held[len(opening) :].partition(between)
-        self._pieces.append(CallPiece(self._calls, id=f"call_{uuid.uuid4().hex[:24]}", name=name))
+        self._pieces.append(CallPiece(self._calls, id=self._form.new_id(), name=name))
         self._calls += 1
         self._scan, self._read = _JsonEnd(), self._argued
         return True
@@ -107,7 +108,19 @@ class CallReader:
         closing = self._form.closing
         if not self._held.startswith(closing):
             return False
-        self._held, self._read = self._held[len(closing) :], self._said
+        self._held = self._held[len(closing) :]
+        self._read = self._joined if self._form.joint else self._said
+        return True
+
+    def _joined(self) -> bool:
+        """Go on with the next call behind a joint, or with text behind the last one."""
+        joint, last = self._form.joint, self._form.last
+        if self._held.startswith(joint):
+            self._held, self._opening, self._read = self._held[len(joint) :], self._form.opening, self._named
+            return True
+        if joint.startswith(self._held) and not self._held.startswith(last):
+            return False
+        self._held, self._read = self._held.removeprefix(last), self._said
         return True
 
 
