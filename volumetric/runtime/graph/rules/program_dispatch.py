@@ -241,7 +241,8 @@ class _Step:
         """Emit sums of terms, ``[targets, B, positions, d]``."""
         work, (batch, _, d), made = self.work, self.size, list[int]()
         for ids, factor in terms:
-            x = rows.taken(self._here(targets)) if ids is None else brought.taken(ids)
+            # Without a row of zeros any will do where nothing is brought: it is multiplied by 0.
+            x = rows.taken(self._here(targets)) if ids is None else brought.taken(np.maximum(ids, 0))
             one = not isinstance(factor, int) and (factor == 1).all()
             made.append(x if one else work.binary("mul_nonzero", x, self._tensor(factor)))
         return work.add(*made) if made else work.zeros((len(targets), batch, len(targets[0].positions), d))
