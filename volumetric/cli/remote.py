@@ -48,14 +48,22 @@ class RemoteConversation(Talk):
         if fields.pop("logprobs", None) is not None:
             console.note("logprobs: not shown here")
         body = fields | {"model": self.model, "messages": asked, "stream": True}
-        text, tokens, began, first = "", 0, time.monotonic(), 0.0
+        text, tokens, began, first, thinking = "", 0, time.monotonic(), 0.0, False
         with closing(_events(self.server, body | {"stream_options": {"include_usage": True}})) as events:
             try:
                 for event in events:
                     if event.get("usage"):
                         tokens = event["usage"]["completion_tokens"]
-                    piece = "".join(choice["delta"].get("content") or "" for choice in event.get("choices", ()))
+                    deltas = [choice["delta"] for choice in event.get("choices", ())]
+                    # Reasoning is shown, and not sent back with the conversation.
+                    if thought := "".join(delta.get("reasoning_content") or "" for delta in deltas):
+                        first, thinking = first or time.monotonic(), True
+                        console.write(thought)
+                    piece = "".join(delta.get("content") or "" for delta in deltas)
                     if piece:
+                        if thinking:
+                            console.write("\n\n")
+                            thinking = False
                         first = first or time.monotonic()
                         console.write(piece)
                         text += piece

@@ -76,7 +76,8 @@ async def _ask(target: Target, body: Mapping[str, Any], seen: Seen) -> None:
             if usage:
                 seen.tokens, seen.prompt_tokens = usage["completion_tokens"], usage["prompt_tokens"]
                 seen.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
-            piece = "".join(choice["delta"].get("content") or "" for choice in event.get("choices", ()))
+            deltas = [choice["delta"] for choice in event.get("choices", ())]
+            piece = "".join(delta.get("content") or delta.get("reasoning_content") or "" for delta in deltas)
             if piece:
                 now = time.perf_counter()
                 if seen.text:
