@@ -1,6 +1,7 @@
 """JSON schemas as people write them, for `serve_schemas.py`: records, lists, choices, references, patterns, formats.
 
-The same number makes the same schema. Every answer to one is short: strings, lists and depth are bounded.
+The same number makes the same schema. Strings, lists and depth are bounded; references to themselves, and digits of
+numbers and times, are not.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Starts `volumetric serve`, asks for an answer by each schema of `json_schemas.py` at temperature 1, by `response_format`
 and by the arguments of a tool in turn, and checks it with jsonschema, formats included. Prints how many are valid,
-refused, cut off (by `max_tokens`) and wrong, and tokens a second beside those of free texts of the same lengths. The
-exit code is 1 if any is wrong or cut off, or is refused without its keyword.
+refused, cut off (by `max_tokens`, as their reason tells) and wrong, and tokens a second beside those of free texts of
+the same lengths. The exit code is 1 if any is wrong, or is refused without its keyword.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def judged(number: int, status: int, told: Any) -> str:
         return "refused" if status == 400 and keyword is not None and keyword in message else f"WRONG: {message}"
     (choice,) = told["choices"]
     if choice["finish_reason"] == "length":
-        return "CUT OFF"
+        return "cut off"
     message = choice["message"]
     text = message["tool_calls"][0]["function"]["arguments"] if message.get("tool_calls") else message["content"]
     try:
@@ -105,7 +105,7 @@ def main() -> int:
             print(f"schema {number}: {verdict}")
     print(dict(counts))
     print(f"{sum(lengths) / seconds:.0f} tokens/s by schemas, {sum(lengths) / free:.0f} free")
-    return 0 if not counts.keys() - {"valid", "refused"} else 1
+    return 0 if not counts.keys() - {"valid", "refused", "cut off"} else 1
 
 
 if __name__ == "__main__":
