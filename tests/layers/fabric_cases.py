@@ -66,11 +66,11 @@ FABRICS: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
             graph=LITTLE,
             inputs=(InPort("a", (0, 1), 2), InPort("c", (2,), 1)),
             outputs=(OutPort("y", (6, 7), 2, "flatten"), OutPort("z", (8,), 1, "attend", 2)),
-            populations=(Population("p", SLSTM(4, heads=2), (3, 4)), Population("q", Axon(4, 2), None, "all")),
+            populations=(Population("p", SLSTM(6, heads=2), (3, 5)), Population("q", Axon(6, 3), None, "all")),
             message=4,
             kv_tile=(2, 2),
         ),
-        (2, 3, 3),
+        (2, 4, 3),
     ),
     "fabric-shared": (
         replace(

@@ -34,9 +34,14 @@ def computes_otherwise(spec: LayerSpec) -> bool:
     return spec.batch_statistics == "training" or spec.draws or any(map(computes_otherwise, children))
 
 
-def differences(loss, at: np.ndarray) -> np.ndarray:
-    gradient = np.empty_like(at)
-    for i in np.ndindex(at.shape):
+EVERY = {"fabric-mixed": 3}
+"""Of which numbers of a case gradients are looked at, if not of all: its 1,157 take 10 ms each."""
+
+
+def differences(loss, at: np.ndarray, every: int = 1) -> np.ndarray:
+    """Gradient by central differences; NaN of the numbers between."""
+    gradient = np.full_like(at, np.nan)
+    for i in list(np.ndindex(at.shape))[::every]:
         kept = at[i]
         at[i] = kept + STEP
         above = loss()
@@ -74,9 +79,10 @@ def test_vjp_equals_central_differences(name: str, training: bool) -> None:
     else:
         assert grads.inputs == (None,)
     for what, (got, at) in checks.items():
-        want = differences(loss, at)
+        want = differences(loss, at, EVERY.get(name, 1))
         assert got.shape == at.shape, what
-        scale = max(np.abs(want).max(), 1e-3)
+        scale = max(np.nanmax(np.abs(want)), 1e-3)
+        got = np.where(np.isnan(want), want, got)
         np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=TOLERANCE, err_msg=what)
 
 

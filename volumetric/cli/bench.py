@@ -174,7 +174,7 @@ class _Suite:
         from volumetric.bench.stacks import chosen, measure_stacks, render_stacks
 
         wanted = chosen(only)
-        with self._beside_torch() as (device, peer):
+        with self._beside_torch("cortical") as (device, peer):
             measured = measure_stacks(wanted, device, repetitions=self.repetitions, peer=peer)
             rows = _noted(
                 measured,
@@ -204,7 +204,7 @@ class _Suite:
         if min(regions) < 2 or min(batches) < 1:
             raise UsageError("programs need 2 regions or more, and streams", hint="--only 10,100,1000 -b 1")
         wanted = [Canvas(count, batch) for count in regions for batch in batches]
-        with self._beside_torch() as (device, peer):
+        with self._beside_torch("canvas_engineering") as (device, peer):
             measured = measure_programs(wanted, device, repetitions=self.repetitions, peer=peer)
             rows = _noted(
                 measured,
@@ -253,14 +253,14 @@ class _Suite:
         return device
 
     @contextmanager
-    def _beside_torch(self) -> Iterator[tuple[Device, TorchPeer | None]]:
-        """Open a device, and PyTorch if it is to be had, and say what they are."""
+    def _beside_torch(self, package: str = "torch") -> Iterator[tuple[Device, TorchPeer | None]]:
+        """Open a device, and PyTorch if it and a package on it are to be had, and say what they are."""
         from volumetric.bench.layers.peer import open_peer
 
         device = self._open()
         gpu, threads = device.info.kind == "gpu", device.info.details.get("threads")
-        with open_peer(self.torch_python, gpu=gpu, threads=threads) as peer:
-            console.note(f"{device.info.description}; " + ("PyTorch is not here" if peer is None else peer.about))
+        with open_peer(self.torch_python, gpu=gpu, threads=threads, package=package) as peer:
+            console.note(f"{device.info.description}; " + (f"{package} is not here" if peer is None else peer.about))
             yield device, peer
 
 

@@ -113,9 +113,14 @@ class TorchPeer:
 
 
 @contextmanager
-def open_peer(python: Path | None, *, gpu: bool, threads: int | None) -> Iterator[TorchPeer | None]:
-    """Open PyTorch beside a device: None where nobody asked for it and this interpreter does not have it."""
-    if python is None and importlib.util.find_spec("torch") is None:
+def open_peer(
+    python: Path | None, *, gpu: bool, threads: int | None, package: str = "torch"
+) -> Iterator[TorchPeer | None]:
+    """Open PyTorch beside a device: None where nobody asked for it and this interpreter does not have it.
+
+    `package` is one that stands on PyTorch and is the peer.
+    """
+    if python is None and not all(map(importlib.util.find_spec, ("torch", package))):
         yield None
         return
     with TorchPeer(python, device="cuda" if gpu else "cpu", threads=threads) as peer:
