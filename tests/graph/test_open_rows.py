@@ -13,6 +13,7 @@ from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Para
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.graph.binding import bind, is_open, positions_from
+from volumetric.runtime.graph.guards import Guard
 from volumetric.runtime.graph.interpret import interpret
 from volumetric.runtime.graph.network import DIALECT, open_graph
 from volumetric.runtime.graph.ops import HELD, Graph
@@ -116,7 +117,7 @@ def test_branches_of_a_mixture_run_where_they_are_chosen() -> None:
     graph = open_graph(lower(chain(Parallel(branches=(dense, inner), combine="filter", gate=gate), shape=(6,))))
     assert ops(graph) == ["linear", "keep_largest", "scaled_softmax", "linear", "linear", "mix"]
     weights = graph.nodes[-1].inputs[0]
-    assert [node.guard for node in graph.nodes[3:5]] == [(weights, 0), (weights, 1)]
+    assert [node.guard for node in graph.nodes[3:5]] == [Guard(weights, 0), Guard(weights, 1)]
     assert graph.nodes[4].attrs["residual"]
 
 

@@ -14,7 +14,7 @@ from volumetric.blueprint import blueprint
 from volumetric.builders import around, as_layer, chain, fold_batchnorm
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.evolution.grids.genome import GridGenome
-from volumetric.evolution.grids.structure import _restructured, toggle
+from volumetric.evolution.grids.structure import restructured, toggle
 from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import BatchNorm1d, Dense, Embedding, Reshape, Residual
 from volumetric.loaders.loom_write import loom_text
@@ -134,8 +134,8 @@ def test_mutations_keep_taps_and_their_shapes() -> None:
     assert hash(genome) != hash(GridGenome.first(two_ends(outputs={}), genome.params))
     assert toggle(genome, Coord(1)) is None  # the tap would be ids
     narrow = {**network.layers, Coord(1): Embedding(num_embeddings=3, embedding_dim=4)}
-    assert _restructured(genome, layers=narrow, links=(), link_markings=()) is None
-    kept = _restructured(genome, layers={**network.layers, Coord(1): Embedding(num_embeddings=5, embedding_dim=WIDTH)})
+    assert restructured(genome, layers=narrow, links=(), link_markings=()) is None
+    kept = restructured(genome, layers={**network.layers, Coord(1): Embedding(num_embeddings=5, embedding_dim=WIDTH)})
     assert kept is None or kept.network.outputs == network.outputs
 
 

@@ -7,6 +7,7 @@ from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.ports import In, Level
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.clocks import clocks_of, still_in
+from volumetric.program.compiling.keeping import keep_of
 from volumetric.program.compiling.liveness import live_in
 from volumetric.program.compiling.report import Log
 
@@ -19,6 +20,11 @@ def remark(program: Program, log: Log) -> None:
         if isinstance(port, In | Level) and facts.numbers[port.region] not in live.regions:
             why = f"no output depends on it, but input {name!r} puts into it; without both, columns of inputs move"
             log.add("kept", "region", [port.region], why)
+    for place in facts.places:
+        asked = keep_of(place.region)
+        if asked in ("constant", "export"):
+            why = f"its keep is {asked!r}, for which the compiler has no form: it is computed as before"
+            log.add("kept", "region", [place.name], why)
     _never(facts, log)
     still = still_in(facts)
     read = {task.wire.reads for task in tasks_of(facts)}
