@@ -24,7 +24,6 @@ from volumetric.runtime.graph.rules.program_carriers import (
     updated,
 )
 from volumetric.runtime.graph.rules.program_dispatch import Dispatched
-from volumetric.runtime.graph.rules.program_meters import follow_together, metered_alike
 
 New: TypeAlias = "tuple[Place, int, int, int | None]"
 """A region, its rows, what they are in place of, and where: ``[B, 1 or N, 1]`` of 0 and 1, None: everywhere."""
@@ -39,7 +38,7 @@ class Held:
     p : parameters by name
     states : ``[B, …]``, as `layers.program.settle.states_of` names them
     fires : region → whether it fires in a stream, ``[B, 1]`` of 0 and 1; one that is missing always does
-    guard : around what need not run where a region fires in no stream, or, part by part, where of several each does not
+    guard : around what need not run where a region fires in no stream
     learns : gradients are wanted
     """
 
@@ -48,7 +47,7 @@ class Held:
     p: Mapping[str, int]
     states: dict[str, int]
     fires: Mapping[int, int]
-    guard: Callable[..., AbstractContextManager[None]]
+    guard: Callable[[int], AbstractContextManager[None]]
     learns: bool = True
 
     def rows(self, canvas: int) -> dict[tuple[int, int], int]:
@@ -84,22 +83,13 @@ class Held:
     ) -> tuple[int, dict[int, int]]:
         """Emit the canvas behind the step, and the errors of regions that have a meter, ``[B, N, d]``.
 
-        Meters that are followed side by side have taken their errors already.
-
         Parameters
         ----------
         before : the canvas that edges read, ``[B, positions, d]``
         levels : diffusive region → noise levels before and behind the step, ``[B, 1, 1]``
         """
         work, errors, new = self.work, dict[int, int](), list[New]()
-        side_by_side = work.parted and not self.learns and not self.facts.program.parity
-        alike = metered_alike(self.facts, self.fires) if side_by_side else []
-        for places in alike:
-            follow_together(work, places, self.states, (before, made.canvas), self.fires, self.guard)
-        done = {place.index for places in alike for place in places}
         for place in self.facts.places:
-            if place.index in done:
-                continue
             metered = place.meter is not None and not self.facts.program.parity
             diffused = place.carrier == "diffusive" and levels is not None and place.index in levels
             if not metered and place.carrier not in (*METERED, "memory") and not diffused:
