@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.runtime.cpu.placement import barriers
+from volumetric.runtime.cpu.placement import barriers, passings
 from volumetric.runtime.cpu.steps import Step
 
 SIZE = 1 << 17
@@ -39,3 +39,28 @@ def test_threads_meet_where_a_step_writes_what_another_touches() -> None:
             want[at - 1], since = True, at
     assert 10 < sum(want) < 290
     assert barriers(steps, placement, [SIZE] * 60) == want
+
+
+def test_threads_meet_before_what_a_guard_looked_at_is_written_over() -> None:
+    """Also where its body is skipped, and then behind the last guard alone that no other meeting follows."""
+
+    def step(reads: tuple[int, ...], writes: tuple[int, ...]) -> Step:
+        return Step(name="x", constants=(), arguments=(), reads=reads, writes=writes)
+
+    def guard(weights: int, *body: Step) -> Step:
+        return Step(name="guard", reads=(weights,), body=body)
+
+    # Tensors 0 and 1 are weights; 2 lies where 0 does, 3 where 1 does; the others have places of their own.
+    places = [(0, 0), (0, SIZE), (0, 0), (0, SIZE), *((1, n * SIZE) for n in range(6))]
+    cases = [
+        ([step((), (0,)), guard(0, step((4,), (5,))), step((5,), (2,))], [False, True, False]),
+        ([step((), (0,)), guard(0, step((4,), (5,))), step((5,), (6,))], [False, False, False]),
+        ([guard(0, step((4,), (5,))), guard(1, step((4,), (6,))), step((), (2,))], [False, True, False]),
+        ([guard(0, step((4,), (5,))), guard(1, step((4,), (2,)))], [True, False]),
+        ([guard(0, step((4,), (5,))), step((), (6,)), step((6,), (7,)), step((), (2,))], [False] * 4),
+    ]
+    for steps, want in cases:
+        leaves = [leaf for one in steps for leaf in one.leaves]
+        placement: Any = SimpleNamespace(leaves=leaves, place=places.__getitem__)
+        sizes = [SIZE] * len(places)
+        assert passings(steps, placement, sizes, barriers(steps, placement, sizes)) == want

@@ -67,15 +67,21 @@ def _meet(counter, target):
 
 
 @kernel
+def _met(crew, threads, met):
+    """Wait for all threads; returns meetings · threads so far."""
+    atomic_add(crew + 8 * ARRIVED, 1)
+    _meet(crew + 8 * ARRIVED, met + threads)
+    return met + threads
+
+
+@kernel
 def _in_order(crew, thread, threads, control, table, steps, met):
     """Run `steps` steps; returns meetings · threads so far."""
     for index in range(steps):
         step = table + index * _STEP_BYTES
         call_operation(load_i64(step), step, thread, threads, control)
         if threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:
-            met += threads
-            atomic_add(crew + 8 * ARRIVED, 1)
-            _meet(crew + 8 * ARRIVED, met)
+            met = _met(crew, threads, met)
     return met
 
 
@@ -122,6 +128,8 @@ def _once(crew, thread, threads, control, table, steps, met):
             met = _in_order(crew, thread, threads, control, step, 1, met)
         elif _is_wanted(step, control):
             met = _in_order(crew, thread, threads, control, word(step, 0), word(step, 1), met)
+        elif threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:  # what comes next may write over the weights
+            met = _met(crew, threads, met)
     return met
 
 

@@ -230,6 +230,34 @@ def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) 
     return meets
 
 
+def passings(steps: Sequence[Step], placement: Placement, sizes: Sequence[int], meets: Sequence[bool]) -> list[bool]:
+    """Tell for each of `steps` whether threads must meet after it even if its body is skipped.
+
+    Each thread looks by itself at what decides that. Without a meeting the first one could write over it in a later
+    step before the last one has looked, and they would part.
+
+    Parameters
+    ----------
+    meets : what `barriers` tells
+    """
+    found = [False] * len(steps)
+    asked: set[_Touch] = set()  # by guards since threads have met whatever was skipped
+    guard = at = 0
+    for number, step in enumerate(steps):
+        guards = step.name == "guard"
+        for leaf in step.leaves:
+            mine = _touched(leaf, placement, sizes) if asked else ()
+            if any(a[0] == b[0] and _clash(a, b) for b in mine for a in asked):
+                found[guard], asked = True, set()
+            if meets[at] and not guards:
+                asked = set()
+            at += 1
+        if guards:
+            asked.update(_touched(step, placement, sizes))
+            guard = number
+    return found
+
+
 def _touched(step: Step, placement: Placement, sizes: Sequence[int]) -> list[_Touch]:
     found: list[_Touch] = []
     for i in dict.fromkeys((*step.reads, *step.writes)):

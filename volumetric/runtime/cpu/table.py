@@ -13,7 +13,7 @@ from volumetric._typing import Array
 from volumetric.kernels.cpu.steps import BARRIER_WORD, FIRST_ARGUMENT, OPERATION_WORD, STEP_WORDS, TAIL_WORD
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.cpu.compiling import make_ready
-from volumetric.runtime.cpu.placement import Placement, barriers, padded
+from volumetric.runtime.cpu.placement import Placement, barriers, padded, passings
 from volumetric.runtime.cpu.steps import WALKED, Address, Draft, Operation, Step
 
 _NUMBERS = itertools.count()
@@ -80,7 +80,10 @@ class StepTable:
         every = list(draft.steps)
         for step in every:  # grows
             every += step.inner
-        meets = dict(zip(map(id, placement.leaves), barriers(draft.steps, placement, draft.sizes), strict=True))
+        behind_leaves = barriers(draft.steps, placement, draft.sizes)
+        behind_guards = passings(draft.steps, placement, draft.sizes, behind_leaves)
+        meets = {id(step): met for step, met in zip(draft.steps, behind_guards, strict=True) if met}
+        meets |= zip(map(id, placement.leaves), behind_leaves, strict=True)
         if apart:  # they may be repeated
             meets[id(placement.leaves[-1])] = True
         self._words = np.zeros((len(every), STEP_WORDS), np.int64)
