@@ -17,7 +17,8 @@ from volumetric._typing import Array
 from volumetric.layers.program.attention import RULES
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.masks import Tile
-from volumetric.layers.program.ports import In, Out
+from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.ports import In, Out, Signal
 from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
 from volumetric.runtime.graph import Graph, GraphBuilder, graph_of
@@ -119,6 +120,50 @@ def test_edges_of_many_clocks_are_as_many_launches_as_of_one() -> None:
     made = device.compile(graph, store)
     kernels = [entry.dispatch.kernel for entry in made.recording.entries if "fires" in entry.buffers]
     assert kernels.count("graph/gemm") + kernels.count("graph/few_rows") == 2 * 6  # those of clocks read rows or slots
+
+
+def watching(count: int) -> Network:
+    """Regions in a ring, each of which fires by its own error and by what it is told, and some seldom, too."""
+    names = [f"r{n}" for n in range(count)]
+    clocks = [
+        f"cooldown({name}.prediction > 0.{n % 3}1 || on(now), 2) || every(3, {n % 2})" for n, name in enumerate(names)
+    ]
+    regions = {name: Region(((n, n + 1), (0, 3)), clock=clocks[n]) for n, name in enumerate(names)}
+    edges = [Edge(name, names[n - 1], when=f"{name}.prediction < 5") for n, name in enumerate(names)]
+    ports = {"in": In("r0", 2), "now": Signal(), "out": Out("r1", 2)}
+    meters = tuple(Meter(name, decay=0.5) for name in names)
+    return program(regions, tuple(edges), ports, (count, 3), meters=meters).program.network()
+
+
+def test_meters_and_clocks_that_are_alike_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They tell what each tells alone, and are as many launches a row however many they are."""
+    network = watching(7)
+    x = np.random.default_rng(3).standard_normal((2, 5, 3)).astype(np.float32)
+    x[:, :, 2] = x[:, :, 2] > 1
+    apart, beside = (graph_of(network, 5, sequences=2, resumes=True, parted=parted) for parted in (False, True))
+    states = [values_of(network, graph) for graph in (apart, beside)]
+    [one], [other] = (
+        interpret(graph, [x], held, np.float32) for graph, held in zip((apart, beside), states, strict=True)
+    )
+    np.testing.assert_allclose(other, one, rtol=0, atol=1e-6)
+    for name, value in states[0].items():
+        np.testing.assert_allclose(states[1][name], value, rtol=0, atol=1e-6, err_msg=name)
+    clocks = next(value for name, value in states[0].items() if name.endswith("/clock"))
+    assert len(np.unique(clocks)) > 2
+    whole = unroll_scans(beside)
+    [again] = interpret(spoiled(whole, monkeypatch), [x], values_of(network, beside), np.float32)
+    np.testing.assert_array_equal(again, other)
+    launches: list[int] = []
+    for count in (12, 24):
+        counts = []
+        for rows in (2, 4):
+            wide = graph_of(watching(count), rows, sequences=1, resumes=True, parted=True)
+            store = graphs("gpu").store()
+            for key, value in values_of(watching(count), wide).items():
+                store.put(key, value)
+            counts.append(len(graphs("gpu").compile(wide, store).recording.entries))
+        launches.append((counts[1] - counts[0]) // 2)
+    assert launches[1] - launches[0] <= 6  # six tensors are joined by a launch
 
 
 PARTS, WIDE = 3, 500

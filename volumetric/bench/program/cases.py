@@ -49,6 +49,11 @@ class Canvas:
             found += [(writes, other + (other >= writes)) for other in others]
         return tuple(found)
 
+    @property
+    def last(self) -> int:
+        """A region that reads the first one, so that what came in shows soon."""
+        return next((written for written, read in self.edges if read == 0), self.regions - 1)
+
     def program(self, share: Share, fires: Fires = "always") -> Program:
         """Return the program.
 
@@ -75,7 +80,7 @@ class Canvas:
                 },
             ),
             edges=[Edge(reads=f"r{read}", writes=f"r{written}") for written, read in self.edges],
-            ports={"in": In("r0", WIDTH), "out": Out(f"r{self.regions - 1}", SIDE, pool="flatten")},
+            ports={"in": In("r0", WIDTH), "out": Out(f"r{self.last}", SIDE, pool="flatten")},
             meters=() if fires == "always" else [Meter(f"r{n}") for n in range(self.regions)],
             heads=HEADS,
             share=share,

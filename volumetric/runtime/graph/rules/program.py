@@ -6,8 +6,8 @@ edges that are computed together are put side by side once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
@@ -15,20 +15,18 @@ from math import prod
 import numpy as np
 
 from volumetric.errors import SpecError
-from volumetric.layers.clock import Event
-from volumetric.layers.clock_steps import step
 from volumetric.layers.noise import stream_of
 from volumetric.layers.program.ends import codes_of, read_width
 from volumetric.layers.program.facts import Facts, Place
-from volumetric.layers.program.ports import In, Level
+from volumetric.layers.program.ports import In, Level, Signal
 from volumetric.layers.program.recipes import HIDDEN, hides
 from volumetric.layers.program.spec import Program
 from volumetric.layers.program.tasks import gate_of, tasks_of
-from volumetric.layers.program.timing import ALWAYS, CANVAS, CLOCK, Timing, all_states, meter_at, timing_of
+from volumetric.layers.program.timing import ALWAYS, CANVAS, Timing, all_states, timing_of
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule, start
-from volumetric.runtime.graph.rules.clocks import GraphSteps
-from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm, shown
+from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm
+from volumetric.runtime.graph.rules.program_clocks import together, truths_of
 from volumetric.runtime.graph.rules.program_dispatch import Guard, Weights, dispatch, weights_of
 from volumetric.runtime.graph.rules.program_plan import Plan, plan_of
 from volumetric.runtime.graph.rules.program_recipes import Seen, masked, penalty
@@ -208,7 +206,9 @@ class _Row:
             for name, of in state.items():
                 flag = work.reshape(keep, (work.shape(of)[0], *(1,) * (len(work.shape(of)) - 1)))
                 state[name] = work.binary("mul_nonzero", of, flag)
-        truths = self._truths()
+        signals = {name: of for name, of in facts.inputs.items() if isinstance(facts.program.ports[name], Signal)}
+        told = {name: _columns(work, self.x, of) for name, of in signals.items()}
+        truths = truths_of(work, facts, self.timing, told, state)
         fires = {n: truths[of] for n, of in enumerate(self.timing.regions) if of != ALWAYS}
         canvas = self._taken_in(fires)
         past = {name: of for name, of in state.items() if name.endswith(".past")}
@@ -230,34 +230,6 @@ class _Row:
             flat = port.pool == "flatten"
             made.append(work.reshape(rows, (batch, count * d)) if flat else work.reduce(rows, "mean", (1,)))
         return made + watch(held, truths, self.lives, canvas) if self.watched else made
-
-    def _truths(self) -> list[int]:
-        """Emit where each clock fires, ``[B, 1]``."""
-        work, facts, found, at = self.work, self.plan.facts, list[int](), 0
-        parts: list[int] = []
-
-        def watched(source: str) -> int:
-            number, kind = meter_at(facts, Event(source, above=0.0))
-            place = facts.places[number]
-            assert place.meter is not None
-            return work.part(shown(work, place.meter, self.state[f"{place.name}.meter"]), 1, kind, kind + 1)
-
-        def happens(name: str) -> int:
-            column, zero = _columns(work, self.x, facts.inputs[name]), work.scalar(0.0)
-            return work.binary("max", work.binary("greater", column, zero), work.binary("greater", zero, column))
-
-        for clock, starts in zip(self.timing.clocks, self.timing.starts, strict=True):
-            held = [work.part(self.state[CLOCK], 1, at + n, at + n + 1) for n in range(len(starts))]
-            counts = [work.affine(of, 1.0, begun) for of, begun in zip(held, starts, strict=True)]
-            truth, after = step(clock, counts, GraphSteps(work, watched, happens))
-            work.detached.add(truth)  # it is 0 or 1, and so has no slope
-            parts += [work.affine(of, 1.0, -begun) for of, begun in zip(after, starts, strict=True)]
-            found.append(truth)
-            at += len(starts)
-        if parts:
-            self.state[CLOCK] = work.concat(parts, 1)
-            work.detached.add(self.state[CLOCK])
-        return found
 
     def _now(self, fires: Mapping[int, int], again: int) -> dict[int, int]:
         """Region → whether it computes in a step of several; those that are missing always do."""
@@ -300,13 +272,19 @@ class _Row:
             learns=self.learns,
         )
 
-    def _region_guard(self, fires: Mapping[int, int]) -> Guard:
+    def _region_guard(self, fires: Mapping[int, int]) -> Callable[..., AbstractContextManager[None]]:
         """What lets carriers and meters be left out of regions that fire in no stream."""
         if not fires or not self.guards:
-            return lambda region: nullcontext()
+            return lambda *regions: nullcontext()
         work, columns = self.work, {region: column for column, region in enumerate(fires)}
-        some = work.reduce(work.concat([*fires.values()], 1), "max", (0,))
-        return lambda region: work.guarded(some, columns[region]) if region in columns else nullcontext()
+        some = work.reshape(work.reduce(together(work, [*fires.values()]), "max", (1,)), (1, len(columns)))
+
+        def guard(*regions: int) -> AbstractContextManager[None]:
+            own = [columns.get(region, -1) for region in regions]
+            in_order = own[0] >= 0 and own == list(range(own[0], own[0] + len(own)))
+            return work.guarded(some, own[0], len(own)) if in_order else nullcontext()
+
+        return guard
 
     def _step(self, canvas: int, fires: Mapping[int, int], truths: Sequence[int], again: int) -> int:
         facts, held = self.plan.facts, self._held(fires)
@@ -366,18 +344,21 @@ class _Row:
 
     def _live(self, fires: Mapping[int, int], truths: Sequence[int], present: Mapping[int, int]) -> int | None:
         """Emit which edges fire, ``[B, columns]``; None: all always do."""
-        work, found = self.work, list[int]()
+        work, factors = self.work, list[list[int]]()
         by_column = {column: wire for wire, column in zip(self.plan.facts.wires, self.plan.columns, strict=True)}
         for column in range(len(self.timing.kinds)):
             wire = by_column[column]
             of, when = fires.get(wire.writes), self.timing.edges[wire.index]
             flags = [of, None if when == ALWAYS else truths[when], present.get(wire.index)]
-            there = [flag for flag in flags if flag is not None] or [self._flat(1.0)]
-            both = there[0]
-            for flag in there[1:]:
-                both = work.binary("mul", both, flag)
-            found.append(both)
-        return work.concat(found, 1) if found else None
+            factors.append([flag for flag in flags if flag is not None])
+        if not factors:
+            return None
+        one, most = self._flat(1.0), max(1, *map(len, factors))
+        sides = [together(work, [of[n] if n < len(of) else one for of in factors]) for n in range(most)]
+        live = sides[0]
+        for side in sides[1:]:
+            live = work.binary("mul", live, side)
+        return work.permute(live, (1, 0))
 
     def _levels(self, again: int) -> dict[int, tuple[int, int]]:
         """Noise levels of diffusive regions before and behind a step of several, ``[B, 1, 1]``."""

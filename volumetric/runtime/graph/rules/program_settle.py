@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ from volumetric.runtime.graph.rules.program_carriers import (
     updated,
 )
 from volumetric.runtime.graph.rules.program_dispatch import Dispatched
+from volumetric.runtime.graph.rules.program_meters import follow_together, metered_alike
 
 New: TypeAlias = "tuple[Place, int, int, int | None]"
 """A region, its rows, what they are in place of, and where: ``[B, 1 or N, 1]`` of 0 and 1, None: everywhere."""
@@ -38,7 +39,7 @@ class Held:
     p : parameters by name
     states : ``[B, …]``, as `layers.program.settle.states_of` names them
     fires : region → whether it fires in a stream, ``[B, 1]`` of 0 and 1; one that is missing always does
-    guard : around what need not run where a region fires in no stream
+    guard : around what need not run where a region fires in no stream, or, part by part, where of several each does not
     learns : gradients are wanted
     """
 
@@ -47,7 +48,7 @@ class Held:
     p: Mapping[str, int]
     states: dict[str, int]
     fires: Mapping[int, int]
-    guard: Callable[[int], AbstractContextManager[None]]
+    guard: Callable[..., AbstractContextManager[None]]
     learns: bool = True
 
     def rows(self, canvas: int) -> dict[tuple[int, int], int]:
@@ -83,21 +84,31 @@ class Held:
     ) -> tuple[int, dict[int, int]]:
         """Emit the canvas behind the step, and the errors of regions that have a meter, ``[B, N, d]``.
 
+        Meters that are followed side by side have taken their errors already.
+
         Parameters
         ----------
         before : the canvas that edges read, ``[B, positions, d]``
         levels : diffusive region → noise levels before and behind the step, ``[B, 1, 1]``
         """
         work, errors, new = self.work, dict[int, int](), list[New]()
+        side_by_side = work.parted and not self.learns and not self.facts.program.parity
+        alike = metered_alike(self.facts, self.fires) if side_by_side else []
+        for places in alike:
+            follow_together(work, places, self.states, (before, made.canvas), self.fires, self.guard)
+        done = {place.index for places in alike for place in places}
         for place in self.facts.places:
+            if place.index in done:
+                continue
             metered = place.meter is not None and not self.facts.program.parity
             diffused = place.carrier == "diffusive" and levels is not None and place.index in levels
             if not metered and place.carrier not in (*METERED, "memory") and not diffused:
                 continue
-            # What is read below, also where the region does not fire, is not emitted inside of a guard.
-            x, z, flag = self.taken(before, place), self.taken(made.canvas, place), self._flag(place, 3)
-            written = self.taken(made.written, place)
+            # What is read below, also where the region does not fire, is not emitted inside of its guard.
+            flag, written = self._flag(place, 3), self.taken(made.written, place)
             written = written if flag is None else work.binary("mul", written, flag)
+            with self.guard(place.index) if place.carrier == "deterministic" else nullcontext():
+                x, z = self.taken(before, place), self.taken(made.canvas, place)
             with self.guard(place.index):
                 error = work.binary("sub", z, x)
                 if place.carrier == "filter":
@@ -169,6 +180,8 @@ class Held:
         if not new:
             return canvas
         work = self.work
+        if not self.learns:  # in one pass over the canvas
+            return self._blended(canvas, [(place, rows, rows, None) for place, rows in new])
         batch, count, d = work.shape(canvas)
         from_ = np.arange(batch * count).reshape(batch, count)
         parts, at = [work.reshape(canvas, (batch * count, d))], batch * count
@@ -184,21 +197,29 @@ class Held:
         """Emit the canvas with new rows of regions where their flags are 1."""
         work = self.work
         batch, count, d = work.shape(canvas)
-        ids = np.arange(batch * count, dtype=np.int32)[:, None].repeat(2, axis=1)
-        order, at, far = np.zeros((batch, count), np.int32), 1, 0
-        weights = [work.constant(np.array([[1.0, 0.0]]), "weights")]  # of positions that stay
+        terms = 1 if all(flag is None for *_, flag in new) else 2
+        ids = np.arange(batch * count, dtype=np.int32).reshape(batch, count, 1).repeat(terms, axis=2)
+        order, at, far = np.zeros((batch, count), np.int32), 1, batch * count
+        weights = [work.constant(np.eye(1, terms), "weights")]  # of positions that stay
         for place, _, _, flag in new:
             n = len(place.positions)
+            rows = np.arange(batch * n).reshape(batch, n)
+            ids[:, place.positions, -1] = far + rows
+            far += batch * n
+            if flag is None and terms == 1:
+                continue
             on = work.broadcast(work.reshape(work.scalar(1.0), (1, 1, 1)) if flag is None else flag, (batch, n, 1))
             weights.append(work.reshape(work.concat((work.affine(on, -1.0, 1.0), on), 2), (batch * n, 2)))
-            rows = np.arange(batch * n).reshape(batch, n)
             order[:, place.positions] = at + rows
-            ids.reshape(batch, count, 2)[:, place.positions, 1] = batch * count + far + rows
-            at, far = at + batch * n, far + batch * n
-        by = work.gather_rows(work.concat(weights, 0), work.constant(order.reshape(-1), "order"))
+            at += batch * n
+        if terms == 1:
+            by = work.constant(np.ones((batch * count, 1)), "weights")
+        else:
+            by = work.gather_rows(work.concat(weights, 0), work.constant(order.reshape(-1), "order"))
         made = work.concat([work.reshape(y, (batch * len(place.positions), d)) for place, y, _, _ in new], 0)
         near = work.reshape(canvas, (batch * count, d))
-        return work.reshape(weigh_rows(work, near, made, work.constant(ids, "rows"), by), (batch, count, d))
+        numbers = work.constant(ids.reshape(-1, terms), "rows")
+        return work.reshape(weigh_rows(work, near, made, numbers, by), (batch, count, d))
 
     def _past(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
         """Emit the rows of the last steps, and keep these."""
