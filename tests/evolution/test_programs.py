@@ -20,7 +20,7 @@ from volumetric.cli import main
 from volumetric.errors import SpecError
 from volumetric.evolution import compare, extract_dna, splice
 from volumetric.evolution.config import SpeciesConfig
-from volumetric.evolution.grids.config import PROGRAM_CHANGES, GridConfig, GridMutationConfig
+from volumetric.evolution.grids.config import PROGRAM_CHANCES, GridConfig, GridMutationConfig
 from volumetric.evolution.grids.crossover import crossover, distance
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.mutate import mutate
@@ -160,7 +160,7 @@ def test_each_change_happens() -> None:
             assert all(regions >= before[0] and edges > before[1] for regions, edges in counts)
         if name in ("drop_region", "drop_edge"):
             assert all(regions <= before[0] and edges < before[1] for regions, edges in counts)
-    assert tuple(CHANGES) == PROGRAM_CHANGES
+    assert tuple(CHANGES) == PROGRAM_CHANCES
 
 
 def test_the_same_change_in_one_generation_has_one_name() -> None:
@@ -247,16 +247,16 @@ def test_a_program_stays_a_program() -> None:
     rules = GridMutationConfig()
     assert change_kind(first(), AT, rules, np.random.default_rng(0)) is None
     assert split_layer(first(), np.random.default_rng(0)) is None
-    for name in PROGRAM_CHANGES:
+    for name in PROGRAM_CHANCES:
         with pytest.raises(SpecError, match=name):
             replace(rules, **{name: 1.5})
-    none: dict[str, Any] = dict.fromkeys((*PROGRAM_CHANGES, "layer_rate", "toggle"), 0.0)
+    none: dict[str, Any] = dict.fromkeys((*PROGRAM_CHANCES, "layer_rate", "toggle"), 0.0)
     still = GridMutationConfig(**none)
     assert mutate(first(), still, GridInnovations(next=10), np.random.default_rng(0)) == first()
 
 
 def test_a_run_goes_on_as_if_it_had_not_been_interrupted(tmp_path: Path) -> None:
-    rates: dict[str, Any] = dict.fromkeys(PROGRAM_CHANGES, 0.5)
+    rates: dict[str, Any] = dict.fromkeys(PROGRAM_CHANCES, 0.5)
     config = GridConfig(population=3, mutation=GridMutationConfig(**rates))
 
     def fitness(genome: GridGenome) -> float:

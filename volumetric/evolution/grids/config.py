@@ -20,9 +20,6 @@ SCAFFOLDS: Final = ("pass_through", "pre_up", "pre_up_gated", "post_up", "post_u
 PROGRAM_CHANCES: Final = (
     "add_region", "drop_region", "change_region", "add_edge", "drop_edge", "change_edge", "change_clock",
 )  # fmt: skip
-PROGRAM_CHANGES: Final = (
-    "add_region", "drop_region", "change_region", "add_edge", "drop_edge", "change_edge", "change_clock",
-)  # fmt: skip
 """Chances of changes of programs."""
 NAMED: Final = (*CELLS, *SCAFFOLDS)
 """Kinds that it makes layers of where they are named."""
