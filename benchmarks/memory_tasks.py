@@ -18,6 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from documents import write_between
+
 from volumetric.train.memory import TASKS
 from volumetric.train.memory.baselines import names_of
 from volumetric.train.memory.trial import Budget, Outcome, Trial
@@ -112,9 +114,7 @@ def main() -> None:
     spent = sum(of.seconds for of in outcomes if math.isfinite(of.seconds))
     print(f"\n{len(outcomes)} outcomes, {spent / 60:.0f} minutes of one thread")
     if given.update:
-        text = DOCUMENT.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        DOCUMENT.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+        write_between(DOCUMENT, BEGIN, END, lines)
 
 
 if __name__ == "__main__":

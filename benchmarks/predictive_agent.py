@@ -22,6 +22,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
+from documents import write_between
 
 from volumetric import initialise, open_device
 from volumetric._typing import Array
@@ -248,9 +249,7 @@ def main() -> None:
     print(*made, sep="\n")
     print(f"\n{sum(of['seconds'] for of in outcomes) / 60:.1f} minutes")
     if given.update:
-        text = DOCUMENT.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        DOCUMENT.write_text(before + BEGIN + "\n".join(made) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+        write_between(DOCUMENT, BEGIN, END, made)
 
 
 if __name__ == "__main__":

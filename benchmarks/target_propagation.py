@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, Literal
 
 import numpy as np
+from documents import write_between
 
 from volumetric.builders import sequential
 from volumetric.builders.chain import chain
@@ -115,9 +116,7 @@ def learn(given: Any) -> None:
         lines.append(f"| {hidden} | {name} | {means} | {found[:, -1].min():.1f} … {found[:, -1].max():.1f} |")
         print(lines[-1], flush=True)
     if given.update:
-        text = DOCUMENT.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        DOCUMENT.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+        write_between(DOCUMENT, BEGIN, END, lines)
 
 
 def speed(given: Any) -> None:

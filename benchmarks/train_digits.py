@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
+from documents import write_between
 
 from volumetric.analysis import accuracy, predict
 from volumetric.builders import sequential
@@ -76,9 +77,7 @@ def main() -> None:
         mark = "" if goal is None else f"  goal {goal} {'reached' if mean(scores) >= goal else 'MISSED'}"
         print(f"{lines[-1]}  {time.perf_counter() - began:.0f} s{mark}", flush=True)
     if given.update:
-        text = DOCUMENT.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        DOCUMENT.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+        write_between(DOCUMENT, BEGIN, END, lines)
 
 
 if __name__ == "__main__":
