@@ -17,6 +17,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+_REQUIRED = "VOLUMETRIC_REQUIRE_BROWSER"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _FLAGS = (
     "--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader",
@@ -36,6 +39,16 @@ def find() -> str:
         if found is not None:
             return found
     raise NoBrowserError("Chromium is not installed (Debian: apt install chromium)")
+
+
+def find_or_skip() -> None:
+    """Skip a test where there is no browser, unless ``$VOLUMETRIC_REQUIRE_BROWSER`` demands one."""
+    try:
+        find()
+    except NoBrowserError as error:
+        if os.environ.get(_REQUIRED):
+            raise
+        pytest.skip(f"{error}; {_REQUIRED}=1 demands it")
 
 
 def refusals(texts: Mapping[str, str], pipelines: Mapping[str, Any] | None = None, *, seconds: float = 300) -> Any:

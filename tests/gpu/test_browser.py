@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import pytest
-
-from tests.gpu.browser import NoBrowserError, find, refusals
+from tests.gpu.browser import find_or_skip, refusals
 from tests.gpu.modules import DEVICES, covering, modules
 from volumetric import shaders
-
-REQUIRED = "VOLUMETRIC_REQUIRE_BROWSER"
 
 
 def test_the_modules_use_every_shader_file() -> None:
@@ -37,12 +32,7 @@ def test_every_kernel_fits_the_workgroup_memory_that_it_was_cut_for() -> None:
 
 
 def test_chromium_compiles_every_kernel() -> None:
-    try:
-        find()
-    except NoBrowserError as error:
-        if os.environ.get(REQUIRED):
-            raise
-        pytest.skip(f"{error}; {REQUIRED}=1 demands it")
+    find_or_skip()
     texts = {f"{i} {module.dispatch}": module.link("tint").text for i, module in enumerate(covering(modules()))}
     wrong = {
         "unknown extension": "enable subgroups_of_ours;\n",

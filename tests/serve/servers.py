@@ -19,6 +19,20 @@ from volumetric.serve.run import Server, listen
 from volumetric.serve.serving import Settings
 
 PATIENCE = 60.0
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Tells the weather of a town.",
+        "parameters": {
+            "type": "object",
+            "properties": {"town": {"type": "string", "maxLength": 10}, "days": {"enum": [1, 2, 3]}},
+            "required": ["town", "days"],
+            "additionalProperties": False,
+        },
+    },
+}
+"""A tool that models can be told of."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +52,15 @@ class Address:
 
 def slow_letters() -> Model:
     """Random letters of which each takes a twentieth of a second, where they are drawn at a temperature."""
-    model = recurrent_letters(ReferenceDevice())
+    return slowed(recurrent_letters(ReferenceDevice()), 0.05)
+
+
+def slowed(model: Model, seconds: float) -> Model:
+    """Let each token take so long, where it is drawn at a temperature."""
     step = model.executable.run
 
     def slowly(*args: Any, **rest: Any) -> Any:
-        time.sleep(0.05)
+        time.sleep(seconds)
         return step(*args, **rest)
 
     model.executable.run = slowly

@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 import volumetric
-from tests.serve.servers import running
+from tests.serve.servers import WEATHER, running
 from volumetric.errors import SpecError
 from volumetric.generate.grammar import Grammars
 from volumetric.serve.tools.asked import AskedTools, Tool
@@ -32,19 +32,6 @@ SCHEMA = {
     "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "maximum": 150}},
     "required": ["name", "age"],
     "additionalProperties": False,
-}
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "Tells the weather of a town.",
-        "parameters": {
-            "type": "object",
-            "properties": {"town": {"type": "string", "maxLength": 10}, "days": {"enum": [1, 2, 3]}},
-            "required": ["town", "days"],
-            "additionalProperties": False,
-        },
-    },
 }
 TIME = {"type": "function", "function": {"name": "time"}}
 

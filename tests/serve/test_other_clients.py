@@ -16,25 +16,12 @@ import pytest
 import volumetric
 from tests.generate.letters import letters
 from tests.generate.test_encoding import TINY
-from tests.serve.servers import Address, an_event_loop, running, slow_letters
+from tests.serve.servers import WEATHER, Address, an_event_loop, running, slow_letters
 from volumetric.generate import Limits
 
 KEY = "open sesame"
 MESSAGES = [{"role": "user", "content": "ab"}]
 LONG = [{"role": "user", "content": "a" * 40}]
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "Tells the weather of a town.",
-        "parameters": {
-            "type": "object",
-            "properties": {"town": {"type": "string", "maxLength": 10}, "days": {"enum": [1, 2, 3]}},
-            "required": ["town", "days"],
-            "additionalProperties": False,
-        },
-    },
-}
 
 
 class Person(pydantic.BaseModel):

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.generate.letters import letters
-from tests.gpu.browser import NoBrowserError, find
+from tests.gpu.browser import find_or_skip
 from tests.serve.chromium import SHIFT, Page, chromium
-from tests.serve.servers import running
-from volumetric.generate import Model
+from tests.serve.servers import running, slowed
 
-REQUIRED = "VOLUMETRIC_REQUIRE_BROWSER"
 KEY = "open sesame"
 SLOW = "slow-letters-with-a-name-that-is-longer-than-a-narrow-page-is-wide"
 SAID = "[...document.querySelectorAll('#talk > .{}')].map(box => box.textContent)"
@@ -24,33 +20,10 @@ AT = "document.querySelector('{}').getBoundingClientRect()"
 IDLE = "document.querySelector('#stop').hidden"
 
 
-def letters_with_time() -> Model:
-    """Letters of which each takes a quarter of a second."""
-    model = letters()
-    step, greedy = model.executable.run, model.executable.greedy
-
-    def slowly(*args: Any, **rest: Any) -> Any:
-        time.sleep(0.25)
-        return step(*args, **rest)
-
-    def slowly_greedy(*args: Any, **rest: Any) -> Any:
-        for tokens in greedy(*args, **rest):
-            time.sleep(0.25)
-            yield tokens
-
-    model.executable.run, model.executable.greedy = slowly, slowly_greedy
-    return model
-
-
 @pytest.fixture(scope="module")
 def browser():
-    try:
-        find()
-    except NoBrowserError as error:
-        if os.environ.get(REQUIRED):
-            raise
-        pytest.skip(f"{error}; {REQUIRED}=1 demands it")
-    models = {"letters": letters(), SLOW: letters_with_time()}
+    find_or_skip()
+    models = {"letters": letters(), SLOW: slowed(letters(), 0.2)}
     with running(models, api_key=KEY) as address, chromium() as page:
         page.call("Page.enable")
         page.open(f"{address.url}/")
