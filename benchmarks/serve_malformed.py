@@ -13,6 +13,7 @@ import msgspec
 from volumetric.serve.fields.chat import ChatRequest, Message
 from volumetric.serve.fields.completion import CompletionRequest
 from volumetric.serve.fields.embedding import EmbeddingRequest
+from volumetric.serve.fields.response import ResponseRequest
 from volumetric.serve.fields.tokens import DetokenizeRequest, TokenizeRequest
 
 _SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -28,6 +29,18 @@ VALID: dict[str, dict[str, Any]] = {
         "top_logprobs": 1,
         "stream": False,
     },
+    "/v1/responses": {
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "b"}]},
+            {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "1", "output": "a"},
+        ],
+        "max_output_tokens": 2,
+        "instructions": "a",
+        "text": {"format": {"type": "text"}},
+        "include": ["message.output_text.logprobs"],
+        "stream": False,
+    },
     "/v1/completions": {"prompt": ["a", "b"], "max_tokens": 2, "top_p": 0.9, "top_k": 5, "seed": 1, "n": 1},
     "/v1/embeddings": {"input": ["a"], "encoding_format": "float"},
     "/tokenize": {"prompt": "a b", "add_special_tokens": True},
@@ -35,12 +48,17 @@ VALID: dict[str, dict[str, Any]] = {
 }
 KINDS: dict[str, type[msgspec.Struct]] = {
     "/v1/chat/completions": ChatRequest,
+    "/v1/responses": ResponseRequest,
     "/v1/completions": CompletionRequest,
     "/v1/embeddings": EmbeddingRequest,
     "/tokenize": TokenizeRequest,
     "/detokenize": DetokenizeRequest,
 }
-BOUND = {"/v1/chat/completions": {"max_tokens": 2}, "/v1/completions": {"max_tokens": 2}}
+BOUND = {
+    "/v1/chat/completions": {"max_tokens": 2},
+    "/v1/responses": {"max_output_tokens": 2},
+    "/v1/completions": {"max_tokens": 2},
+}
 """What keeps a request short that turns out to be valid."""
 _LONG = "x" * 3000
 ODD: tuple[Any, ...] = (

@@ -22,6 +22,7 @@ from volumetric.serve.routes.embeddings import embeddings
 from volumetric.serve.routes.metrics import metrics
 from volumetric.serve.routes.models import health, model, models
 from volumetric.serve.routes.page import page
+from volumetric.serve.routes.responses import responses
 from volumetric.serve.routes.tokens import detokenize, tokenize
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _GET: Final = {
 _POST: Final = {
     "/v1/chat/completions": chat,
     "/v1/completions": completions,
+    "/v1/responses": responses,
     "/v1/embeddings": embeddings,
     "/tokenize": tokenize,
     "/detokenize": detokenize,

@@ -18,13 +18,13 @@ from volumetric.serve.serving import Served, encoded
 if TYPE_CHECKING:
     from volumetric.generate.scheduling.job import Event, Job
     from volumetric.serve.engine import Engine, Running
-    from volumetric.serve.shapes import Shape, Told
+    from volumetric.serve.told import Answer, Told
 
 _CLOSED = 499
 """Status of a request whose client has left, by the custom of web servers; nobody sees it but the log."""
 
 
-async def complete(request: Request, served: Served, jobs: Sequence[Job], shape: Shape, *, stream: bool) -> Response:
+async def complete(request: Request, served: Served, jobs: Sequence[Job], shape: Answer, *, stream: bool) -> Response:
     """Answer a request by the texts of its jobs.
 
     Raises
@@ -81,7 +81,7 @@ class _Texts:
         return [[next(whole) for _ in range(ticket.job.n)] for ticket in self._tickets]
 
 
-async def _whole(request: Request, running: Running, shape: Shape) -> Response:
+async def _whole(request: Request, running: Running, shape: Answer) -> Response:
     """Wait for all texts, or until the client leaves."""
     making = asyncio.ensure_future(_all(running))
     leaving = asyncio.ensure_future(gone(request.receive))
@@ -106,11 +106,13 @@ async def _all(running: Running) -> _Texts:
     return texts
 
 
-async def _pieces(running: Running, shape: Shape) -> AsyncGenerator[bytes, None]:
+async def _pieces(running: Running, shape: Answer) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a stream; an error is its last one, and nothing says then that the text has ended."""
     texts = _Texts(running)
     begun: set[int] = set()
     try:
+        for piece in shape.begun():
+            yield piece
         while not texts.ended:
             came: dict[int, list[TokenEvent]] = {}
             reasons: dict[int, str] = {}
@@ -125,32 +127,29 @@ async def _pieces(running: Running, shape: Shape) -> AsyncGenerator[bytes, None]
                     came.setdefault(index, []).append(event.token)
                 if event.generation is not None:
                     reasons[index] = event.generation.finish_reason
-            for piece in _told(shape, begun, came, reasons):
-                yield encoded(shape.pieces([piece]))
+            for told in _told(shape, begun, came, reasons):
+                yield shape.framed(told)
             if problem is not None:
-                yield problem.encoded
+                yield shape.failed(problem)
                 return
-        if shape.with_usage:
-            yield encoded(shape.usage(texts.by_prompt))
-        yield b"[DONE]"
+        for piece in shape.ended(texts.by_prompt):
+            yield piece
     except asyncio.CancelledError:
         raise
     except Exception as error:  # the status has gone out: the stream is the only place to tell it
         with contextlib.suppress(Exception):
-            yield problem_of(error).encoded
+            yield shape.failed(problem_of(error))
 
 
-def _told(shape: Shape, begun: set[int], came: dict[int, list[TokenEvent]], reasons: dict[int, str]) -> list[Told]:
-    """Return the pieces of what came: openings, tokens that have text or are asked for, and ends."""
+def _told(shape: Answer, begun: set[int], came: dict[int, list[TokenEvent]], reasons: dict[int, str]) -> list[Told]:
+    """Return what is told of what came: openings, tokens that have text or are asked for, and ends."""
     told: list[Told] = []
     for index in sorted(came.keys() | reasons.keys()):
         if index not in begun:
             begun.add(index)
-            opening = shape.opening(index)
-            told += [] if opening is None else [opening]
+            told += shape.opening(index)
         tokens = came.get(index, [])
-        piece = shape.piece(index, tokens) if tokens else None
-        told += [] if piece is None else [piece]
+        told += shape.piece(index, tokens) if tokens else []
         if index in reasons:
             told += shape.closing(index, reasons[index])
     return told

@@ -17,12 +17,18 @@ STUCK: Final = 30.0
 _COMMENT: Final = b": keep-alive\n\n"
 
 
+def event(data: bytes, name: str = "") -> bytes:
+    """Return an event: a line of text, and a name where clients expect one."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + data + b"\n\n"
+
+
 class EventStream(Response):
-    """Sends each item of `pieces` as one event.
+    """Sends each item of `pieces` as it comes.
 
     Parameters
     ----------
-    pieces : JSON texts; it ends by itself, and raises nothing
+    pieces : events, as `event` makes them; it ends by itself, and raises nothing
     leave : called once, when the response has ended in whatever way
     """
 
@@ -52,7 +58,7 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             async for piece in self._pieces:
-                await self._push(send, b"data: " + piece + b"\n\n")
+                await self._push(send, piece)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             await self._pieces.aclose()

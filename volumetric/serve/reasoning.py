@@ -71,6 +71,11 @@ class ReasoningReader:
         self._reasoning: list[str] = []
         self._said: list[str] = []
 
+    @property
+    def reasoning(self) -> bool:
+        """Whether what comes next is reasoning, as far as that is known."""
+        return self._read == self._reasoned
+
     def push(self, text: str) -> tuple[str, str]:
         """Take more text, and return what of it is certain to be reasoning, and to be said."""
         self._held += text

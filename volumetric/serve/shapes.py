@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
-from volumetric.serve.reasoning import ReasoningReader, Thinking
-from volumetric.serve.tools.form import CallForm
-from volumetric.serve.tools.reader import CallPiece, CallReader
-
-Told = dict[str, Any]
-"""What becomes JSON."""
+from volumetric.generate.events import Generation, TokenEvent
+from volumetric.serve.answers import AnswerForm, AnswerReader, Parts
+from volumetric.serve.event_stream import event
+from volumetric.serve.problem import RequestError
+from volumetric.serve.serving import encoded
+from volumetric.serve.told import Drawn, Told, drawn_in, drawn_of, finite, timings, tokens_told, usage
+from volumetric.serve.tools.reader import CallPiece
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,14 +63,24 @@ class Shape:
             "timings": timings(texts[0]),
         }
 
-    def pieces(self, choices: list[Told]) -> Told:
-        """Return a piece of a stream."""
-        told = {**self._head(self.piece_kind), "choices": choices}
-        return told | {"usage": None} if self.with_usage else told
+    def begun(self) -> Iterable[bytes]:
+        """Return nothing: a stream begins with its first text."""
+        return ()
 
-    def usage(self, prompts: Sequence[Sequence[Generation]]) -> Told:
-        """Return the last piece of a stream, which tells what it cost."""
-        return {**self._head(self.piece_kind), "choices": [], "usage": self.cost(prompts)}
+    def framed(self, told: Told) -> bytes:
+        """Return the event of a piece of a text."""
+        whole = {**self._head(self.piece_kind), "choices": [told]}
+        return event(encoded(whole | {"usage": None} if self.with_usage else whole))
+
+    def failed(self, problem: RequestError) -> bytes:
+        """Return the event of an error."""
+        return event(problem.encoded)
+
+    def ended(self, prompts: Sequence[Sequence[Generation]]) -> Iterable[bytes]:
+        """Return what a stream cost, where that is asked for, and its end."""
+        if self.with_usage:
+            yield event(encoded({**self._head(self.piece_kind), "choices": [], "usage": self.cost(prompts)}))
+        yield event(b"[DONE]")
 
     def cost(self, prompts: Sequence[Sequence[Generation]]) -> Told:
         """Return how many tokens went in and came out, and for what."""
@@ -85,43 +94,39 @@ class Shape:
         """Return how many tokens of a text are reasoning; text completions do not tell it apart."""
         return 0
 
-    def opening(self, index: int) -> Told | None:
-        """Return what comes before the first token of a text, if anything does."""
-        return None
+    def opening(self, index: int) -> list[Told]:
+        """Return what comes before the first token of a text."""
+        return []
 
     def choice(self, index: int, generation: Generation) -> Told:
         """Return a whole text."""
         return {
             "index": index,
             "text": generation.text,
-            "logprobs": self._tokens(_told_of(generation)),
+            "logprobs": self._tokens(drawn_of(generation)),
             "finish_reason": generation.finish_reason,
         }
 
-    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told | None:
-        """Return some tokens of a text; None where there is nothing to tell of them yet."""
+    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
+        """Return some tokens of a text; nothing where there is nothing to tell of them yet."""
         if self.tops is None and not any(token.text for token in tokens):
-            return None
-        return {
-            "index": index,
-            "text": "".join(token.text for token in tokens),
-            "logprobs": self._tokens([(one.token_id, one.logprob or 0.0, one.top_logprobs or ()) for one in tokens]),
-            "finish_reason": None,
-        }
+            return []
+        text, logprobs = "".join(token.text for token in tokens), self._tokens(drawn_in(tokens))
+        return [{"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}]
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what comes after the last token of a text."""
         return [{"index": index, "text": "", "logprobs": None, "finish_reason": reason}]
 
-    def _tokens(self, drawn: Sequence[tuple[int, float, TopLogprobs]]) -> Told | None:
+    def _tokens(self, drawn: Sequence[Drawn]) -> Told | None:
         """Return log-probabilities in the shape of text completions."""
         if self.tops is None:
             return None
         texts = [self.text_of(token) for token, _, _ in drawn]
         return {
             "tokens": texts,
-            "token_logprobs": [_finite(logprob) for _, logprob, _ in drawn],
-            "top_logprobs": [{self.text_of(i): _finite(value) for i, value in tops} for _, _, tops in drawn],
+            "token_logprobs": [finite(logprob) for _, logprob, _ in drawn],
+            "top_logprobs": [{self.text_of(i): finite(value) for i, value in tops} for _, _, tops in drawn],
         }
 
 
@@ -135,102 +140,61 @@ class ChatShape(Shape):
 
     Attributes
     ----------
-    calls : form of calls, where there are tools
-    thinking : how the model reasons, if it does
+    form : of the answers
     """
 
-    calls: CallForm | None = None
-    thinking: Thinking | None = None
-    _thinkers: dict[int, ReasoningReader] = field(default_factory=dict)
-    _readers: dict[int, CallReader] = field(default_factory=dict)
+    form: AnswerForm = field(default_factory=AnswerForm)
+    _readers: dict[int, AnswerReader] = field(default_factory=dict)
 
     prefix = "chatcmpl-"
     whole_kind = "chat.completion"
     piece_kind = "chat.completion.chunk"
 
-    def opening(self, index: int) -> Told:
+    def opening(self, index: int) -> list[Told]:
         """Return who speaks."""
-        if self.calls is not None:
-            self._readers[index] = CallReader(self.calls)
-        if self.thinking is not None:
-            self._thinkers[index] = ReasoningReader(self.thinking)
-        return self._piece(index, {"role": "assistant", "content": ""})
+        self._readers[index] = self.form.reader()
+        return [self._piece(index, {"role": "assistant", "content": ""})]
 
     def choice(self, index: int, generation: Generation) -> Told:
         """Return a whole message."""
-        text, thought = generation.text, ""
-        if self.thinking is not None:
-            thinker = ReasoningReader(self.thinking)
-            thought, text = map("".join, zip(thinker.push(text), thinker.end(), strict=True))
-        message: Told = {"role": "assistant", "content": text, "refusal": None, **self._reasoning(thought)}
+        thought, text, pieces = self.form.whole(generation.text)
+        message: Told = {"role": "assistant", "content": text, "refusal": None, **_reasoning(thought)}
         reason: str = generation.finish_reason
-        if self.calls is not None:
-            reader = CallReader(self.calls)
-            parts = [reader.push(text), reader.end()]
-            message["content"] = "".join(content for content, _ in parts).strip() or None
-            calls = _whole_calls([piece for _, pieces in parts for piece in pieces])
-            if calls:
+        if self.form.calls is not None:
+            message["content"] = text.strip() or None
+            if calls := _whole_calls(pieces):
                 message["tool_calls"] = calls
                 reason = _reason(reason, len(calls))
         return {
             "index": index,
             "message": message,
-            "logprobs": self._tokens(_told_of(generation)),
+            "logprobs": self._tokens(drawn_of(generation)),
             "finish_reason": reason,
         }
 
-    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told | None:
+    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
         """Return some tokens of a message."""
-        thought, text = "", "".join(token.text for token in tokens)
-        if thinker := self._thinkers.get(index):
-            thought, text = thinker.push(text)
-        delta = self._delta(index, thought, text)
+        delta = _delta(self._readers[index].push("".join(token.text for token in tokens)))
         if not delta and self.tops is None:
-            return None
-        drawn = [(one.token_id, one.logprob or 0.0, one.top_logprobs or ()) for one in tokens]
-        return self._piece(index, delta or {"content": ""}, logprobs=self._tokens(drawn))
+            return []
+        return [self._piece(index, delta or {"content": ""}, logprobs=self._tokens(drawn_in(tokens)))]
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what was held back, and why a message ended."""
-        thought, text = thinker.end() if (thinker := self._thinkers.get(index)) else ("", "")
-        lefts = [self._delta(index, thought, text)]
-        if reader := self._readers.get(index):
-            lefts.append(_delta(*reader.end()))
-            reason = _reason(reason, reader.calls)
-        return [*(self._piece(index, left) for left in lefts if left), self._piece(index, {}, reason=reason)]
-
-    def _delta(self, index: int, thought: str, text: str) -> Told:
-        reader = self._readers.get(index)
-        told = _delta(text, ()) if reader is None else _delta(*reader.push(text))
-        return self._reasoning(thought) | told
-
-    def _reasoning(self, thought: str) -> Told:
-        """Return reasoning by the names that DeepSeek and vLLM gave it."""
-        if not thought or self.thinking is None or not self.thinking.told:
-            return {}
-        return {"reasoning_content": thought, "reasoning": thought}
+        reader = self._readers[index]
+        left = _delta(reader.end())
+        pieces = [self._piece(index, left)] if left else []
+        return [*pieces, self._piece(index, {}, reason=_reason(reason, reader.calls))]
 
     def reasoning_tokens(self, generation: Generation) -> int:
         """Return how many tokens of a text are reasoning."""
-        return 0 if self.thinking is None else self.thinking.tokens(generation.token_ids, self.text_of)
+        return self.form.reasoning_tokens(generation, self.text_of)
 
     def _piece(self, index: int, delta: Told, *, logprobs: Told | None = None, reason: str | None = None) -> Told:
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
 
-    def _tokens(self, drawn: Sequence[tuple[int, float, TopLogprobs]]) -> Told | None:
-        if self.tops is None:
-            return None
-        content = [
-            self._token(token, logprob) | {"top_logprobs": [self._token(*one) for one in tops]}
-            for token, logprob, tops in drawn
-        ]
-        return {"content": content, "refusal": None}
-
-    def _token(self, token: int, logprob: float) -> Told:
-        text = self.text_of(token)
-        # A token may be part of a character; then its text does not tell its bytes.
-        data = None if "\N{REPLACEMENT CHARACTER}" in text else list(text.encode())
-        return {"token": text, "logprob": _finite(logprob), "bytes": data}
+    def _tokens(self, drawn: Sequence[Drawn]) -> Told | None:
+        return None if self.tops is None else {"content": tokens_told(drawn, self.text_of), "refusal": None}
 
 
 def _reason(reason: str, calls: int) -> str:
@@ -238,10 +202,17 @@ def _reason(reason: str, calls: int) -> str:
     return "tool_calls" if calls and reason == "stop" else reason
 
 
-def _delta(content: str, pieces: Sequence[CallPiece]) -> Told:
-    delta: Told = {"content": content} if content else {}
-    if pieces:
-        delta["tool_calls"] = [_call_delta(piece) for piece in pieces]
+def _reasoning(thought: str) -> Told:
+    """Return reasoning by the names that DeepSeek and vLLM gave it."""
+    return {"reasoning_content": thought, "reasoning": thought} if thought else {}
+
+
+def _delta(parts: Parts) -> Told:
+    delta = _reasoning(parts.thought)
+    if parts.said:
+        delta["content"] = parts.said
+    if parts.pieces:
+        delta["tool_calls"] = [_call_delta(piece) for piece in parts.pieces]
     return delta
 
 
@@ -259,47 +230,3 @@ def _whole_calls(pieces: Sequence[CallPiece]) -> list[Told]:
             calls.append({"id": piece.id, "type": "function", "function": {"name": piece.name, "arguments": ""}})
         calls[-1]["function"]["arguments"] += piece.arguments
     return calls
-
-
-def _told_of(generation: Generation) -> list[tuple[int, float, TopLogprobs]]:
-    if generation.logprobs is None or generation.top_logprobs is None:
-        return []
-    return list(zip(generation.token_ids, generation.logprobs, generation.top_logprobs, strict=True))
-
-
-def _finite(logprob: float) -> float:
-    """JSON has no infinity; OpenAI says −9999 where a token cannot be drawn."""
-    return max(logprob, -9999.0)
-
-
-def usage(prompts: Sequence[Sequence[Generation]]) -> Told:
-    """Return how many tokens went in and came out; a prompt counts once, whatever number of texts it has."""
-    asked = sum(generations[0].stats.prompt_tokens for generations in prompts)
-    cached = sum(generations[0].stats.cached_tokens for generations in prompts)
-    stats = [one.stats for generations in prompts for one in generations]
-    made = sum(one.generated_tokens for one in stats)
-    accepted = sum(one.accepted_tokens for one in stats)
-    return {
-        "prompt_tokens": asked,
-        "completion_tokens": made,
-        "total_tokens": asked + made,
-        "prompt_tokens_details": {"cached_tokens": cached},
-        "completion_tokens_details": {
-            "accepted_prediction_tokens": accepted,
-            "rejected_prediction_tokens": sum(one.drafted_tokens for one in stats) - accepted,
-        },
-    }
-
-
-def timings(generation: Generation) -> Told:
-    """Return times of a text, by llama-server's names."""
-    stats = generation.stats
-    return {
-        "cache_n": stats.cached_tokens,
-        "prompt_n": stats.prompt_tokens - stats.cached_tokens,
-        "prompt_ms": round(1000 * stats.prompt_seconds, 3),
-        "predicted_n": stats.generated_tokens,
-        "draft_n": stats.drafted_tokens,
-        "draft_n_accepted": stats.accepted_tokens,
-        "predicted_ms": round(1000 * (stats.first_token_seconds + stats.generation_seconds), 3),
-    }

@@ -52,15 +52,25 @@ def read(body: bytes, kind: type[T]) -> T:
             if name in given:
                 raise bad(f"{other} and {name} are the same: give one of them", param=other)
             given[name] = given.pop(other)
-    for name in NO_EFFECT & given.keys():
+    for name in (NO_EFFECT - known) & given.keys():
         del given[name]
     for name in _optional(kind):
         if name in given and given[name] is None:
             del given[name]  # clients send null for what they leave open
+    return converted(given, kind)
+
+
+def converted(given: dict[str, Any], kind: type[T], where: str = "") -> T:
+    """Return a JSON object as a type; `where` is its place in the body.
+
+    Raises
+    ------
+    RequestError : it has a field that `kind` has not, or one of another type
+    """
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise _problem(str(error), given, kind) from None
+        raise _problem(str(error), kind, where) from None
     except RecursionError:
         raise bad("the body is nested too deeply", code="invalid_json") from None
 
@@ -70,15 +80,16 @@ def _optional(kind: type[msgspec.Struct]) -> frozenset[str]:
     return frozenset(field.name for field in msgspec.structs.fields(kind) if not field.required)
 
 
-def _problem(message: str, given: dict[str, Any], kind: type[msgspec.Struct]) -> RequestError:
+def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestError:
     """Say in OpenAI's shape what msgspec found."""
-    place = found["place"] if (found := _PLACE.search(message)) else None
+    inner = found["place"] if (found := _PLACE.search(message)) else None
+    place = ".".join(part for part in (where, inner) if part) or None
     told = _PLACE.sub("", message)
     unknown = _UNKNOWN.search(told)
     if unknown is None:
         return bad(f"{place or 'body'}: {told[:1].lower()}{told[1:]}", param=place, code="invalid_type")
     name = unknown["name"]
-    where = f"{place}.{name}" if place else name
-    known = kind.__struct_fields__ if place is None else ()
+    full = f"{place}.{name}" if place else name
+    known = kind.__struct_fields__ if inner is None else ()
     hint = suggestion(name, known, "this server does not honour it, so leave it out")
-    return bad(f"unknown field {where!r}: {hint}", param=where, code="unknown_field")
+    return bad(f"unknown field {full!r}: {hint}", param=full, code="unknown_field")

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from volumetric.errors import GenerationError
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.serve.bodies import body_of
+from volumetric.serve.conversing import conversation_ids, template_args
 from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.fields.tokens import DetokenizeRequest, TokenizeRequest
 from volumetric.serve.problem import bad, problem_of
-from volumetric.serve.routes.chat import conversation_ids, template_args
 from volumetric.serve.serving import encoded
 
 if TYPE_CHECKING:

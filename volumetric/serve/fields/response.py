@@ -1,0 +1,103 @@
+"""The body of a request for a response."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from volumetric.hints import shown
+from volumetric.serve.fields.chat import JsonSchema, ResponseFormat
+from volumetric.serve.fields.sampled import Sampled, check_tops
+from volumetric.serve.problem import bad
+
+LOGPROBS = "message.output_text.logprobs"
+
+
+class TextFormat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """``text.format``: what chats call ``response_format``, with the schema one level higher."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: str = "answer"
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    description: str | None = None
+
+    def told(self) -> ResponseFormat:
+        """Return it as chats write it. Raises `RequestError`."""
+        if self.type == "json_schema" and self.schema is None:
+            raise bad("text.format.schema is missing", param="text.format.schema")
+        if self.type != "json_schema" and self.schema is not None:
+            raise bad('text.format.schema takes the type "json_schema"', param="text.format.schema")
+        schema = None if self.schema is None else JsonSchema(name=self.name, schema=self.schema, strict=self.strict)
+        return ResponseFormat(type=self.type, json_schema=schema)
+
+
+class TextConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """``text``; its verbosity has no effect, as that of chats."""
+
+    format: TextFormat | None = None
+    verbosity: str | None = None
+
+
+class Reasoning(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """``reasoning``: reasoning is told as it is, and not summed up."""
+
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+
+
+class ResponseRequest(Sampled, kw_only=True):
+    """``POST /v1/responses``."""
+
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    top_logprobs: int | None = None
+    text: TextConfig | None = None
+    reasoning: Reasoning | None = None
+    include_reasoning: bool | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    include: list[str] | None = None
+    store: bool | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+    background: bool | None = None
+    truncation: str | None = None
+    metadata: dict[str, str] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    def check(self) -> None:
+        """Raise `RequestError` for what contradicts itself or cannot be honoured."""
+        self.check_streaming()
+        kept = "this server keeps no responses: send the whole conversation as input"
+        refused = {
+            "store": (self.store, kept),
+            "previous_response_id": (self.previous_response_id is not None, kept),
+            "conversation": (self.conversation is not None, kept),
+            "background": (self.background, "this server answers at once"),
+            "truncation": (self.truncation not in (None, "disabled"), "this server never cuts a conversation"),
+            "max_tokens": (self.max_tokens is not None, "it is called max_output_tokens here"),
+            "n": (self.n not in (None, 1), "a response is one text"),
+        }
+        for name, (given, why) in refused.items():
+            if given:
+                raise bad(f"{name} is refused: {why}", param=name)
+        asked = self.reasoning or Reasoning()
+        for name in ("summary", "generate_summary"):
+            if getattr(asked, name) is not None:
+                told = f"reasoning.{name} is refused: reasoning is told as it is, in items of the type reasoning"
+                raise bad(told, param=f"reasoning.{name}")
+        for i, what in enumerate(self.include or ()):
+            if what != LOGPROBS:
+                raise bad(f"include can only have {LOGPROBS!r} here, got {shown(what)}", param=f"include[{i}]")
+
+    @property
+    def tops(self) -> int | None:
+        """Alternatives to tell of each token; None: no log-probabilities."""
+        if self.top_logprobs is None and not self.include:
+            return None
+        return check_tops(self.top_logprobs or 0, "top_logprobs")

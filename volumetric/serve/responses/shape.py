@@ -1,0 +1,159 @@
+"""The shape of a response, whole and as the events of a stream."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from volumetric.generate.events import Generation, TokenEvent
+from volumetric.generate.params import SamplingParams
+from volumetric.serve.answers import AnswerForm, AnswerReader, Parts
+from volumetric.serve.event_stream import event
+from volumetric.serve.fields.response import ResponseRequest
+from volumetric.serve.problem import RequestError
+from volumetric.serve.responses.output import Output
+from volumetric.serve.serving import encoded
+from volumetric.serve.told import Drawn, Told, drawn_in, drawn_of, tokens_told, usage
+
+
+@dataclass(slots=True, kw_only=True)
+class ResponseShape:
+    """One answer as a response.
+
+    Attributes
+    ----------
+    asked : the request, much of which is told again
+    params : by which tokens are drawn
+    model, text_of : see `Shape`
+    form : of the answer
+    """
+
+    asked: ResponseRequest
+    params: SamplingParams
+    model: str
+    text_of: Callable[[int], str]
+    form: AnswerForm
+    id: str = field(default_factory=lambda: f"resp_{uuid.uuid4().hex}")
+    created: int = field(default_factory=lambda: int(time.time()))
+    _output: Output = field(default_factory=Output)
+    _reader: AnswerReader = field(init=False)
+    _drawn: list[Drawn] = field(default_factory=list)
+    _number: int = 0
+
+    def __post_init__(self) -> None:
+        self._reader = self.form.reader()
+
+    def whole(self, prompts: Sequence[Sequence[Generation]]) -> Told:
+        """Return the response."""
+        ((one,),) = prompts
+        said = [token for drawn in drawn_of(one) for token in self._take(self.text_of(drawn[0]), [drawn])[1]]
+        self._output.push(self.form.whole(one.text), tokens_told([*said, *self._drawn], self.text_of))
+        self._output.end(_status(one))
+        return self._ended(one)
+
+    def begun(self) -> Iterable[bytes]:
+        """Return the events before the first token: the response as it is asked for."""
+        head = self._response("in_progress")
+        for kind in ("response.created", "response.in_progress"):
+            yield self.framed({"type": kind, "response": head})
+
+    def opening(self, index: int) -> Sequence[Told]:
+        """Return nothing: items begin with what they have."""
+        return ()
+
+    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Sequence[Told]:
+        """Return the events of some tokens; log-probabilities are those of tokens outside of reasoning and calls."""
+        told: list[Told] = []
+        # With log-probabilities tokens go one by one, as whose they are may change from one to the next.
+        for some in [tokens] if self.asked.tops is None else [[token] for token in tokens]:
+            drawn = [] if self.asked.tops is None else drawn_in(some)
+            parts, said = self._take("".join(token.text for token in some), drawn)
+            told += self._output.push(parts, tokens_told(said, self.text_of))
+        return told
+
+    def closing(self, index: int, reason: str) -> Sequence[Told]:
+        """Return the events of what was held back, and of the end of the last item."""
+        return [
+            *self._output.push(self._reader.end(), tokens_told(self._drawn, self.text_of)),
+            *self._output.end("incomplete" if reason == "length" else "completed"),
+        ]
+
+    def framed(self, told: Told) -> bytes:
+        """Return an event, numbered."""
+        number, self._number = self._number, self._number + 1
+        return event(encoded(told | {"sequence_number": number}), told["type"])
+
+    def failed(self, problem: RequestError) -> bytes:
+        """Return the last event of a response that cannot go on."""
+        told = self._response("failed", error={"code": problem.code or problem.kind, "message": str(problem)})
+        return self.framed({"type": "response.failed", "response": told})
+
+    def ended(self, prompts: Sequence[Sequence[Generation]]) -> Iterable[bytes]:
+        """Return the event that has the whole response."""
+        ((one,),) = prompts
+        yield self.framed({"type": f"response.{_status(one)}", "response": self._ended(one)})
+
+    def _take(self, text: str, drawn: Sequence[Drawn]) -> tuple[Parts, Sequence[Drawn]]:
+        """Take some tokens, and return what they hold, and those up to here that belong to what is said."""
+        reasoned = self._reader.reasoning
+        parts = self._reader.push(text)
+        inside = reasoned or self._reader.reasoning or self._reader.calls
+        self._drawn = [] if inside else [*self._drawn, *drawn]
+        if not parts.said:
+            return parts, ()
+        said, self._drawn = self._drawn, []
+        return parts, said
+
+    def _ended(self, one: Generation) -> Told:
+        status = _status(one)
+        details = {"incomplete_details": {"reason": "max_output_tokens"}} if status == "incomplete" else {}
+        return self._response(status, output=self._output.items, usage=self._usage(one), **details)
+
+    def _usage(self, one: Generation) -> Told:
+        told = usage([[one]])
+        cached = told["prompt_tokens_details"]["cached_tokens"]
+        reasoned = self.form.reasoning_tokens(one, self.text_of)
+        return {
+            "input_tokens": told["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+            "output_tokens": told["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": reasoned},
+            "total_tokens": told["total_tokens"],
+        }
+
+    def _response(self, status: str, **rest: object) -> Told:
+        asked = self.asked
+        form = None if asked.text is None else asked.text.format
+        effort = None if asked.reasoning is None else asked.reasoning.effort
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "metadata": asked.metadata or {},
+            "model": self.model,
+            "output": [],
+            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "previous_response_id": None,
+            "reasoning": {"effort": effort, "summary": None},
+            "store": False,
+            "temperature": self.params.temperature,
+            "text": {"format": {"type": "text"} if form is None else form},
+            "tool_choice": "auto" if asked.tool_choice is None else asked.tool_choice,
+            "tools": asked.tools or [],
+            "top_logprobs": asked.top_logprobs or 0,
+            "top_p": self.params.top_p,
+            "truncation": "disabled",
+            "usage": None,
+        } | rest
+
+
+def _status(one: Generation) -> str:
+    return "incomplete" if one.finish_reason == "length" else "completed"
