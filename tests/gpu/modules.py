@@ -257,9 +257,9 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
     graphs += [_training(optimiser) for optimiser in _OPTIMISERS]
     graphs.append(_long_product())
     for graph in graphs:
-        for request in _requests(prepared(graph), caps):
+        for request in _requests(prepared(graph, caps), caps):
             yield from (launch.dispatch for launch in lower(request).launches)
-    for request in _requests(prepared(_long_product()), caps):
+    for request in _requests(prepared(_long_product(), caps), caps):
         yield from (guarded(launch, 0, 8).dispatch for launch in lower(request).launches)
 
 

@@ -606,6 +606,7 @@ _SEQUENCES = {
     "crossed-one": _crossed(1, 1, 1, 1, 1, 1),
     "crossed-masked": _crossed(2, 2, 19, 3, 3, 16, masked=True),
     "crossed-many": _crossed(1, 3, 67, 33, 4, 16),
+    "crossed-wide": _crossed(2, 1, 9, 21, 1, 64, masked=True),
     "weighed": _weighed(5, 3, 4, 2, 17),
     "weighed-one": _weighed(1, 1, 1, 1, 1),
     "weighed-many": _weighed(37, 5, 9, 3, 64),

@@ -15,12 +15,14 @@ from tests.graph.agreement import agree
 from tests.layers.program_cases import program
 from volumetric._typing import Array
 from volumetric.layers.program.attention import RULES
+from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.masks import Tile
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Out, Signal
 from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
+from volumetric.program import Program
 from volumetric.runtime.graph import Graph, GraphBuilder, graph_of
 from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.guards import Guard
@@ -108,6 +110,37 @@ def test_a_gpu_leaves_out_parts_to_the_same_bits(monkeypatch: pytest.MonkeyPatch
     for one, other in zip(*found, strict=True):
         for name, value in one.items():
             np.testing.assert_array_equal(value, other[name])
+
+
+def direct(rule: str) -> Network:
+    """Regions of clocks of their own, whose edges are what GPUs have a kernel for: heads of whole vectors."""
+    regions = {f"r{n}": Region(((3 * n, 3 * n + 3), (0, 4)), clock=clock) for n, clock in enumerate(CLOCKS)}
+    edges = [Edge(f"r{n}", f"r{(n + 1) % 4}", rule=rule) for n in range(4)]
+    ports: Any = {"in": In("r3", 2), "out": Out("r1", 2), "far": Out("r0", 2)}
+    canvas = Canvas(frames=1, shape=(12, 4), width=8, regions=regions)
+    return Program(canvas, edges, ports, heads=2).network()
+
+
+@pytest.mark.parametrize("rule", ["cross", "gated", "local"])
+def test_edges_in_one_launch_leave_out_parts_to_the_same_bits(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = direct(rule)
+    params = initialise(network, seed=1)
+    x = np.random.default_rng(2).standard_normal((2, 8, 2)).astype(np.float32)
+    found: list[Any] = []
+    for plain in (False, True):
+        if plain:
+            monkeypatch.setattr(GraphBuilder, "guarded", lambda *_: nullcontext())
+        stream: Any = device("gpu").stream(network, params, batch=2)
+        found.append(stream.run({"in": x}))
+        [program] = stream._programs
+        heads = [one for one in program.recording.entries if one.dispatch.kernel == "graph/cross_heads"]
+        assert len(heads) == 8
+        assert all(("fires" in one.buffers) is not plain for one in heads)
+    for name, value in found[0].items():
+        np.testing.assert_array_equal(value, found[1][name])
+    reference = device("reference").stream(network, params, batch=2).run({"in": x})
+    for name, value in found[0].items():
+        np.testing.assert_allclose(value, reference[name], rtol=0, atol=2e-5)
 
 
 def test_edges_of_many_clocks_are_as_many_launches_as_of_one() -> None:

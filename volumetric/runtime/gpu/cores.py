@@ -160,7 +160,7 @@ class GpuCores:
 
         def most(rows: int) -> int:
             if (id(core), rows) not in self._most:
-                largest = max((t.size for t in _made(core.bound(rows))), default=1)
+                largest = max((t.size for t in _made(core.bound(rows), self._context.caps)), default=1)
                 room = min(self._context.caps.max_binding, _TENSOR_BYTES) // max(4 * largest, 1)
                 self._most[id(core), rows] = max(1, min(room, CHUNK_ROWS // rows))
             return self._most[id(core), rows]
@@ -203,7 +203,7 @@ class GpuCores:
         return compile_it
 
     def _compile(self, bound: Graph, label: str) -> CoreProgram:
-        context, graph = self._context, prepared(bound)
+        context, graph = self._context, prepared(bound, self._context.caps)
         most = context.caps.max_binding
         slots, own = Slots(f"{label}: scratch", most), Owned(context)
         inputs = {i: slots.new(4 * graph.tensors[i].size, graph.tensors[i].name) for i in graph.inputs}
@@ -253,12 +253,12 @@ def rows_of_cores(parts: Sequence[Segment], most: int, caps: Caps, *, whole: boo
     limit = caps.max_binding if whole else min(caps.max_binding, _TENSOR_BYTES)
     graphs = [part.graph for part in parts if part.graph is not None]
     rows = most if whole else min(most, CHUNK_ROWS)
-    while rows > 1 and any(4 * t.size > limit for graph in graphs for t in _made(bind(graph, rows))):
+    while rows > 1 and any(4 * t.size > limit for graph in graphs for t in _made(bind(graph, rows), caps)):
         rows = (rows + 1) // 2
     return rows
 
 
-def _made(graph: Graph) -> list[Tensor]:
+def _made(graph: Graph, caps: Caps) -> list[Tensor]:
     """Tensors that need room; columns that products read where they lie do not."""
-    prepared_graph = prepared(graph)
+    prepared_graph = prepared(graph, caps)
     return [prepared_graph.tensors[i] for node in prepared_graph.nodes for i in node.outputs]

@@ -29,15 +29,22 @@ def unroll_scans(graph: Graph) -> Graph:
     return rebuilt(graph, {"scan": lambda work, node, inputs: _steps(work, node, inputs, memory)})
 
 
-def write_out(graph: Graph) -> Graph:
-    """Return a graph without the operations that can be written out as others, for devices without kernels for them."""
+def write_out(graph: Graph, has_kernel: Callable[[Node], bool] = lambda node: False) -> Graph:
+    """Return a graph without the operations that can be written out as others, for devices without kernels for them.
+
+    Parameters
+    ----------
+    has_kernel : whether the device has one for a node of `graph`, which stays then
+    """
 
     def written(work: GraphBuilder, node: Node, inputs: list[int]) -> Sequence[int]:
         emit = OPS[node.op].written_out
-        return work.emit(node.op, inputs, **node.attrs) if emit is None else emit(work, node.attrs, inputs)
+        if emit is None or has_kernel(node):
+            return work.emit(node.op, inputs, **node.attrs)
+        return emit(work, node.attrs, inputs)
 
-    names = {node.op for node in graph.nodes}
-    return rebuilt(graph, {name: written for name in names if OPS[name].written_out is not None})
+    names = {node.op for node in graph.nodes if OPS[node.op].written_out is not None and not has_kernel(node)}
+    return rebuilt(graph, dict.fromkeys(names, written))
 
 
 def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[int]], Sequence[int]]]) -> Graph:

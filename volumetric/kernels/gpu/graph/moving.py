@@ -210,6 +210,14 @@ def gather_rows(request: Request) -> Lowered:
     return alone(elements("gather_rows", count, request.caps, buffers, (count, width)))
 
 
+def weigh_rows(request: Request) -> Lowered:
+    """Weighted sums of rows of two tables."""
+    (count, terms), (split, width) = request.inputs[2], request.inputs[0]
+    names = {name: source(number) for number, name in enumerate(("near", "far", "ids", "weights"))}
+    dims = (count * width, width, terms, split)
+    return alone(one_each("weigh_rows", count * width, request.caps, {**names, "y": result()}, dims))
+
+
 def scatter_rows(request: Request) -> Lowered:
     """Sums of rows by id, in the order of the ids."""
     (count, width), caps = request.inputs[0], request.caps

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from volumetric._typing import Shape
+from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.graph import (
     cells,
+    crossing,
     edges,
     elementwise,
     few_rows,
+    formulas,
     gemm,
     moving,
     quantise,
@@ -24,6 +29,7 @@ from volumetric.kernels.gpu.graph.launch import Lowered, Lowerer, Request, unsup
 LOWERERS: Mapping[str, Lowerer] = {
     "gemm": gemm.gemm,
     "gemm_of_parts": few_rows.gemm_of_parts,
+    "formula": formulas.formula,
     "unary": elementwise.unary,
     "unary_grad": elementwise.unary_grad,
     "binary": elementwise.binary,
@@ -57,6 +63,8 @@ LOWERERS: Mapping[str, Lowerer] = {
     "rope": moving.rope,
     "linear_scan": scans.linear_scan,
     "rotate_scan": scans.rotate_scan,
+    "cross_attend": crossing.cross_attend,
+    "weigh_rows": moving.weigh_rows,
     "edge_attend": edges.edge_attend,
     "edge_attend_grad": edges.edge_attend_grad,
     "cell": cells.cell,
@@ -74,6 +82,7 @@ GUARDED = frozenset(
     {
         "gemm",
         "gemm_of_parts",
+        "formula",
         "unary",
         "unary_grad",
         "binary",
@@ -84,9 +93,16 @@ GUARDED = frozenset(
         "broadcast",
         "reduce",
     }
-    | {"gather_rows", "softmax", "entmax", "keep_largest", "norm"}
+    | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend"}
 )
 """Operations in all of whose launches workgroups ask whether anybody wants what they make of the first result."""
+
+
+def has_kernel(op: str, inputs: Sequence[Shape], attrs: Mapping[str, Any], caps: Caps) -> bool:
+    """Whether there is a kernel for an operation that could be written out as others."""
+    if op == "cross_attend":
+        return crossing.takes(inputs, attrs["heads"], caps)
+    return op in LOWERERS
 
 
 def lower(request: Request) -> Lowered:

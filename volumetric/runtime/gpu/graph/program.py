@@ -39,7 +39,7 @@ class GpuProgram:
     def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor) -> None:
         self._context = context
         self._store = store
-        self.graph = graph = prepared(graph)
+        self.graph = graph = prepared(graph, context.caps)
         self._executor = executor
         self._bounds = id_bounds(graph)
         for i, value in graph.constants.items():

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.graph.launch import Launch, Lowered, Ref, Request, guarded
-from volumetric.kernels.gpu.graph.table import GUARDED, lower
+from volumetric.kernels.gpu.graph.table import GUARDED, has_kernel, lower
+from volumetric.runtime.gpu.graph.formulas import fuse_formulas, still_moves
 from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_joins, fuse_parts, fuse_windows
 from volumetric.runtime.gpu.graph.groups import join_groups
 from volumetric.runtime.gpu.graph.joining import join_sums
@@ -18,9 +19,8 @@ from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_
 from volumetric.runtime.graph.unroll import unroll_scans, write_out
 
 _PASSES = (
-    unroll_scans,
-    write_out,
     fuse_activations,
+    still_moves,
     fuse_windows,
     fuse_folds,
     join_pads,
@@ -30,11 +30,15 @@ _PASSES = (
     fuse_parts,
     fuse_joins,
     fuse_trials,
+    fuse_formulas,
 )
 
 
-def prepared(graph: Graph) -> Graph:
-    """Return a graph of fixed shape as the GPU runs it."""
+def prepared(graph: Graph, caps: Caps) -> Graph:
+    """Return a graph of fixed shape as a GPU runs it."""
+    graph = unroll_scans(graph)
+    shapes = [tensor.shape for tensor in graph.tensors]
+    graph = write_out(graph, lambda node: has_kernel(node.op, [shapes[i] for i in node.inputs], node.attrs, caps))
     for rewritten in _PASSES:
         graph = rewritten(graph)
     return graph

@@ -1,0 +1,125 @@
+// o = softmax((a Wq + bq) (b Wk + bk)^T / sqrt(e)) (b Wv + bv), head by head, of many small parts of one table: a are the rows
+// that ask, b those that tell.
+//
+// A workgroup has up to TILE rows that ask of a part, and one head. What the others tell is made and weighed TILE rows at a
+// time, in workgroup memory; TEAM invocations share a row that asks, and join what they have found at the end. Vectors are
+// of four neighbouring columns.
+struct Dims {
+    total: u32,   // workgroups
+    blocks: u32,  // of a part and head
+    heads: u32,
+    parts: u32,   // with the same weights
+    n: u32, m: u32,
+    width: u32,   // vectors of a row
+    scale: f32,
+}
+
+@group(0) @binding(0) var<storage, read> rows: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> asks: array<u32>;
+@group(0) @binding(2) var<storage, read> tells: array<u32>;
+@group(0) @binding(3) var<storage, read> w_q: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> w_k: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> w_v: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read> b_q: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read> b_k: array<vec4<f32>>;
+@group(0) @binding(8) var<storage, read> b_v: array<vec4<f32>>;
+@group(0) @binding(9) var<storage, read> seen: array<f32>;  // (m, n)
+@group(0) @binding(11) var<storage, read_write> o: array<vec4<f32>>;
+@group(0) @binding(13) var<uniform> dims: Dims;
+
+const ROW: u32 = WIDE + 1u;  // an odd stride spreads rows over banks
+
+var<workgroup> queries: array<vec4<f32>, TILE * ROW>;
+var<workgroup> keys: array<vec4<f32>, TILE * ROW>;
+var<workgroup> values: array<vec4<f32>, TILE * ROW>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let id = flat_group(group, groups);
+    if (id >= dims.total) { return; }
+    let begin = id % dims.blocks * TILE;
+    let head = id / dims.blocks % dims.heads;
+    let part = id / (dims.blocks * dims.heads);
+    let family = part / dims.parts;
+    let of_part = part * dims.n;
+    let wide = 4u * dims.width;
+    if (is_idle((of_part + begin) * wide, (of_part + min(begin + TILE, dims.n)) * wide)) { return; }
+    //@rounds TILE * WIDE / WG + 1
+    for (var i = lid; i < TILE * WIDE; i += WG) {
+        let column = head * WIDE + i % WIDE;
+        let x = asks[of_part + min(begin + i / WIDE, dims.n - 1u)] * dims.width;
+        var w = family * wide * dims.width + column;
+        var q = b_q[family * dims.width + column];
+        for (var k = 0u; k < dims.width; k++) {
+            let v = rows[x + k];
+            //@unroll
+            for (var j = 0u; j < 4u; j++) { q = fma(vec4<f32>(v[j]), w_q[w + j * dims.width], q); }
+            w += wide;
+        }
+        queries[i / WIDE * ROW + i % WIDE] = q * dims.scale;
+    }
+    let lane = lid % TEAM;
+    let row = lid / TEAM;
+    var top = LOWEST;
+    var total = 0.0;
+    var read: array<vec4<f32>, WIDE>;
+    //@unroll
+    for (var c = 0u; c < WIDE; c++) { read[c] = vec4<f32>(0.0); }
+    //@rounds dims.m / TILE + 1
+    for (var first = 0u; first < dims.m; first += TILE) {
+        //@rounds TILE * WIDE / WG + 1
+        for (var i = lid; i < TILE * WIDE; i += WG) {
+            let column = head * WIDE + i % WIDE;
+            let x = tells[part * dims.m + min(first + i / WIDE, dims.m - 1u)] * dims.width;
+            var w = family * wide * dims.width + column;
+            var key = b_k[family * dims.width + column];
+            var value = b_v[family * dims.width + column];
+            for (var k = 0u; k < dims.width; k++) {
+                let v = rows[x + k];
+                //@unroll
+                for (var j = 0u; j < 4u; j++) {
+                    key = fma(vec4<f32>(v[j]), w_k[w + j * dims.width], key);
+                    value = fma(vec4<f32>(v[j]), w_v[w + j * dims.width], value);
+                }
+                w += wide;
+            }
+            keys[i / WIDE * ROW + i % WIDE] = key;
+            values[i / WIDE * ROW + i % WIDE] = value;
+        }
+        workgroupBarrier();
+        //@rounds TILE / TEAM + 1
+        for (var j = lane; j < min(TILE, dims.m - first); j += TEAM) {
+            var met = vec4<f32>(0.0);
+            //@unroll
+            for (var c = 0u; c < WIDE; c++) { met = fma(queries[row * ROW + c], keys[j * ROW + c], met); }
+            let score = met.x + met.y + met.z + met.w;
+            var shown = true;
+            if (MASKED) { shown = seen[(first + j) * dims.n + min(begin + row, dims.n - 1u)] != 0.0; }
+            if (shown) {
+                let higher = max(top, score);
+                let left = decay(top - higher);
+                let weight = decay(score - higher);
+                top = higher;
+                total = total * left + weight;
+                //@unroll
+                for (var c = 0u; c < WIDE; c++) { read[c] = fma(vec4<f32>(weight), values[j * ROW + c], read[c] * left); }
+            }
+        }
+        workgroupBarrier();
+    }
+    let most = team_max(top, lid, TEAM);
+    let left = decay(top - most);
+    total = team_sum(total * left, lid, TEAM);
+    let by = left / select(total, 1.0, total == 0.0);
+    //@unroll
+    for (var c = 0u; c < WIDE; c++) {
+        var sum: vec4<f32>;
+        //@unroll
+        for (var f = 0u; f < 4u; f++) { sum[f] = team_sum(read[c][f] * by, lid, TEAM); }
+        if (lane == c % TEAM && begin + row < dims.n) { o[(of_part + begin + row) * dims.width + head * WIDE + c] = sum; }
+    }
+}
