@@ -11,7 +11,7 @@ from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.cpu.executable import CpuExecutable
-from volumetric.runtime.cpu.graph.steps import drafted
+from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.cpu.placement import Placement, barriers
 from volumetric.runtime.cpu.steps import Address, Draft, Step
 from volumetric.runtime.graph import GraphBuilder

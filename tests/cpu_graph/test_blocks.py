@@ -9,7 +9,7 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric.runtime.cpu.graph import blocks
-from volumetric.runtime.cpu.graph.steps import drafted
+from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.graph import Graph, GraphBuilder, interpret
 from volumetric.runtime.graph.passes import spread_late
 

@@ -10,8 +10,8 @@ import pytest
 from tests.cpu_graph.harness import graphs
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.runtime.cpu.graph.device import CpuGraphs
+from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.cpu.graph.program import CpuProgram
-from volumetric.runtime.cpu.graph.steps import drafted
 from volumetric.runtime.cpu.placement import LARGE, Placement, barriers
 from volumetric.runtime.cpu.steps import Draft
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs

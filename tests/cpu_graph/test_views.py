@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric.runtime.cpu.graph.steps import drafted
+from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.graph import Graph, GraphBuilder, interpret
 
 

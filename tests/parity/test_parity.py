@@ -16,7 +16,7 @@ from volumetric.grid import Coord, Grid
 from volumetric.layers import LAYERS, Dense, Sequential
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu.graph.steps import drafted
+from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.graph import GraphBuilder
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore

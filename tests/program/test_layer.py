@@ -27,7 +27,7 @@ from volumetric.layers.program.timing import CANVAS, all_states, timing_of
 from volumetric.loaders import save_native
 from volumetric.network import Network, initialise
 from volumetric.runtime.cpu.graph.device import _rewritten
-from volumetric.runtime.cpu.graph.steps import drafted
+from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.graph import GraphBuilder, graph_of
 from volumetric.runtime.graph.interpret import interpret
 from volumetric.runtime.graph.rules import Scope
@@ -178,7 +178,7 @@ def test_what_does_not_fire_is_left_out_and_changes_nothing(size: int, monkeypat
     found: list[Any] = []
     for plain in (False, True):
         if plain:
-            monkeypatch.setattr(GraphBuilder, "guarded", lambda *_: nullcontext())
+            monkeypatch.setattr(GraphBuilder, "guarded", lambda *_, **__: nullcontext())
         stream: Any = device("cpu").stream(network, params, batch=3)
         cuts = [x[:, :8], *(x[:, t : t + 1] for t in range(8, 11))]
         found.append([stream.run({"seen": part}) for part in cuts])

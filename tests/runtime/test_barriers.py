@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,3 +65,5 @@ def test_threads_meet_before_what_a_guard_looked_at_is_written_over() -> None:
         placement: Any = SimpleNamespace(leaves=leaves, place=places.__getitem__)
         sizes = [SIZE] * len(places)
         assert passings(steps, placement, sizes, barriers(steps, placement, sizes)) == want
+        others = [replace(of, name="unless") if of.name == "guard" else of for of in steps]
+        assert passings(others, placement, sizes, barriers(others, placement, sizes)) == want

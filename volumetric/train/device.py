@@ -299,6 +299,7 @@ class DeviceLearner:
             inputs=tuple((name, x.shape) for name, x in given.items()),
             sequences=lead[0] if many else None,
             objectives=posed.objectives,
+            parted=self._device.parted,
         )
         return Ready(of, [*given.values(), *posed.arrays], posed)
 

@@ -50,9 +50,10 @@ ARRIVED = 16  # counters that several threads write stand on cache lines of thei
 FINISHED = 32
 THREADS_LIMIT = 65535
 
-LOOP, GUARD = 1, 2
-"""In the place of an operation's address: steps that run others. Both have their address and their number as arguments;
-a loop runs them for each step of time, a guard if a column of weights (slot, column) is not 0 in all rows."""
+LOOP, GUARD, UNLESS = 1, 2, 3
+"""In the place of an operation's address: steps that run others. All have their address and their number as arguments;
+a loop runs them for each step of time, a guard if a column of weights (slot, column) is not 0 in all rows, and the last
+if it is."""
 LOOP_ARGUMENTS = ("first", "count")
 GUARD_ARGUMENTS = ("first", "count", "weights", "column")
 
@@ -124,9 +125,9 @@ def _once(crew, thread, threads, control, table, steps, met):
         code = load_i64(step)
         if code == LOOP:
             met = _over_time(crew, thread, threads, control, step, met)
-        elif code != GUARD:
+        elif code != GUARD and code != UNLESS:
             met = _in_order(crew, thread, threads, control, step, 1, met)
-        elif _is_wanted(step, control):
+        elif _is_wanted(step, control) == (code == GUARD):
             met = _in_order(crew, thread, threads, control, word(step, 0), word(step, 1), met)
         elif threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:  # what comes next may write over the weights
             met = _met(crew, threads, met)

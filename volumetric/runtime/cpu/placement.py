@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.runtime.cpu.steps import BLOCKED, Draft, Step
+from volumetric.runtime.cpu.steps import BLOCKED, GUARDS, Draft, Step
 
 Home = Literal["arena", "key", "constant", "caller"]
 
@@ -244,7 +244,7 @@ def passings(steps: Sequence[Step], placement: Placement, sizes: Sequence[int], 
     asked: set[_Touch] = set()  # by guards since threads have met whatever was skipped
     guard = at = 0
     for number, step in enumerate(steps):
-        guards = step.name == "guard"
+        guards = step.name in GUARDS
         for leaf in step.leaves:
             mine = _touched(leaf, placement, sizes) if asked else ()
             if any(a[0] == b[0] and _clash(a, b) for b in mine for a in asked):

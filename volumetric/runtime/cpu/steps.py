@@ -16,12 +16,14 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.jit import Library
-from volumetric.kernels.cpu.walk import GUARD, GUARD_ARGUMENTS, LOOP
+from volumetric.kernels.cpu.walk import GUARD, GUARD_ARGUMENTS, LOOP, UNLESS
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
-WALKED = {"loop": LOOP, "guard": GUARD}
-"""Steps of which the walker runs the body: for each step of time, or if a column of weights is not 0 in all rows."""
+GUARDS = {"guard": GUARD, "unless": UNLESS}
+"""Steps of which the walker runs the body if a column of weights is not 0 in all rows, or if it is."""
+WALKED = {"loop": LOOP, **GUARDS}
+"""Those, and what it runs for each step of time."""
 BLOCKED = "blocked"
 """A step that runs its body on one block of the elements after the other."""
 
@@ -227,12 +229,18 @@ class Draft:
             **of_step,
         )
 
-    def guard(self, first: int, weights: int, column: int) -> None:
-        """Let the steps from number `first` on run only if some row has a weight in a column of a value."""
-        self.wrap("guard", GUARD_ARGUMENTS, first, reads=(weights,), weights=weights, column=column)
+    def guard(self, first: int, weights: int, column: int, *, unless: bool = False, work: float = 0.0) -> None:
+        """Let the steps from number `first` on run only if some row has a weight in a column of a value, or if none.
+
+        Parameters
+        ----------
+        work : how long they take, if they are usually run
+        """
+        name = "unless" if unless else "guard"
+        self.wrap(name, GUARD_ARGUMENTS, first, reads=(weights,), weights=weights, column=column, work=work)
 
     def wrap(
-        self, name: str, names: Sequence[str], first: int, *, reads: Sequence[int] = (), note: str = "", **given: int
+        self, name: str, names: Sequence[str], first: int, *, reads: Sequence[int] = (), note: str = "", **given: Any
     ) -> None:
         """Make steps the body of one; where the first of them is and how many there are, the table knows."""
         body = tuple(self.steps[first:])

@@ -105,7 +105,7 @@ class StepTable:
         count = len(draft.steps) - apart
         self.apart = apart
         self.labels = tuple(step.label for step in draft.steps[:count] if step.host is None)
-        self.parts = self._split(draft.steps[:count])
+        self.parts = self._split(draft.steps[:count], meets)
 
     def _write_arguments(self, at: int, step: Step, behind: int) -> None:
         """Write the arguments of step `at`; the steps that it runs begin at step `behind`."""
@@ -129,8 +129,8 @@ class StepTable:
     def _address(self, step: int) -> int:
         return address_of(self._words) + step * 8 * STEP_WORDS
 
-    def _split(self, steps: Sequence[Step]) -> tuple[Part, ...]:
-        """Cut the table at Python functions."""
+    def _split(self, steps: Sequence[Step], meets: Mapping[int, bool]) -> tuple[Part, ...]:
+        """Cut the table at Python functions; `meets` tells of steps, by identity, whether threads meet behind them."""
         parts: list[Part] = []
         for host, some in itertools.groupby(enumerate(steps), key=lambda pair: pair[1].host):
             indices, run = zip(*some, strict=True)
@@ -148,7 +148,7 @@ class StepTable:
                     first=first,
                     body=sum(not step.tail for step in run),
                     work=sum(step.work for step in run),
-                    meetings=int(self._words[first : first + len(run), BARRIER_WORD].sum()),
+                    meetings=sum(meets.get(id(each), False) for step in run for each in _counted(step)),
                     tail=tail,
                 )
             )
@@ -190,6 +190,11 @@ class StepTable:
         storage = self.placement.storages[self.placement.of[tensor]]
         start = storage.offset * (self.rows + self._spare) + self.placement.start[tensor]
         return self._arena[start : start + padded(storage.size) * self.rows]
+
+
+def _counted(step: Step) -> tuple[Step, ...]:
+    """Return the steps whose meetings count: those of a body where its work does."""
+    return (step, *step.body) if step.name in WALKED and step.work else (step,)
 
 
 def ready(drafts: Iterable[Draft]) -> None:

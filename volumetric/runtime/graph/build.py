@@ -135,13 +135,14 @@ class GraphBuilder:
         return outputs
 
     @contextmanager
-    def guarded(self, weights: int, column: int, parts: int = 1) -> Iterator[None]:
+    def guarded(self, weights: int, column: int, parts: int = 1, *, zeros: bool = False) -> Iterator[None]:
         """Let what is emitted inside run only as a `Guard` says, if it keeps no state, and has no guard of its own."""
         first = len(self.nodes)
         yield
         inside = self.nodes[first:]
-        if not any(n.mixes or n.guard or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside):
-            self.nodes[first:] = guarded_nodes(inside, Guard(weights, column, parts), self.shape)
+        kept = any(n.mixes or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside) and not zeros
+        if not kept and not any(n.guard for n in inside):
+            self.nodes[first:] = guarded_nodes(inside, Guard(weights, column, parts, zeros), self.shape)
 
     def takes(self, op: str, rows: Sequence[int], parameters: Sequence[int] = ()) -> bool:
         """Whether the device runs an operation on these values: rows of a call, and parameters as they are stored."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families import OPS
+from volumetric.runtime.graph.guards import Guard
 from volumetric.runtime.graph.ops import Node
 
 
@@ -46,17 +49,29 @@ def differentiate(
     wanted = tuple(wanted)
     nodes = work.nodes[since:]
     moved = _dependent(nodes, wanted, work.detached.union(stops))
+    guards = {i: node.guard for node in nodes for i in node.outputs}
     grads = dict(seeds)
     for node in reversed(nodes):
         arrived = [i for i in node.outputs if i in moved and i in grads]
         if not arrived or not moved.intersection(node.inputs):
             continue
-        with work.at(node.where):
+        guard = node.guard if node.guard is not None and node.guard.zeros else None
+        with work.at(node.where), _left_out(work, guard):
             handed = _handed_back(work, node, {i: grads[i] for i in arrived}, moved)
-            for i, g in zip(node.inputs, handed, strict=True):
-                if g is not None and i in moved:
+        for i, g in zip(node.inputs, handed, strict=True):
+            if g is not None and i in moved:
+                with work.at(node.where), _left_out(work, guard if guards.get(i) == guard else None):
                     grads[i] = work.add(grads[i], g) if i in grads else g
     return {i: grads[i] for i in wanted if i in grads}
+
+
+@contextmanager
+def _left_out(work: GraphBuilder, guard: Guard | None) -> Iterator[None]:
+    """Let what is emitted inside be left out where the guard says so: what it makes is zeros then."""
+    first = len(work.nodes)
+    yield
+    if guard is not None:
+        work.nodes[first:] = [replace(node, guard=guard) for node in work.nodes[first:]]
 
 
 def _handed_back(

@@ -24,11 +24,13 @@ class Guard(NamedTuple):
     column : the result is read where this column is not 0 in all rows; the first of those of parts
     parts : equal parts of the result, one behind the other, each with a column of its own; devices may leave out those
         that nobody reads, or what of several parts nobody reads, or nothing
+    zeros : what is left out is read after all, as zeros: whoever does so makes nothing of it, and neither do gradients
     """
 
     tensor: int
     column: int
     parts: int = 1
+    zeros: bool = False
 
 
 _BY_ELEMENT = frozenset({"unary", "unary_grad", "binary", "broadcast", "reshape"})

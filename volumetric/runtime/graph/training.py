@@ -47,6 +47,7 @@ class ForwardPass:
         `carried_key`, as constants, and behind the inputs comes one more, float32 ``[sequences, rows]``: 1 where a
         sequence begins anew
     at_first : sequences begin anew with the first row or with none: that input is ``[sequences, 1]``
+    parted : as `GraphDevice.parted` says
     """
 
     plan: Plan
@@ -56,6 +57,7 @@ class ForwardPass:
     shared: bool = False
     carried: str | None = None
     at_first: bool = False
+    parted: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -129,7 +131,7 @@ def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) 
     Inputs: inputs [, resets], then for each of n losses targets [, weights]. Outputs: the sums of the losses' terms
     [n], and each output that has a loss if asked.
     """
-    work = GraphBuilder(flush=True)
+    work = GraphBuilder(flush=True, parted=of.parted)
     seen = emit_loss(work, of, weights)
     _leave(work, seen)
     return work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals])
@@ -141,7 +143,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
     Inputs: ``keep`` [1]: 0 starts the sums anew; the key of the pass if it `draws`; as `loss_graph`; the shares, see
     `emit_seeds`. Output: the sums of the losses' terms [n].
     """
-    work = GraphBuilder(flush=True)
+    work = GraphBuilder(flush=True, parted=of.parted)
     keep = work.input("keep", (1,))
     new = work.affine(keep, -1.0, 1.0)
     training = GraphTraining(
@@ -178,7 +180,7 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`; the knobs. Output
     [n + 2]: the sums of the losses' terms, then as `update_graph`.
     """
-    work = GraphBuilder(flush=True)
+    work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
     seen = emit_loss(work, of, weights, training)
     gradients = master_gradients(work, rule, _seeds(work, of, seen, training))
@@ -195,7 +197,7 @@ def watch_graph(
     Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`. Output ``[4 · n]``: for
     each of the n entries returned least, greatest, mean, and the fraction above `active` in magnitude.
     """
-    work = GraphBuilder(flush=True)
+    work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
     seen = emit_loss(work, of, weights, training)
     made = seen.values

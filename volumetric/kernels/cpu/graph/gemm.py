@@ -17,7 +17,7 @@ from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import panel_rows
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.memory import call_operation, load_i64, store_i64
+from volumetric.kernels.cpu.memory import call_operation, load_f32, load_i64, store_i64
 from volumetric.kernels.cpu.simd import splat, store
 from volumetric.kernels.cpu.steps import scratch, slot_address, word
 
@@ -55,8 +55,12 @@ GEMM_ARGUMENTS = (
     "b_k",
     "b_column",
     "bias_group",
-    "many",  # address of (slot of a, slot of b) of each `gc` groups, or 0: they lie one behind the other
+    "many",  # address of `TERM` words for each `gc` groups, or 0: they lie one behind the other
 )
+
+TERM = 4
+"""Words for `gc` groups: slots of a and b, then slot and column of a number that is 0 where these groups count for
+nothing, and need not have been made; -1 for none."""
 
 (
     _A,
@@ -184,7 +188,10 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                 a = word(step, _A) + group % word(step, _GA) * word(step, _A_GROUP)
                 b = word(step, _B) + group % word(step, _GB) * word(step, _B_GROUP)
                 if word(step, _MANY) != 0:
-                    slots = word(step, _MANY) + 16 * (group // gc)
+                    slots = word(step, _MANY) + 8 * TERM * (group // gc)
+                    counts = load_i64(slots + 16)
+                    if counts >= 0 and load_f32(slot_address(control, counts) + 4 * load_i64(slots + 24)) == 0:
+                        continue
                     a = slot_address(control, load_i64(slots)) + j * word(step, _A_GROUP)
                     b = slot_address(control, load_i64(slots + 8)) + j * word(step, _B_GROUP)
                 a += first * word(step, _A_ROW)

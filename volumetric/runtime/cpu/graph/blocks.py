@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from volumetric.runtime.cpu.graph.extents import Storage, extents_of
 from volumetric.runtime.cpu.steps import BLOCKED, Draft, Step
 
 _SMALLEST = 1 << 18
@@ -19,7 +20,6 @@ _BLOCK = 1 << 17
 _NAMES = frozenset({"unary", "unary_grad", "binary", "dropout"})
 
 
-_Storage: TypeAlias = "int | str"
 _Extent: TypeAlias = tuple[int, int]
 """First byte in a storage, and their number."""
 
@@ -28,12 +28,12 @@ _Extent: TypeAlias = tuple[int, int]
 class _Touched:
     """Storages that steps read and write, where in those that all share alike, and those that not all do."""
 
-    reads: set[_Storage] = field(default_factory=set)
-    writes: set[_Storage] = field(default_factory=set)
-    alike: dict[_Storage, _Extent] = field(default_factory=dict)
-    apart: set[_Storage] = field(default_factory=set)
+    reads: set[Storage] = field(default_factory=set)
+    writes: set[Storage] = field(default_factory=set)
+    alike: dict[Storage, _Extent] = field(default_factory=dict)
+    apart: set[Storage] = field(default_factory=set)
 
-    def add(self, storage: _Storage, extent: _Extent, *, alike: bool) -> None:
+    def add(self, storage: Storage, extent: _Extent, *, alike: bool) -> None:
         """Take note of a tensor."""
         if not alike or self.alike.setdefault(storage, extent) != extent:
             self.apart.add(storage)
@@ -78,23 +78,14 @@ def block_by_block(draft: Draft) -> None:
 
 
 def _toucher(draft: Draft) -> Callable[[Step], _Touched]:
-    """Return what tells the storages of a step: tensors with one key, parts and views lie in one."""
-    of = draft.roots() if draft.shared is None else draft.shared.of
-    start = [0] * len(of) if draft.shared is None else draft.shared.start
-    keys = [draft.graph.tensors[i].key for i in of]
-
-    def place(tensor: int) -> tuple[_Storage, int]:
-        if tensor in draft.parts:
-            whole, at = draft.parts[tensor]
-            storage, first = place(whole)
-            return storage, first + at
-        return (keys[tensor] or of[tensor], start[tensor]) if tensor < len(of) else (tensor, 0)
+    """Return what tells the storages of a step."""
+    extent = extents_of(draft)
 
     def touched(step: Step) -> _Touched:
         made = _Touched()
         for tensors, storages in ((step.reads, made.reads), (step.writes, made.writes)):
             for i in tensors:
-                storage, first = place(i)
+                storage, first = extent(i)
                 storages.add(storage)
                 made.add(storage, (first, draft.sizes[i]), alike=i in step.shared)
         return made

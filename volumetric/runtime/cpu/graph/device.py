@@ -23,6 +23,7 @@ from volumetric.runtime.cpu.graph.joining import join_products
 from volumetric.runtime.cpu.graph.nodes import fuse_nodes
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.samples import by_samples
+from volumetric.runtime.cpu.graph.skipping import skip_together
 from volumetric.runtime.cpu.graph.steps import rule
 from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.cpu.graph.windows import in_pieces
@@ -112,6 +113,7 @@ _PASSES = (
     in_pieces,
     join_products,
     write_in_place,
+    skip_together,
 )
 
 

@@ -79,9 +79,9 @@ def unary_grad(draft: Draft, node: Node) -> None:
     _flat(draft, "unary_grad", UNARY_GRAD_ARGUMENTS, code, reads={"g": g, "x": x}, y=y, cost=cost, over=(g, x))
 
 
-@rule("binary")
+@rule("binary", "accumulate")
 def binary(draft: Draft, node: Node) -> None:
-    """A function of pairs, with broadcasting over at most 4 axes."""
+    """A function of pairs, with broadcasting over at most 4 axes; ``accumulate`` adds in place, see `skipping`."""
     (a, b), [y] = node.inputs, node.outputs
     count = draft.tensor(y).size
     sizes, (_, *steps) = broadcast_layout(draft.shape(y), draft.shape(a), draft.shape(b))

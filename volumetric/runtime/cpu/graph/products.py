@@ -10,6 +10,7 @@ from volumetric.kernels.cpu.graph.dots import DOTS_ARGUMENTS
 from volumetric.kernels.cpu.graph.gemm import GEMM_ARGUMENTS, gemm_scratch
 from volumetric.kernels.cpu.graph.strips import STRIPS_ARGUMENTS
 from volumetric.kernels.cpu.graph.tiles import dot_shape, panel_shape
+from volumetric.runtime.cpu.graph.joining import terms_of
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Address, Draft, Operation
 from volumetric.runtime.graph.ops import Node
@@ -56,6 +57,7 @@ def _merged(p: _Product) -> _Product:
 def gemm(draft: Draft, node: Node) -> None:
     """Matrix product of groups, or a sum of such, see `joining`."""
     summed = node.op == "gemm_sum"
+    terms = terms_of(node) if summed else []
     a, b, *bias = node.inputs[:2] if summed else node.inputs
     ga, rows, columns = draft.shape(a)
     gb = draft.shape(b)[0]
@@ -80,7 +82,7 @@ def gemm(draft: Draft, node: Node) -> None:
         "ga": p.ga,
         "gb": p.gb,
         "gc": p.gc,
-        "groups": len(node.inputs) // 2 * gc if summed else p.groups,
+        "groups": len(terms) * gc if summed else p.groups,
         "finish": Operation("finish", (activation,)) if activation else 0,
         "bias_group": 4 * n if biases else 0,
     }
@@ -107,5 +109,6 @@ def gemm(draft: Draft, node: Node) -> None:
     more: dict[str, Any] = {"a_group": 4 * p.m * p.k, "a_row": 4 if p.trans_a else 4 * p.k}
     more |= {"a_k": 4 * p.m if p.trans_a else 4, "b_group": 4 * p.n * p.k}
     more |= {"b_k": 4 if p.trans_b else 4 * p.n, "b_column": 4 * p.k if p.trans_b else 4}
-    more["many"] = draft.table(node.inputs) if summed else 0
+    words = [word for term in terms for word in (*term.operands, *(term.guard or (-1, 0))[:2])]
+    more["many"] = draft.table(words) if summed else 0
     draft.add("gemm", GEMM_ARGUMENTS, tall, wide, reads=node.inputs, writes=node.outputs, work=work, **given, **more)

@@ -12,8 +12,8 @@ from volumetric._typing import Array
 from volumetric.errors import ShapeError
 from volumetric.kernels.cpu.steps import FLUSH_WORD, ROWS_WORD, SLOTS_WORD
 from volumetric.runtime.cpu.arena import address_of, aligned_array
+from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.cpu.graph.prepared import PreparedCall
-from volumetric.runtime.cpu.graph.steps import drafted
 from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.cpu.placement import Placement
 from volumetric.runtime.cpu.profile import walk_times

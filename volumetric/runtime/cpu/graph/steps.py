@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from math import prod
-
-from volumetric.kernels.cpu.graph.operations import SHAPES
-from volumetric.runtime.cpu.graph.blocks import block_by_block
-from volumetric.runtime.cpu.graph.views import shared_storage
 from volumetric.runtime.cpu.steps import Draft, Rules
-from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.ops import Node
 
 rule = Rules()
 """Operation → what appends its steps; the modules beside this one register theirs."""
@@ -21,21 +15,6 @@ READ_SPEED = 12.0
 @rule("reshape")
 def view(draft: Draft, node: Node) -> None:
     """A view: both tensors share storage."""
-
-
-def drafted(graph: Graph, *, alike: bool = False) -> Draft:
-    """Return the steps of a graph; none for nodes that only make tensors without elements."""
-    draft = Draft(graph, SHAPES, alike, shared_storage(graph))
-    for guard, nodes in groupby(graph.nodes, key=lambda node: node.guard):
-        first = len(draft.steps)
-        for node in nodes:
-            if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
-                rule.append(draft, node)
-        one = guard is not None and guard.parts == 1 and draft.shape(guard.tensor)[0] == 1  # as `ROWS_WORD` says
-        if guard is not None and one and len(draft.steps) > first:
-            draft.guard(first, guard.tensor, guard.column)
-    block_by_block(draft)
-    return draft
 
 
 def moved(*sizes: int) -> float:

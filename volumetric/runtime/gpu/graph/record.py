@@ -97,7 +97,7 @@ def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Cap
 def _guarded(graph: Graph, node: Node, lowered: Lowered) -> Sequence[Launch]:
     """Launches of a node, which end at once where nobody reads what they make."""
     guard = node.guard
-    if guard is None or node.op not in GUARDED or graph.tensors[guard.tensor].shape[0] != 1:
+    if guard is None or guard.zeros or node.op not in GUARDED or graph.tensors[guard.tensor].shape[0] != 1:
         return lowered.launches
     size = graph.tensors[node.outputs[0]].size // guard.parts
     return [guarded(launch, guard.column, size) for launch in lowered.launches]

@@ -51,7 +51,7 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
         return _one_by_one(scope, spec, x)
     rows = work.permute(scope.sequenced(x), (1, 0, 2))
     p, timing = scope.params(spec), timing_of(facts)
-    plan = plan_of(facts, timing.columns, apart=scope.training is None and not work.parted)
+    plan = plan_of(facts, timing.columns, apart=not work.parted)
     stacks = weights_of(work, plan, p, learns=scope.training is not None)
     inside = {name: p[name] for name in _read_inside(facts, p)}
     inside |= {f"stack {n} {name}": i for n, of in enumerate(stacks) for name, i in of.items()}
@@ -75,7 +75,7 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
         row = _Row(inner, plan, timing, own, state, xs[0], dict(zip(_ins(facts), xs[1 : count + 1], strict=True)))
         row.hidden = dict(zip(hidden, xs[len(xs) - len(hidden) :], strict=True))
         row.learns = scope.training is not None
-        row.guards = not written  # slopes would read what is left out
+        row.guards = not (written and work.parted)
         row.watched = spec.watched
         made = row.run(None if keep is None else xs[count + 1])
         lost = [] if row.penalty is None else [row.penalty]
@@ -282,7 +282,7 @@ class _Row:
         def guard(*regions: int) -> AbstractContextManager[None]:
             own = [columns.get(region, -1) for region in regions]
             in_order = own[0] >= 0 and own == list(range(own[0], own[0] + len(own)))
-            return work.guarded(some, own[0], len(own)) if in_order else nullcontext()
+            return work.guarded(some, own[0], len(own), zeros=self.learns) if in_order else nullcontext()
 
         return guard
 
@@ -324,7 +324,7 @@ class _Row:
         some = work.reduce(live, "max", (0,))
         alike = [set(group.columns) for group in groups]
         if all(len(columns) == 1 for columns in alike):
-            return lambda number: work.guarded(some, groups[number].columns[0])
+            return lambda number: work.guarded(some, groups[number].columns[0], zeros=self.learns)
         known = work.shape(some)[1]
         table = work.concat((work.permute(some, (1, 0)), work.constant(np.ones((1, 1)), "always")), 0)
         ids = [known if column == ALWAYS else column for group in groups for column in group.columns]
