@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import volumetric
-from volumetric.generate.session import PREFILL_ROWS
+from volumetric.generate.scheduling.limits import PREFILL_ROWS
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -203,14 +203,14 @@ def test_ctrl_c_just_after_an_answer_keeps_it(conversation, monkeypatch):
 
 def test_ctrl_c_while_the_prompt_is_read_keeps_what_was_said_before(conversation, monkeypatch, capsys):
     conversation.answer("ab")
-    forward = conversation.model.executable.forward
+    run = conversation.model.executable.run
 
     def interrupted(*arguments, **keywords):
         signal.raise_signal(signal.SIGINT)
-        return forward(*arguments, **keywords)
+        return run(*arguments, **keywords)
 
     with monkeypatch.context() as patch:
-        patch.setattr(conversation.model.executable, "forward", interrupted)
+        patch.setattr(conversation.model.executable, "run", interrupted)
         conversation.answer("b")
     assert [message["content"] for message in conversation.messages] == ["ab", "cdef"]
     assert "before the first word" in capsys.readouterr().err

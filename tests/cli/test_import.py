@@ -35,8 +35,6 @@ RARE = (
     "volumetric.clocked",
     "volumetric.evolution",
     "volumetric.generate.drafting",
-    "volumetric.generate.scheduler",
-    "volumetric.generate.speculation",
     "volumetric.generate.text_encoder",
     "volumetric.kernels.cpu.cells",
     "volumetric.kernels.cpu.graph",

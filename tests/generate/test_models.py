@@ -14,7 +14,7 @@ import volumetric
 from tests.generate.letters import letters, next_letter_logits
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate import Model
-from volumetric.generate.session import PREFILL_ROWS
+from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Embedding, MultiHeadAttention
 from volumetric.network import Network, initialise

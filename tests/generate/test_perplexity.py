@@ -10,6 +10,8 @@ import pytest
 
 import volumetric
 from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.scheduler import Scheduler
+from volumetric.generate.scheduling.job import Job
 
 LLAMA = Path(__file__).parents[1] / "fixtures" / "hf_tiny" / "llama"
 IDS = [5, 80, 33, 7, 9, 41, 12, 60, 2, 5, 5]
@@ -71,3 +73,23 @@ def test_two_tokens_are_enough_and_one_is_not(model) -> None:
 def test_windows_fit_the_context(model, window) -> None:
     with pytest.raises(SpecError, match="window must be 2 to 16"):
         model.perplexity(IDS, window=window)
+
+
+def test_windows_that_are_computed_together_are_those_alone() -> None:
+    with volumetric.load(LLAMA, device="cpu", context=16) as model:
+        text = IDS * 7
+        alone = [model.perplexity(text[at : at + 5]).mean for at in range(0, len(text), 5)]
+        sizes = [len(text[at : at + 5]) - 1 for at in range(0, len(text), 5)]
+        assert model.perplexity(text, window=5).mean == pytest.approx(np.average(alone, weights=sizes), rel=1e-6)
+
+
+def test_a_target_is_needed_for_each_token() -> None:
+    with volumetric.load(LLAMA, device="reference", context=16) as model:
+        with pytest.raises(SpecError, match="a prompt of 3 tokens needs as many targets, got 2"):
+            Scheduler(model).submit(Job(prompt=[1, 2, 3], params=model.sampling(), targets=[2, 3]))
+        scheduler = Scheduler(model)
+        ticket = scheduler.submit(Job(prompt=IDS[:-1], params=model.sampling(max_tokens=3), targets=IDS[1:]))
+        while not ticket.ended:
+            scheduler.step()
+        assert np.allclose(ticket.transcripts[0].likelihoods, [-loss for loss in losses(model, IDS)], atol=1e-5)
+        assert ticket.generations[0].token_ids == model.generate(IDS[:-1], max_tokens=3).token_ids

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.devices import device
-from tests.generate.letters import letters, recurrent_letters
+from tests.generate.letters import deep_letters, letters, recurrent_letters
 from volumetric.errors import CheckpointError, GenerationError
+from volumetric.generate import SamplingParams
 from volumetric.generate.saved_session import SEAL, _Saved
+from volumetric.layers import MultiHeadAttention
 
 
 @pytest.fixture
@@ -156,3 +160,22 @@ def test_a_batch_of_sequences_with_fixed_states_says_what_each_says_alone():
     alone = [model.session().stream(prompt, max_tokens=5).run().text for prompt in prompts]
     together = model.generate_batch(prompts, max_tokens=5, together=2)
     assert [generation.text for generation in together] == alone
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu", "gpu"])
+def test_a_running_session_can_be_forked_and_saved(name, tmp_path):
+    model = deep_letters(device(name), MultiHeadAttention(embed_dim=8, num_heads=2))
+    plain = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
+    alone = model.generate("ab", plain).token_ids
+    with model.session() as session:
+        stream = session.stream("ab", plain)
+        begun = [next(stream).token_id for _ in range(4)]
+        held = (0, 1, *alone[:3])
+        with session.fork() as fork:
+            assert fork.tokens == session.tokens == held
+            assert fork.stream([*held, alone[3]], replace(plain, max_tokens=4)).run().token_ids == alone[4:]
+        session.save(tmp_path / "session")
+        assert (*begun, *(event.token_id for event in stream)) == alone
+        assert session.tokens == (0, 1, *alone[:-1])
+    with model.session(restore=tmp_path / "session") as again:
+        assert again.tokens == held

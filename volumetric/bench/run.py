@@ -13,7 +13,7 @@ from volumetric import rng
 from volumetric._typing import IntArray
 from volumetric.bench.cases import Case
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.session import PREFILL_ROWS
+from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import Executable, State
 from volumetric.runtime.profile import StepTime

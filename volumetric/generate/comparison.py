@@ -10,7 +10,7 @@ import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.session import PREFILL_ROWS
+from volumetric.generate.scheduling.limits import PREFILL_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,24 +10,19 @@ CPU. A guess is kept as often as rejection would keep it: with the probability t
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.params import SamplingParams
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
 
-FIRST, MOST = 4, 16
-"""Tokens of a first draft, and of any: two more after one that was right to its end, one less after another."""
 _SIZES = (3, 2)
-_LIKELY, _KEPT, _FORGOTTEN = 0.7, 0.9, 0.01
-"""Share of right guesses that is thought of at first, weight of it after a guess, and how much of it comes back."""
 _SAMPLE = "Speculation: 3.14 is not π; “naïve” drafts cost 27% more.\n\tdef f(x): return x"
 
-Draft: TypeAlias = "Drafter | Model | Literal['lookup'] | None"
+Draft: TypeAlias = "Drafter | Model | Literal['lookup']"
 """What proposes tokens: a model, ``"lookup"``, or something of one's own."""
 
 
@@ -41,42 +36,6 @@ class Drafter(Protocol):
     def close(self) -> None:
         """Let go of what it holds."""
         ...
-
-
-class Length:
-    """How many tokens to propose in a generation, by how many of those before were right.
-
-    The first draft has 4 tokens; two more are tried after one that was right to its end, up to 16, and one less after
-    another. Where guesses have a price, as beside other sequences, only those are made that are likely enough to be
-    worth it, by the share of guesses that were right of late.
-    """
-
-    def __init__(self) -> None:
-        self._most = FIRST
-        self._share = _LIKELY
-
-    def most(self, price: float = 0.0) -> int:
-        """Return the length of the next draft.
-
-        Parameters
-        ----------
-        price : what a proposed token costs, as a share of what one is worth that is right
-        """
-        if price <= 0.0:
-            return self._most
-        if self._share <= price:
-            self._share += _FORGOTTEN * (_LIKELY - self._share)  # it is tried again at times
-            return 0
-        # The n-th of a draft is right where all before it are, too.
-        return min(self._most, int(math.log(price) / math.log(self._share)) if self._share < 1.0 else MOST)
-
-    def count(self, proposed: int, right: int) -> None:
-        """Take notice of a draft: of so many tokens, the first ones were right."""
-        if not proposed:
-            return
-        self._most = min(MOST, self._most + 2) if right == proposed else max(1, self._most - 1)
-        judged = right + (right < proposed)
-        self._share += (1.0 - _KEPT**judged) * (right / judged - self._share)
 
 
 class PromptLookup:
@@ -133,49 +92,39 @@ class DraftModel:
     def __init__(self, model: Model) -> None:
         self._context = model.executable.options.context
         self._session = model.session()
+        self._params = SamplingParams(temperature=0.0, ignore_eos=True)
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         """Return the most likely tokens; nothing where they would exceed the smaller model's context."""
-        from volumetric.runtime.logits import most_likely
-
-        most = min(most, self._context - len(ids) + 1)
-        if most < 1:
+        if len(ids) > self._context:
             return []
-        logits, _ = self._session.prefill(ids)
-        found = [most_likely(logits)]
-        if most > 1:
-            greedy = self._session.greedy(found[0])
-            found += islice(greedy, most - 1)
-            greedy.close()
-        return found
+        return list(self._session.stream(ids, self._params, max_tokens=most).run().token_ids)
 
     def close(self) -> None:
         """Give the state back."""
         self._session.close()
 
 
-def drafter_for(model: Model, draft: Draft) -> Drafter | None:
-    """Return what proposes tokens for `model`.
+def drafters(model: Model, draft: Draft) -> Callable[[], Drafter]:
+    """Return what makes one that proposes tokens for `model`, for each generation.
 
     Raises
     ------
     SpecError : `draft` is nothing that could
     GenerationError : the smaller model has other tokens
     """
-    if draft is None:
-        return None
     if isinstance(draft, str):
         if draft != "lookup":
             raise SpecError(f"draft must be a model or 'lookup', got {draft!r}")
-        return PromptLookup()
+        return PromptLookup
     if hasattr(draft, "propose"):
-        return draft  # pyright: ignore[reportReturnType]  (no model has it)
+        return lambda: draft  # pyright: ignore[reportReturnType]  (no model has it)
     from volumetric.generate.model import Model
 
     if not isinstance(draft, Model):
         raise SpecError(f"draft must be a model or 'lookup', got {type(draft).__name__}")
     check_tokens_agree(model, draft)
-    return DraftModel(draft)
+    return lambda: DraftModel(draft)
 
 
 def check_tokens_agree(model: Model, draft: Model) -> None:

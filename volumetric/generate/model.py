@@ -22,8 +22,8 @@ from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.predicting import Predicts
 from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
-from volumetric.generate.scheduling.limits import PROMPT_ROWS, TOGETHER
-from volumetric.generate.session import PREFILL_ROWS, Session
+from volumetric.generate.scheduling.limits import PREFILL_ROWS, PROMPT_ROWS, TOGETHER
+from volumetric.generate.session import Session
 from volumetric.generate.stream import Stream
 from volumetric.generate.transcript import Decoder
 from volumetric.loaders import LoadedModel
@@ -313,7 +313,7 @@ class Model(Encodes, Adapts, Predicts):
 
         Parameters as for `generate_batch`.
         """
-        from volumetric.generate.batch import BatchStream  # and the scheduler, which a single stream does without
+        from volumetric.generate.batch import BatchStream  # for those with several prompts
 
         self.require_generator()
         return BatchStream(self, prompts, params, together=together, prompt_rows=prompt_rows, **explicit)

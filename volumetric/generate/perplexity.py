@@ -10,12 +10,20 @@ import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.session import PREFILL_ROWS
+from volumetric.generate.params import SamplingParams
+from volumetric.generate.scheduler import Scheduler
+from volumetric.generate.scheduling.job import Job
+from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from volumetric.generate.model import Model
+
+_TOGETHER = Limits(
+    seats=8, prompt_rows=PREFILL_ROWS, prefix_bytes=None, queue=None, queue_tokens=None, queue_seconds=None
+)
+"""Short windows are computed together; a call has no more rows than one of a long one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +57,9 @@ def perplexity(model: Model, ids: Sequence[int], window: int | None, stride: int
         raise GenerationError(f"{model.name} is an encoder and predicts no next token", hint="use model.logits(ids)")
     if len(ids) < 2:
         raise GenerationError(f"a perplexity needs 2 tokens or more, got {len(ids)}")
-    windows = _windows(len(ids), window, stride)
-    losses = np.concatenate([_losses(model, ids[start:end])[-new:] for start, end, new in windows])
+    windows = list(_windows(len(ids), window, stride))
+    found = _losses(model, [ids[start:end] for start, end, _ in windows])
+    losses = np.concatenate([one[-new:] for one, (_, _, new) in zip(found, windows, strict=True)])
     if not np.isfinite(losses).all():
         raise GenerationError("the model's logits are not numbers", hint="check its weights for NaN and infinities")
     mean = float(losses.mean())
@@ -71,15 +80,17 @@ def _windows(tokens: int, window: int, stride: int) -> Iterator[tuple[int, int, 
             return
 
 
-def _losses(model: Model, ids: Sequence[int]) -> F32Array:
-    """``−log p`` of each token of a window but the first."""
-    state = model.executable.new_state()
-    tokens = np.array(ids, np.int32)
-    found = [np.zeros(0, np.float32)]
-    for at in range(0, tokens.size - 1, PREFILL_ROWS):
-        fed = tokens[at : min(at + PREFILL_ROWS, tokens.size - 1)]
-        logits = model.executable.forward(state, fed, last_only=False)
-        logits -= logits.max(-1, keepdims=True)
-        picked = np.take_along_axis(logits, tokens[at + 1 : at + 1 + fed.size, None], -1)[:, 0]
-        found.append(np.log(np.exp(logits, out=logits).sum(-1)) - picked)
-    return np.concatenate(found)
+def _losses(model: Model, windows: Sequence[Sequence[int]]) -> Iterator[F32Array]:
+    """Yield ``−log p`` of each token of a window but the first, window by window."""
+    scheduler = Scheduler(model, _TOGETHER)
+    params = SamplingParams(temperature=0.0, max_tokens=1)
+    tickets = [scheduler.submit(Job(prompt=ids[:-1], params=params, targets=ids[1:])) for ids in windows]
+    try:
+        for ticket in tickets:
+            while not ticket.ended:
+                for event in scheduler.step():
+                    if event.error is not None:
+                        raise event.error
+            yield -np.array(ticket.transcripts[0].likelihoods, np.float32)
+    finally:
+        scheduler.close()

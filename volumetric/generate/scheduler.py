@@ -112,7 +112,7 @@ class Scheduler:
         DoesNotFitError : the prompt is longer than the context, or than the memory for states
         ShuttingDownError : `drain` was called
         GenerationError : the prompt is empty, or has an id outside of the vocabulary
-        SpecError : `n` is below 1 or more than there are seats
+        SpecError : `n` is below 1 or more than there are seats; there are not as many targets as tokens of the prompt
         """
         try:
             leader = self._generations(job)
@@ -192,17 +192,18 @@ class Scheduler:
         rows = sum(rows for _, rows in taking)
         began = time.perf_counter()
         lives = [live for live, _ in taking]
-        before = _guessed(lives)
         try:
             if not prompts:
                 self._guesses.guess(lives, self._seats.holds_guesses)
+            guessing = [live for live in lives if live.guesses]
+            before = _guessed(guessing)
             told = self._rounds.run(taking, self._seats.follow)
         except Exception as error:  # whatever it was: those jobs have ended, and the others go on
             events += self._failed({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
             self._tell()
             return events
         seconds = time.perf_counter() - began
-        drafted, accepted = (now - then for now, then in zip(_guessed(lives), before, strict=True))
+        drafted, accepted = (now - then for now, then in zip(_guessed(guessing), before, strict=True))
         if not drafted:
             self._seats.count(prompts, rows - prompts, seconds)
         if not prompts:
@@ -241,6 +242,8 @@ class Scheduler:
         if not 1 <= job.n <= self.limits.seats:
             raise SpecError(f"n must be 1 to {self.limits.seats}, the scheduler's seats, got {job.n}")
         prompt = self._model.encode(list(job.prompt))
+        if job.targets is not None and len(self._model.encode(list(job.targets))) != len(prompt):
+            raise SpecError(f"a prompt of {len(prompt)} tokens needs as many targets, got {len(job.targets)}")
         params = job.params
         try:
             self._model.room_after(len(prompt))

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError
+from volumetric.generate.held import Held
 from volumetric.generate.params import SamplingParams
+from volumetric.generate.scheduler import Scheduler
+from volumetric.generate.scheduling.job import Job
+from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 from volumetric.generate.stream import Stream
-from volumetric.generate.transcript import Transcript
-from volumetric.runtime.batch import greedy_ids, only
-from volumetric.runtime.device import Chooser, Drawing, Piece, State
+from volumetric.runtime.device import State
 
 if TYPE_CHECKING:
     from volumetric.generate.drafting import Draft
     from volumetric.generate.model import Model
     from volumetric.generate.prompt import Prompt
 
-PREFILL_ROWS = 512
-"""Rows of a prompt that go to the device in one call: bounds its scratch memory and the wait for an interrupt."""
+_ALONE = Limits(seats=1, prompt_rows=PREFILL_ROWS, prefix_bytes=None, queue=None, queue_tokens=None, queue_seconds=None)
 
 
 class Session:
-    """Owns the device state of one sequence.
+    """Owns the device state of one sequence, which a scheduler with one seat computes.
 
     A prompt that begins like what the session holds is computed only from the first difference on, which makes each
-    turn of a chat cost its own tokens. Numbers computed in another order differ in their last bits, so a seed repeats
-    a text exactly only from the same history; `reset` gives the empty one.
-
-    Keys and values are cut back to that difference. What has one value for the whole sequence, as the state of a
-    recurrent layer, cannot be, nor can rows come back that were given away behind a window; where a state has such
-    (`State.forgets`) the session keeps a copy from the end of the last prompt, and goes back to it, or to the start.
+    turn of a chat cost its own tokens; see `volumetric.generate.held` for states that cannot go back everywhere.
+    Numbers computed in another order differ in their last bits, so a seed repeats a text exactly only from the same
+    history; `reset` gives the empty one.
 
     Parameters
     ----------
@@ -47,19 +38,14 @@ class Session:
 
     def __init__(self, model: Model, state: State | None = None, tokens: Iterable[int] = ()) -> None:
         self._model = model
-        self._state: State | None = model.executable.new_state() if state is None else state
-        self._tokens = list(tokens)
-        self._forgets = self._state.forgets
-        self._mark: State | None = None
-        """Copy of the state before the last token of the last prompt, where going back takes one."""
-        self._before: State | None = None
-        """Copy of the state before tokens of which some may be taken away again, where that takes one."""
+        self._held = Held(model.executable, state, tokens)
+        self._scheduler = Scheduler(model, _ALONE)
         self._live: Stream | None = None
 
     @property
     def tokens(self) -> tuple[int, ...]:
         """Token ids that the state holds."""
-        return tuple(self._tokens)
+        return self._held.tokens
 
     def stream(
         self,
@@ -68,7 +54,7 @@ class Session:
         *,
         template_args: Mapping[str, Any] | None = None,
         on_end: Callable[[], None] | None = None,
-        draft: Draft = None,
+        draft: Draft | None = None,
         **explicit: Any,
     ) -> Stream:
         """Start to generate after `prompt`; a stream still running on this session is cancelled.
@@ -95,106 +81,16 @@ class Session:
         self._stop()
         drafter = None
         if draft is not None:
-            from volumetric.generate.drafting import drafter_for  # for those who draft
+            from volumetric.generate.drafting import drafters  # for those who draft
 
-            drafter = drafter_for(self._model, draft)
-        self._live = Stream(self, Transcript(self._model, ids, merged), on_end, drafter)
+            drafter = drafters(self._model, draft)
+        job = Job(prompt=ids, params=merged, drafter=drafter, held=self._held)
+        self._live = Stream(self._scheduler, self._scheduler.submit(job), on_end)
         return self._live
-
-    def prefill(self, ids: Sequence[int]) -> tuple[F32Array, int]:
-        """Make the state hold exactly `ids`.
-
-        Returns
-        -------
-        logits : after the last of `ids`, float32 ``[V]``
-        reused : how many of `ids` the state held already
-        """
-        same = map(operator.eq, self._tokens, ids)
-        shared = sum(1 for _ in itertools.takewhile(bool, same))
-        kept = self._go_back(min(shared, len(ids) - 1))  # the last token is always fed: its logits are what is wanted
-        last = len(ids) - 1 if self._forgets else kept
-        for start in range(kept, last, PREFILL_ROWS):
-            self._feed(ids[start : min(start + PREFILL_ROWS, last)])
-        if self._forgets and (self._mark is None or self._mark.position < last):
-            self._mark = self._open().fork()
-        logits = np.empty((1, 0), np.float32)
-        for start in range(last, len(ids), PREFILL_ROWS):
-            logits = self._feed(ids[start : start + PREFILL_ROWS])
-        return logits[-1], kept
-
-    def _go_back(self, position: int) -> int:
-        """Forget what was fed from `position` on, or from further back where there is no copy of then."""
-        state = self._open()
-        mark = self._mark
-        if mark is not None and mark.position > position:
-            self._mark = None  # it holds tokens that will be others
-        if 0 < position < min(state.reach, state.position):
-            if mark is None or mark.reach > position:
-                state.reset()
-            else:
-                self._state = state = mark.fork()
-            position = min(position, state.position)
-        state.trim(position)
-        del self._tokens[position:]
-        return position
-
-    def step(self, token: int) -> F32Array:
-        """Append `token` and return the logits after it, float32 ``[V]``."""
-        return self._feed((token,))[-1]
-
-    def _feed(self, ids: Sequence[int]) -> F32Array:
-        logits = self._model.executable.forward(self._open(), np.array(ids, np.int32), last_only=True)
-        self._tokens.extend(ids)
-        return logits
-
-    def ahead(self, ids: Sequence[int]) -> F32Array:
-        """Append `ids` and return the logits after each, float32 ``[T, V]``; `back` may take all but one away again."""
-        state = self._open()
-        self._before = state.fork() if self._forgets and len(ids) > 1 else None
-        logits = self._model.executable.forward(state, np.array(ids, np.int32), last_only=False)
-        self._tokens.extend(ids)
-        return logits
-
-    def back(self, position: int) -> None:
-        """Keep the tokens before `position`, which is behind the first one that `ahead` appended last."""
-        state, before = self._open(), self._before
-        self._before = None
-        if position >= state.reach:
-            state.trim(position)
-        elif before is not None:
-            self._state = before
-            if ids := self._tokens[before.position : position]:
-                self._model.executable.run([Piece(before, np.array(ids, np.int32), "none")])
-        del self._tokens[position:]
-
-    def greedy(self, token: int) -> Generator[int, None, None]:
-        """Append `token`, yield the most likely next one, append that, and so on; the device's fastest way."""
-        yield from self._following(token, greedy_ids(self._model.executable, self._open(), token))
-
-    def drawn(self, token: int, chooser: Chooser) -> Generator[int, None, None] | None:
-        """As `greedy`, with tokens that the device draws; None where it cannot."""
-        executable = self._model.executable
-        if not isinstance(executable, Drawing) or not executable.draws([chooser]):
-            return None
-        loop = executable.drawn([self._open()], [token], [chooser])
-        return self._following(token, only(loop))
-
-    def _following(self, token: int, loop: Generator[int, None, None]) -> Generator[int, None, None]:
-        """Yield what a loop of the device makes after `token`."""
-        state = self._open()
-        try:
-            with closing(loop):
-                for following in loop:
-                    self._tokens.append(token)
-                    token = following
-                    yield following
-        finally:
-            if state.position > len(self._tokens):  # fed, but the logits after it were refused
-                self._tokens.append(token)
 
     def fork(self) -> Session:
         """Return a second session that holds the same tokens; both go on independently."""
-        return Session(self._model, self._open().fork(), self._tokens)
+        return Session(self._model, self._held.seen().fork(), self.tokens)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write tokens and state to a file, from which `Model.session` goes on: later, or on another device.
@@ -209,20 +105,18 @@ class Session:
         """
         from volumetric.generate.saved_session import save_session  # brings msgspec, for those who save
 
-        save_session(path, self._tokens, self._open())
+        state = self._held.seen()
+        save_session(path, self.tokens, state)
 
     def reset(self) -> None:
         """Forget all tokens."""
         self._stop()
-        self._open().reset()
-        self._mark = None
-        self._tokens.clear()
+        self._held.reset()
 
     def close(self) -> None:
         """End a running stream and let go of the device memory of the state."""
         self._stop()
-        self._state = self._mark = None
-        self._tokens.clear()
+        self._held.close()
 
     def __enter__(self) -> Session:
         return self
@@ -234,8 +128,3 @@ class Session:
         live, self._live = self._live, None
         if live is not None and not live.ended:
             live.close()
-
-    def _open(self) -> State:
-        if self._state is None:
-            raise GenerationError("the session is closed", hint="make another with model.session()")
-        return self._state

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-from volumetric._typing import F32Array
 from volumetric.generate.events import Generation, GenerationStats, TokenEvent
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.sampler import Draw
-from volumetric.generate.transcript import Transcript
-from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
-    from volumetric.generate.drafting import Drafter
-    from volumetric.generate.session import Session
+    from volumetric.generate.scheduler import Scheduler
+    from volumetric.generate.scheduling.job import Ticket
 
 
 class Stream:
     """Iterator over the `TokenEvent`s of one generation; `Session.stream` and `Model.stream` make it.
 
     The work happens inside of ``next``. Leaving early (`close`, or an exception such as KeyboardInterrupt) ends the
-    generation as cancelled; `generation` has then what was made so far.
+    generation as cancelled; `generation` has then what was told so far. With a draft several tokens may be made at
+    once, of which those that were not told yet are forgotten.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        transcript: Transcript,
-        on_end: Callable[[], None] | None = None,
-        drafter: Drafter | None = None,
-    ) -> None:
-        self._session = session
-        self._transcript = transcript
+    def __init__(self, scheduler: Scheduler, ticket: Ticket, on_end: Callable[[], None] | None = None) -> None:
+        self._scheduler = scheduler
+        self._ticket = ticket
+        self._transcript = ticket.transcripts[0]
         self._on_end = on_end
-        self._drafter = drafter
-        self._cancelled = False
+        self._told = 0
         self._events = self._run()
 
     def __iter__(self) -> Iterator[TokenEvent]:
@@ -48,7 +37,7 @@ class Stream:
 
     def cancel(self) -> None:
         """Ask the stream to end before its next token; may be called from another thread."""
-        self._cancelled = True
+        self._scheduler.cancel(self._ticket)
 
     def close(self) -> None:
         """End the stream now, from the thread that iterates over it."""
@@ -97,51 +86,27 @@ class Stream:
         return self._transcript.stats
 
     def _run(self) -> Generator[TokenEvent, None, None]:
-        made = self._transcript
+        ticket = self._ticket
         try:
-            start = time.perf_counter()
-            logits, made.cached = self._session.prefill(made.prompt)
-            made.prompt_seconds = time.perf_counter() - start
-            made.count_time(made.prompt_seconds)
-            with closing(self._tokens(logits)) as tokens:
-                while made.reason is None and not self._cancelled:
-                    # How long the consumer takes between tokens says nothing about us.
-                    resumed = time.perf_counter()
-                    draw = next(tokens)
-                    made.count_time(time.perf_counter() - resumed)
-                    yield made.take(draw)
+            while not ticket.ended:
+                for event in self._scheduler.step():
+                    if event.error is not None:
+                        raise event.error
+                    if ticket.cancelled:
+                        return
+                    if event.token is not None:
+                        self._told += 1
+                        yield event.token
         finally:
             self._end()
 
-    def _tokens(self, logits: F32Array) -> Generator[Draw, None, None]:
-        """Yield draws without end, from the logits after the prompt on."""
-        if self._drafter is not None:
-            from volumetric.generate.speculation import drafted  # for those who draft
-
-            yield from drafted(self._session, self._transcript, self._drafter, logits)
-        if self.params.plain_greedy:
-            token = most_likely(logits)
-            yield Draw(token=token)
-            with closing(self._session.greedy(token)) as following:
-                for token in following:
-                    yield Draw(token=token)
-            return
-        sampler = self._transcript.sampler
-        while True:
-            draw = sampler.draw(logits)
-            yield draw
-            if sampler.chooser is not None and (loop := self._session.drawn(draw.token, sampler.chooser)) is not None:
-                with closing(loop):
-                    for token in loop:
-                        yield Draw(token=token)
-            logits = self._session.step(draw.token)
-
     def _end(self) -> None:
-        """Settle the transcript, and tell whoever waits for the end, once."""
+        """Give the state back, settle the transcript, and tell whoever waits for the end, once."""
+        self._transcript.forget(self._told)
+        if not self._ticket.ended:
+            self._scheduler.cancel(self._ticket)
+            self._scheduler.step()
         self._transcript.end()
-        drafter, self._drafter = self._drafter, None
-        if drafter is not None:
-            drafter.close()
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()

@@ -37,6 +37,7 @@ class Transcript:
     sampler : draws its tokens
     cached : tokens of the prompt that needed no computing
     prompt_seconds : time to compute the prompt
+    likelihoods : ``log p`` of the job's targets, if it has any, as far as they are computed
     drafted, accepted : tokens that a draft proposed, and those of them that were drawn
     reason : why it ended; None while it goes on
     """
@@ -50,6 +51,7 @@ class Transcript:
         self.decoder: Decoder | None = model.decoder(shown)
         self.cached = 0
         self.prompt_seconds = 0.0
+        self.likelihoods: list[float] = []
         self.drafted = self.accepted = 0
         self.reason: FinishReason | None = None
         # The last token drawn needs no place of its own: it is not fed again.
@@ -114,6 +116,12 @@ class Transcript:
             self.reason = "stop"
             return shown
         return shown + self._stops.flush()
+
+    def forget(self, told: int) -> None:
+        """Take back all tokens but the first ones, those that somebody was told of; it was cancelled, if any go."""
+        if told < len(self._draws):
+            del self._draws[told:], self._texts[told:]
+            self.reason = "cancelled"
 
     def end(self) -> None:
         """Settle the reason and what is held back, once, however the generation ended."""

@@ -9,12 +9,12 @@ Which tokens are drawn does not depend on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from volumetric.generate.drafting import Drafter, drafter_for
 from volumetric.generate.scheduling.live import Live
 
 if TYPE_CHECKING:
+    from volumetric.generate.drafting import Draft, Drafter
     from volumetric.generate.model import Model
 
 MOST_ROWS = 256
@@ -35,18 +35,18 @@ class Guesses:
 
     Raises
     ------
-    SpecError, GenerationError : as `volumetric.generate.drafting.drafter_for`
+    SpecError, GenerationError : as `volumetric.generate.drafting.drafters`
     """
 
-    def __init__(self, model: Model, draft: Model | Literal["lookup"] | None) -> None:
-        self._model = model
-        self._draft: Model | Literal["lookup"] | None = draft
+    def __init__(self, model: Model, draft: Draft | None) -> None:
+        self._make: Callable[[], Drafter] | None = None
+        if draft is not None:
+            from volumetric.generate.drafting import drafters  # for those who draft
+
+            self._make = drafters(model, draft)
         self._plain: dict[int, float] = {}
         """Seconds of a call without guesses, by the magnitude of the number of sequences."""
         self._prices: dict[int, float] = {}
-        first = drafter_for(model, draft)
-        if first is not None:
-            first.close()
 
     def guess(self, lives: Sequence[Live], fits: Callable[[], bool]) -> None:
         """Propose tokens for sequences that decode.
@@ -59,7 +59,8 @@ class Guesses:
         for live in lives:
             if self._drafter(live) is None:
                 continue
-            most = min(live.length.most(price), live.transcript.tokens_left - 1, room)
+            asked = live.ticket.job.held is not None  # by somebody who runs alone
+            most = min(live.length.most(0.0 if asked else price), live.transcript.tokens_left - 1, room)
             if most > 0:
                 assert live.drafter is not None
                 live.guesses = live.drafter.propose(live.ids, most)
@@ -88,8 +89,8 @@ class Guesses:
 
     def _drafter(self, live: Live) -> Drafter | None:
         if live.drafter is None:
-            make = live.ticket.job.drafter
-            live.drafter = make() if make is not None else drafter_for(self._model, self._draft)
+            make = live.ticket.job.drafter or self._make
+            live.drafter = None if make is None else make()
         return live.drafter
 
 

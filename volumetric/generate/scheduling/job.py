@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from volumetric.errors import VolumetricError
-from volumetric.generate.constraint import Constraint
-from volumetric.generate.drafting import Drafter
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.transcript import Transcript
+
+if TYPE_CHECKING:
+    from volumetric.generate.constraint import Constraint
+    from volumetric.generate.drafting import Drafter
+    from volumetric.generate.held import Held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,6 +33,9 @@ class Job:
         Log-probabilities are then those among the tokens that are allowed
     shown : ids of special tokens that belong to the text
     drafter : makes what proposes tokens, called once for each text, in the place of the scheduler's own draft
+    targets : a token for each of the prompt; how likely it is to follow is told (`Transcript.likelihoods`). All rows of
+        the prompt are computed then, with logits
+    held : has the state that its only text goes on in, and takes it back; such a text proposes tokens whenever it can
     """
 
     prompt: Sequence[int]
@@ -40,6 +47,8 @@ class Job:
     constraint: Callable[[], Constraint] | None = None
     shown: frozenset[int] = frozenset()
     drafter: Callable[[], Drafter] | None = None
+    targets: Sequence[int] | None = None
+    held: Held | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -16,6 +16,9 @@ PROMPT_ROWS = 128
 """Rows of prompts in a call beside sequences that decode, unless told otherwise. On a CPU that is the work of some ten
 calls without them, on a large GPU of one: less would read the weights for little, more keeps the others waiting."""
 
+PREFILL_ROWS = 512
+"""Rows of a prompt that go to the device in one call: bounds its scratch memory and the wait for an interrupt."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.generate.constraint import Constraint
-from volumetric.generate.drafting import Drafter, Length
 from volumetric.generate.scheduling.job import Ticket
+from volumetric.generate.scheduling.length import Length
+from volumetric.generate.scheduling.scoring import log_likelihoods
 from volumetric.generate.transcript import Transcript
 from volumetric.network import OUTPUT
 from volumetric.runtime.device import Chooser, Piece, State
+
+if TYPE_CHECKING:
+    from volumetric._typing import F32Array
+    from volumetric.generate.constraint import Constraint
+    from volumetric.generate.drafting import Drafter
 
 
 @dataclass(slots=True, eq=False)
@@ -90,11 +95,26 @@ class Live:
         """Rows up to the next of `cuts`, or all that are missing."""
         return min((cut - self.fed for cut in self.cuts if cut > self.fed), default=self.missing)
 
+    @property
+    def scored(self) -> bool:
+        """Whether all rows of its prompt have logits, which tell how likely others of its tokens are."""
+        return self.ticket.job.targets is not None and not self.transcript.begun
+
     def piece(self, rows: int) -> Piece:
         """Return the next `rows` rows, and what is guessed behind the last token; from there on they have logits."""
         ids = np.array([*self.ids[self.fed : self.fed + rows], *self.guesses], np.int32)
-        wanted = "all" if self.guesses else "none" if rows < self.missing else "last"
+        wanted = "all" if self.guesses or self.scored else "none" if rows < self.missing else "last"
         return Piece(self.state, ids, wanted, (OUTPUT,))
+
+    def score(self, logits: F32Array) -> F32Array:
+        """Note how likely the targets of the rows fed last are; returns the logits of the last row, ``[1, V]``."""
+        targets = self.ticket.job.targets
+        assert targets is not None
+        last, begin = logits[-1:].copy(), self.fed - len(logits)
+        following = np.array(targets[begin : self.fed], np.int64)
+        del self.transcript.likelihoods[begin:]  # of a generation that had to give up its seat
+        self.transcript.likelihoods += log_likelihoods(logits, following).tolist()
+        return last
 
     def rest(self) -> None:
         """Let go of what proposes tokens: it gives up its seat."""

@@ -35,6 +35,8 @@ class Rounds:
 
     def __init__(self, executable: Executable) -> None:
         self._executable = executable
+        # Asked once: to find out whether something is of a protocol takes twenty microseconds.
+        self._drawing = executable if isinstance(executable, Drawing) else None
         self._together: tuple[Live, ...] = ()
         self._loop: Generator[list[int]] | None = None
 
@@ -71,13 +73,13 @@ class Rounds:
             self.stop()
             self._together, self._loop = together, self._executable.greedy(states, last)
             return True
-        if not isinstance(self._executable, Drawing) or not all(live.drawable for live in together):
+        if self._drawing is None or not all(live.drawable for live in together):
             return False
         choosers = [live.transcript.sampler.chooser for live in together]
-        if not self._executable.draws(choosers):
+        if not self._drawing.draws(choosers):
             return False
         self.stop()
-        self._together, self._loop = together, self._executable.drawn(states, last, choosers)
+        self._together, self._loop = together, self._drawing.drawn(states, last, choosers)
         return True
 
     def _next(self, together: tuple[Live, ...]) -> Told:
@@ -89,7 +91,10 @@ class Rounds:
             self.stop()
             guilty = together if error.sequence is None else [together[error.sequence]]
             for live in together:
-                _go_back(live)
+                if live not in guilty:
+                    _go_back(live)
+                elif live.state is not None:
+                    live.fed = live.state.position
             return [(live, error) for live in guilty]
         seconds = time.perf_counter() - began
         for live in together:
@@ -114,6 +119,10 @@ class Rounds:
             if piece.wanted == "none":
                 continue
             if isinstance(output, np.ndarray):
+                if live.scored:
+                    output = live.score(output)
+                    if live.missing:
+                        continue
                 ready.append((live, output))
                 ready += [(follower, output) for follower in follow(live)]
             else:
@@ -125,14 +134,14 @@ class Rounds:
 
     def _outputs(self, lives: Sequence[Live], pieces: Sequence[Piece]) -> Sequence[F32Array | int | GenerationError]:
         """Run pieces; returns the logits of the rows that are wanted of each, or what the device has made of them."""
-        device = self._executable
-        if isinstance(device, Drawing) and device.picks and all(piece.wanted != "all" for piece in pieces):
+        device = self._drawing
+        if device is not None and device.picks and all(piece.wanted != "all" for piece in pieces):
             choosers: list[Chooser | Literal["logits"] | None] = [live.chooser for live in lives]
             if any(one != "logits" for one in choosers):
                 none = np.empty((0, 0), np.float32)
                 picked = device.pick(pieces, choosers)
                 return [none if one is None else one[None] if isinstance(one, np.ndarray) else one for one in picked]
-        return [output_of(found) for found in device.run(pieces)]
+        return [output_of(found) for found in self._executable.run(pieces)]
 
     def _settle(self, guessed: Sequence[Live], before: Mapping[int, State]) -> None:
         """Make states hold what was told, all but the last token, behind guesses some of which may have been wrong."""

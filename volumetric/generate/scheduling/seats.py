@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric.errors import DeviceError
-from volumetric.generate.scheduling.limits import Limits
+from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 from volumetric.generate.scheduling.live import Live
 from volumetric.generate.scheduling.pace import ENOUGH, Pace
 from volumetric.generate.scheduling.prefixes import Prefixes, common
 from volumetric.generate.scheduling.room import Room
 from volumetric.generate.scheduling.stats import Stats
-from volumetric.generate.session import PREFILL_ROWS
 
 if TYPE_CHECKING:
     from volumetric.runtime.device import Executable, State
@@ -75,8 +74,11 @@ class Seats:
         """Give up a seat. The state is kept for those that begin alike, unless it is not known what it holds."""
         self.all.remove(live)
         live.rest()
+        held = live.ticket.job.held
+        if held is not None:
+            held.take_back()
         state, live.state = live.state, None
-        if state is None or not keep:
+        if state is None or held is not None or not keep:
             return
         if self._prefixes is not None:
             self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), state, live.ticket.job.salt)
@@ -149,8 +151,10 @@ class Seats:
     def keep_marked(self, taking: Sequence[tuple[Live, int]]) -> None:
         """Keep copies of states that have come to where one is wanted, and cannot go back there later."""
         for live, _ in taking:
-            state = live.state
-            if self._prefixes is not None and state is not None and live.fed in live.cuts:
+            state, held = live.state, live.ticket.job.held
+            if held is not None:
+                held.mark(live)
+            elif self._prefixes is not None and state is not None and live.fed in live.cuts:
                 self._make_room(live.fed)
                 copy = self._copy(state, live.fed)
                 if copy is not None:
@@ -202,9 +206,15 @@ class Seats:
 
     def _begin(self, live: Live, under_way: Sequence[Live]) -> bool:
         """Give a prompt a state that holds what there is of it; False if more of it comes with the next calls."""
+        if live.ticket.job.held is not None:
+            live.ticket.job.held.lend(live, self._settle)
+            live.transcript.cached = live.fed
+            return True
         wanted = np.array(live.ids[:-1], np.int32)  # the last token is always fed: its logits are what is wanted
         salt = live.ticket.job.salt
         entry, source, rows, known = None, None, 0, 0
+        if live.scored:
+            wanted = wanted[:0]
         if self._prefixes is not None and wanted.size >= WORTH:
             found = self._prefixes.find(wanted, salt)
             rows, known, entry = found.rows, found.known, found.entry
