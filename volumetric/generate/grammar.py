@@ -91,7 +91,7 @@ class Grammars:
         self._kept: dict[tuple[str, str], Grammar] = {}
         width = model.plan.values[model.plan.outputs[OUTPUT]].width
         try:
-            self._tokenizer = llguidance.LLTokenizer(tokenizer.to_json(), n_vocab=width, eos_token=ends[0])
+            self._tokenizer = llguidance.LLTokenizer(tokenizer.to_json(), n_vocab=width, eos_token=ends)
         except ValueError as error:
             told = str(error).partition("\n")[0][:300]
             raise GenerationError(f"texts of {model.name} cannot be held to a form: {told}") from None
