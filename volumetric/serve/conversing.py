@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 from volumetric.errors import GenerationError
 from volumetric.generate.drafting import PromptLookup
 from volumetric.serve.answers import AnswerForm
+from volumetric.serve.channels import FINAL, harmony_of
 from volumetric.serve.completing import engine_of
-from volumetric.serve.forms import grammar_of
+from volumetric.serve.forms import grammar_of, held_to_form
 from volumetric.serve.jobs import jobs_of
 from volumetric.serve.problem import bad, problem_of
-from volumetric.serve.reasoning import Thinking, thinking_of
+from volumetric.serve.reasoning import thinking_of
 from volumetric.serve.tools.asked import tools_of
-from volumetric.serve.tools.form import form_of, instructions
+from volumetric.serve.tools.families import Telling, form_of, functions, instructions
+from volumetric.serve.tools.history import told_calls
 
 if TYPE_CHECKING:
     from volumetric.generate.drafting import Drafter
     from volumetric.generate.scheduling.job import Job
     from volumetric.serve.fields.chat import ChatRequest
     from volumetric.serve.serving import Served, Serving
+    from volumetric.serve.tools.asked import AskedTools
+    from volumetric.serve.tools.form import CallForm
 
 _TAIL = 16
 """Tokens at the end of a prompt in which a mark of reasoning is looked for."""
@@ -54,49 +58,70 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     served = serving.model(asked.model)
     engine_of(served)
     asked.check()
-    args, messages = template_args(asked), asked.conversation()
+    args, going_on = template_args(asked), bool(asked.continue_final_message)
     tools = tools_of(asked.tools, asked.tool_choice, parallel=asked.parallel_tool_calls is not False)
-    calls = None
+    template = served.model.loaded.chat_template
+    source = "" if template is None else template.source
+    channels = harmony_of(source, served.special_id)
+    if channels is not None and going_on and tools is not None:
+        raise bad("this model goes on with a message without tools alone", param="continue_final_message")
+    form, telling = form_of(source, served.special_id)
+    messages = told_calls(asked.conversation(), source, None if channels is not None else form)
     if tools is not None:
-        template = served.model.loaded.chat_template
-        form, told = form_of("" if template is None else template.source, _special_id(served))
-        calls = tools, form
-        if told:
-            args["tools"] = list(tools.told)
-        else:
-            messages = with_instructions(messages, instructions(tools))
-    forced = calls is not None and calls[0].required
-    grammar = await grammar_of(serving, served, asked, asked.response_format, calls)
+        messages = _told_of_tools(messages, tools, form, telling, args)
     try:
-        going_on = bool(asked.continue_final_message)
         ids = await serving.aside(conversation_ids, served, messages, args, going_on)
         drafter = await serving.aside(_drafter, served, asked.predicted)
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
+    tail = _text(served, ids[-_TAIL:])
+    form = replace(form, inside=bool(form.aloud) and tail.endswith(form.trigger))
+    held = held_to_form(asked, asked.response_format)
+    thinking = None
     # An answer that is held to a form from its first token on has no room for reasoning.
-    free = grammar is None or (calls is not None and not forced)
-    thinking = _thinking(serving, served, asked, ids) if free else None
-    answer = AnswerForm(calls=None if calls is None else calls[1], thinking=thinking)
-    shown = answer.marks.values()
+    if channels is None and not held and not (tools is not None and tools.required):
+        thinking = thinking_of(source, tail, served.special_id)
+    merged = serving.settings.reasoning == "none"
+    if merged and thinking is not None and not thinking.marks:
+        thinking = None  # its marks are text, and stay where they are
+    calls = None if tools is None else (tools, channels or form)
+    grammar = await grammar_of(serving, served, asked, asked.response_format, calls, thinking)
+    if held and not going_on and served.model.tokenizer is not None:
+        head = FINAL if channels is not None else form.aloud + form.between if form.inside else ""
+        ids = [*ids, *served.model.tokenizer.encode(head, add_special_tokens=False)]
+    if channels is not None:
+        asked.stop_token_ids = [*(asked.stop_token_ids or ()), *channels.ends]
+    read = tools is not None or (bool(form.aloud) and not held and not going_on)
+    answer = AnswerForm(
+        tools=() if tools is None else tools.tools,
+        calls=form if read and channels is None else None,
+        thinking=thinking,
+        channels=channels,
+        inside=held or going_on,
+        told=asked.include_reasoning is not False,
+        merged=merged,
+    )
     jobs = jobs_of(
-        asked, served, [ids], serving.settings, grammar=grammar, drafter=drafter, shown=shown, param="messages"
+        asked, served, [ids], serving.settings, grammar=grammar, drafter=drafter, shown=answer.shown, param="messages"
     )
     return Conversation(served, jobs, answer)
 
 
-def _special_id(served: Served) -> Callable[[str], int | None]:
-    """Return what gives the id of a special token by its text."""
+def _told_of_tools(
+    messages: list[dict[str, Any]], tools: AskedTools, form: CallForm, telling: Telling, args: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return messages that tell of tools, or let the arguments of the template do so."""
+    if telling == "template":
+        args["tools"] = list(tools.told)
+        return messages
+    if telling == "message":
+        return with_system(messages, tools=functions(tools))
+    return with_system(messages, instructions(tools, form))
+
+
+def _text(served: Served, ids: Sequence[int]) -> str:
     tokenizer = served.model.tokenizer
-    return (lambda _: None) if tokenizer is None else tokenizer.token_id
-
-
-def _thinking(serving: Serving, served: Served, asked: ChatRequest, ids: Sequence[int]) -> Thinking | None:
-    """Return how the model reasons behind a prompt, where it is to be told apart from the answer."""
-    template, tokenizer = served.model.loaded.chat_template, served.model.tokenizer
-    if serving.settings.reasoning == "none" or template is None or tokenizer is None:
-        return None
-    found = thinking_of(template.source, tokenizer.decode(ids[-_TAIL:], skip_special_tokens=False))
-    return found and replace(found, told=asked.include_reasoning is not False)
+    return "" if tokenizer is None else tokenizer.decode(ids, skip_special_tokens=False)
 
 
 def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
@@ -107,12 +132,16 @@ def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
     return partial(PromptLookup, tokenizer.encode(predicted, add_special_tokens=False))
 
 
-def with_instructions(messages: Sequence[dict[str, Any]], told: str) -> list[dict[str, Any]]:
-    """Return messages whose first one, of the system, ends with what is told; one is made where there is none."""
-    first, *rest = messages
+def with_system(messages: Sequence[dict[str, Any]], told: str = "", **rest: Any) -> list[dict[str, Any]]:
+    """Return messages whose first one, of the system, ends with what is told and has what else is given.
+
+    One is made where there is none.
+    """
+    first, *others = messages
     if first["role"] != "system":
-        return [{"role": "system", "content": told}, *messages]
-    return [first | {"content": f"{first['content']}\n\n{told}"}, *rest]
+        return [{"role": "system", "content": told, **rest}, *messages]
+    content = "\n\n".join(part for part in (first["content"], told) if part)
+    return [first | {"content": content, **rest}, *others]
 
 
 def template_args(asked: ChatRequest) -> dict[str, Any]:

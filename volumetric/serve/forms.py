@@ -9,8 +9,10 @@ from volumetric.generate.grammar import Grammar, Grammars
 from volumetric.serve.problem import RequestError, bad, problem_of
 
 if TYPE_CHECKING:
+    from volumetric.serve.channels import Harmony
     from volumetric.serve.fields.chat import ResponseFormat
     from volumetric.serve.fields.sampled import Sampled
+    from volumetric.serve.reasoning import Thinking
     from volumetric.serve.serving import Served, Serving
     from volumetric.serve.tools.asked import AskedTools
     from volumetric.serve.tools.form import CallForm
@@ -21,7 +23,8 @@ async def grammar_of(
     served: Served,
     asked: Sampled,
     answer: ResponseFormat | None = None,
-    tools: tuple[AskedTools, CallForm] | None = None,
+    tools: tuple[AskedTools, CallForm | Harmony] | None = None,
+    thinking: Thinking | None = None,
 ) -> Grammar | None:
     """Return the grammar of a request's answers; None where they are free.
 
@@ -33,7 +36,10 @@ async def grammar_of(
     if tools is not None:
         if wanted is not None:
             raise bad(f"tools and {wanted[2]} exclude each other", param=wanted[2])
-        wanted = ("lark", tools[1].grammar(tools[0]), "tools")
+        try:
+            wanted = ("lark", calls_grammar(*tools, thinking), "tools")
+        except SpecError as error:
+            raise problem_of(error, param="tools") from None
     if wanted is None:
         return None
     if asked.ignore_eos:
@@ -44,6 +50,19 @@ async def grammar_of(
             return await serving.aside(_compile, served, kind, what)
     except (SpecError, GenerationError) as error:
         raise problem_of(error, param=param) from None
+
+
+def held_to_form(asked: Sampled, answer: ResponseFormat | None) -> bool:
+    """Whether a request holds its answer to a form from its first token on. Raises `RequestError`."""
+    return _wanted(asked, answer) is not None
+
+
+def calls_grammar(asked: AskedTools, form: CallForm | Harmony, thinking: Thinking | None) -> str:
+    """Return the grammar of an answer with calls, which may begin with reasoning."""
+    grammar = form.grammar(asked)
+    if thinking is None or not thinking.grammar:
+        return grammar
+    return grammar.replace("start: ", f"start: {thinking.grammar} answer\nanswer: ", 1)
 
 
 def _wanted(asked: Sampled, answer: ResponseFormat | None) -> tuple[str, Any, str] | None:

@@ -1,14 +1,15 @@
 """Reasoning: what a model writes for itself before it answers, told apart from the answer, piece by piece as it comes.
 
 Models are taught by their chat template to put it between two marks: DeepSeek-R1, Qwen3, SmolLM3 and others between
-``<think>`` and ``</think>``. Some templates write the first mark themselves, at the end of the prompt, and some write
-both, for no reasoning.
+``<think>`` and ``</think>``, Magistral between special tokens. Some templates write the first mark themselves, at the
+end of the prompt, and some write both, for no reasoning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 
@@ -20,13 +21,21 @@ class Thinking:
     ----------
     opening, closing : marks around it
     inside : an answer begins in it, for the prompt ends with the first mark
-    told : whether clients are told of it
+    marks : those of the marks that are special tokens, by their ids
     """
 
     opening: str
     closing: str
     inside: bool = False
-    told: bool = True
+    marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def grammar(self) -> str:
+        """What an answer may begin with, in llguidance's Lark, where its marks are no text."""
+        if len(self.marks) < 2:
+            return ""
+        opening, closing = (f"<[{self.marks[mark]}]>" for mark in (self.opening, self.closing))
+        return f"({'' if self.inside else opening} TEXT {closing})?"
 
     def tokens(self, ids: Sequence[int], text_of: Callable[[int], str]) -> int:
         """Return how many tokens of an answer belong to its reasoning, marks included."""
@@ -41,19 +50,29 @@ class Thinking:
         return len(ids) if self.inside or self.opening in text else 0
 
 
-_MARKS: Final = (("<think>", "</think>"), ("<seed:think>", "</seed:think>"), ("<reasoning>", "</reasoning>"))
+_MARKS: Final = (
+    ("<think>", "</think>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<reasoning>", "</reasoning>"),
+    ("[THINK]", "[/THINK]"),
+)
 
 
-def thinking_of(template: str, prompt: str) -> Thinking | None:
+def thinking_of(
+    template: str, prompt: str, special_id: Callable[[str], int | None] = lambda _: None
+) -> Thinking | None:
     """Return how a model of this chat template reasons, behind this prompt; None where it does not.
 
     Parameters
     ----------
     prompt : its end is enough
+    special_id : gives the ids of special tokens
     """
     for opening, closing in _MARKS:
         if opening in template or closing in template:
-            return Thinking(opening, closing, inside=prompt.rstrip().endswith(opening))
+            ids = {mark: special_id(mark) for mark in (opening, closing)}
+            marks = {mark: id for mark, id in ids.items() if id is not None}
+            return Thinking(opening, closing, inside=prompt.rstrip().endswith(opening), marks=marks)
     return None
 
 

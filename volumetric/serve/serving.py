@@ -126,6 +126,12 @@ class Served:
             "with_usage": asked.streams_usage,
         }
 
+    def special_id(self, text: str) -> int | None:
+        """Return the id of a special token, which no text contains; None where there is none of this text."""
+        tokenizer = self.model.tokenizer
+        id = None if tokenizer is None else tokenizer.token_id(text)
+        return None if tokenizer is None or id is None or tokenizer.decode([id]) else id
+
     def text_of(self, token: int) -> str:
         """Return the text of a single token."""
         tokenizer = self.model.tokenizer

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from volumetric.generate.events import Generation, TokenEvent
-from volumetric.serve.answers import AnswerForm, AnswerReader, Parts
+from volumetric.serve.answers import AnswerForm, AnswerReader
 from volumetric.serve.event_stream import event
+from volumetric.serve.parts import Parts
 from volumetric.serve.problem import RequestError
 from volumetric.serve.serving import encoded
 from volumetric.serve.told import Drawn, Told, drawn_in, drawn_of, finite, timings, tokens_told, usage
@@ -160,7 +161,7 @@ class ChatShape(Shape):
         thought, text, pieces = self.form.whole(generation.text)
         message: Told = {"role": "assistant", "content": text, "refusal": None, **_reasoning(thought)}
         reason: str = generation.finish_reason
-        if self.form.calls is not None:
+        if self.form.tools:
             message["content"] = text.strip() or None
             if calls := _whole_calls(pieces):
                 message["tool_calls"] = calls

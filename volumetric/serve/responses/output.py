@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from volumetric.serve.answers import Parts
+from volumetric.serve.parts import Parts
 from volumetric.serve.told import Told
 from volumetric.serve.tools.reader import CallPiece
 

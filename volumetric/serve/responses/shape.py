@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
-from volumetric.serve.answers import AnswerForm, AnswerReader, Parts
+from volumetric.serve.answers import AnswerForm, AnswerReader
 from volumetric.serve.event_stream import event
 from volumetric.serve.fields.response import ResponseRequest
+from volumetric.serve.parts import Parts
 from volumetric.serve.problem import RequestError
 from volumetric.serve.responses.output import Output
 from volumetric.serve.serving import encoded

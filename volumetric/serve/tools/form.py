@@ -1,27 +1,35 @@
-"""The form of calls: what a model writes around the name and the arguments of a function."""
+"""The form of calls: what a model writes around the name and the arguments of a function, and the grammar of it."""
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Any
 
 from volumetric.generate.grammar import spaced
 from volumetric.serve.tools.asked import AskedTools, Tool
+from volumetric.serve.tools.parameters import parameter_rules, written_parameters
+
+TEXT = r"TEXT: /(.|\n)*/"
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """Texts of a call, in their order: trigger, opening, the name, between, the arguments as JSON, closing.
+    """Texts of a call, in their order: trigger, opening, the name, between, the arguments, closing.
 
     Attributes
     ----------
     trigger : text with which a call begins, and nothing else does
     first, joint, last : where one trigger begins all calls, what is before, between and behind them; without a joint
         each call has a trigger of its own
+    gap : what is between calls that have triggers of their own, where the answer is nothing but calls
+    elements : arguments are written as elements, one for each, instead of a JSON object
+    aloud : what stands in the place of a name before text; empty where text is written as it is
+    inside : answers begin behind the trigger, for the prompt ends with it
     marks : those of the texts that are special tokens, by their ids
     id_length : length of ids of calls, of letters and digits alone; None: as OpenAI's look
     """
@@ -33,6 +41,10 @@ class CallForm:
     first: str = ""
     joint: str = ""
     last: str = ""
+    gap: str = "\n"
+    elements: bool = False
+    aloud: str = ""
+    inside: bool = False
     marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     id_length: int | None = None
 
@@ -41,98 +53,67 @@ class CallForm:
         made = uuid.uuid4().hex
         return f"call_{made[:24]}" if self.id_length is None else made[: self.id_length]
 
+    def written(self, calls: Sequence[tuple[str, Any]]) -> str:
+        """Return calls, of names and values of their arguments, as a model writes them."""
+        texts = [f"{self.opening}{name}{self.between}{self._arguments(given)}{self.closing}" for name, given in calls]
+        if self.joint:
+            return f"{self.trigger}{self.first}{self.joint.join(texts)}{self.last}"
+        return self.gap.join(self.trigger + text for text in texts)
+
+    def _arguments(self, given: Any) -> str:
+        if isinstance(given, str):
+            return given
+        return written_parameters(given) if self.elements else json.dumps(given, ensure_ascii=False)
+
     def grammar(self, asked: AskedTools) -> str:
-        """Return what the answer may be, in llguidance's Lark: text and calls, or calls alone if they are required."""
-        if self.marks:
-            return self._marked(asked)
+        """Return what the answer may be, in llguidance's Lark: text and calls, or calls alone if they are required.
+
+        Raises
+        ------
+        SpecError : arguments that are written as elements have a schema that cannot be enforced
+        """
         names = [f"call_{i}" for i in range(len(asked.tools))]
-        rules = [line for name, tool in zip(names, asked.tools, strict=True) for line in self._rules(name, tool, asked)]
-        call = f"({' | '.join(names)})"
-        if asked.required:
-            start = f'{call} ("\\n" {call})*' if asked.parallel else call
+        rules = [line for name, tool in zip(names, asked.tools, strict=True) for line in self._rules(name, tool)]
+        call, trigger = f"({' | '.join(names)})", self.texts(self.trigger)
+        if self.joint:
+            more = f"({self.texts(self.joint)} {call})*" if asked.parallel else ""
+            call = " ".join((self.texts(self.first), call, more, self.texts(self.last)))
+        several = asked.parallel and not self.joint
+        if self.aloud:
+            start = self._aloud(call, asked)
+        elif asked.required:
+            start = f"{trigger} {call}"
+            start = f"{start} ({self.texts(self.gap)} {start})*" if several else start
+        elif self.trigger in self.marks:  # a special token ends a text by itself
+            start = f"TEXT ({trigger} {call}){'*' if several else '?'}"
         else:
-            start = f"{call}* TEXT" if asked.parallel else f"{call} | TEXT"
-        return "\n".join(["%llguidance {}", f"start: {start}", *rules, r"TEXT: /(.|\n)*/"])
+            start = f"(begun {call})* TEXT" if several else f"begun {call} | TEXT"
+        return "\n".join(["%llguidance {}", f"start: {start}", f"begun[lazy]: TEXT {trigger}", *rules, TEXT])
 
-    def _marked(self, asked: AskedTools) -> str:
-        """Return the grammar of calls that begin with a special token, which ends a text by itself."""
-        names = [f"call_{i}" for i in range(len(asked.tools))]
-        rules = [
-            f"{name}: {self._texts(self.opening, tool.name, self.between)} "
-            f"%json {json.dumps(spaced(tool.parameters))} {self._texts(self.closing)}"
-            for name, tool in zip(names, asked.tools, strict=True)
-        ]
-        call = f"({' | '.join(names)})"
-        more = f"({self._texts(self.joint or self.trigger)} {call})*" if asked.parallel else ""
-        calls = f"{self._texts(self.trigger, self.first)} {call} {more} {self._texts(self.last)}"
-        start = calls if asked.required else f"TEXT ({calls})?"
-        return "\n".join(["%llguidance {}", f"start: {start}", *rules, r"TEXT: /(.|\n)*/"])
-
-    def _texts(self, *texts: str) -> str:
-        """Return texts in Lark, special tokens by their ids."""
-        return " ".join(f"<[{self.marks[text]}]>" if text in self.marks else json.dumps(text) for text in texts if text)
-
-    def _rules(self, name: str, tool: Tool, asked: AskedTools) -> Sequence[str]:
-        head = json.dumps(self.opening + tool.name + self.between)
-        body = f"{head} %json {json.dumps(spaced(tool.parameters))} {json.dumps(self.closing)}"
-        trigger = json.dumps(self.trigger)
+    def _aloud(self, call: str, asked: AskedTools) -> str:
+        """Return what an answer is where text has a name before it, too."""
+        trigger = self.texts(self.trigger)
+        begin = "" if self.inside else trigger
+        calls = f"{begin} {call} ({trigger} {call})*" if asked.parallel else f"{begin} {call}"
         if asked.required:
-            return [f"{name}: {trigger} {body}"]
-        return [f"{name}_trigger[lazy]: TEXT {trigger}", f"{name}: {name}_trigger {body}"]
+            return calls
+        spoken = f"{begin} {self.texts(self.aloud + self.between)}"
+        return f"{calls} | {spoken} (begun {call}){'*' if asked.parallel else '?'} | {spoken} TEXT"
 
+    def texts(self, *texts: str) -> str:
+        """Return texts in Lark, special tokens by their ids."""
+        parts = [text for text in texts if text]
+        if self.marks:
+            cut = re.compile(f"({'|'.join(map(re.escape, self.marks))})")
+            parts = [part for text in parts for part in cut.split(text) if part]
+        return " ".join(
+            f"<[{self.marks[part]}]>" if part in self.marks else json.dumps(part, ensure_ascii=False) for part in parts
+        )
 
-HERMES: Final = CallForm("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>")
-"""Of Hermes, Qwen and others; also of models that were told of it in their instructions alone."""
-LLAMA: Final = CallForm('{"name": "', "", '", "parameters": ', "}")
-"""Of Llama 3.1 and later."""
-
-
-def form_of(template: str, token_id: Callable[[str], int | None] = lambda _: None) -> tuple[CallForm, bool]:
-    """Return the form that a chat template teaches, and whether it tells of tools by itself.
-
-    Parameters
-    ----------
-    token_id : gives the ids of special tokens
-    """
-    trigger, between = token_id(CALLS), token_id(ARGUMENTS)
-    if CALLS in template and trigger is not None:
-        if ARGUMENTS in template and between is not None:
-            return mistral(trigger, between), True
-        return mistral_list(trigger), True
-    if "tools" in template and "<tool_call>" in template:
-        return HERMES, True
-    if ("tools" in template and "<|python_tag|>" in template) or ('"parameters"' in template and "tools" in template):
-        return LLAMA, True
-    return HERMES, False
-
-
-CALLS, ARGUMENTS = "[TOOL_CALLS]", "[ARGS]"
-_MISTRAL_IDS: Final = 9
-"""Mistral's templates refuse ids of any other length."""
-
-
-def mistral_list(trigger: int) -> CallForm:
-    """Return the form of Mistral 7B v0.3, Nemo and others of that time: one list of all calls."""
-    return CallForm(
-        CALLS,
-        '{"name": "',
-        '", "arguments": ',
-        "}",
-        first="[",
-        joint=", ",
-        last="]",
-        marks={CALLS: trigger},
-        id_length=_MISTRAL_IDS,
-    )
-
-
-def mistral(trigger: int, between: int) -> CallForm:
-    """Return the form of Mistral's models from Small 3.2 on."""
-    return CallForm(CALLS, "", ARGUMENTS, "", marks={CALLS: trigger, ARGUMENTS: between}, id_length=_MISTRAL_IDS)
-
-
-def instructions(asked: AskedTools) -> str:
-    """Return what a model is told of tools whose template does not tell of them."""
-    listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in asked.told)
-    how = f'{HERMES.trigger}{HERMES.opening}NAME{HERMES.between}{{"ARGUMENT": "VALUE"}}{HERMES.closing}'
-    return f"You can call these functions:\n{listed}\n\nTo call one, write nothing but\n{how}"
+    def _rules(self, name: str, tool: Tool) -> Sequence[str]:
+        head = self.texts(self.opening + tool.name + self.between)
+        if not self.elements:
+            arguments, rules = f"%json {json.dumps(spaced(tool.parameters))}", []
+        else:
+            arguments, rules = parameter_rules(name, tool.parameters)
+        return [f"{name}: {head} {arguments} {self.texts(self.closing)}", *rules]

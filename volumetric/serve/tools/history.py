@@ -1,0 +1,51 @@
+"""Earlier calls of a conversation, as a chat template wants them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from volumetric.serve.tools.form import CallForm
+
+_NAME: Final = r"\w+(?:\.\w+|\[['\"]\w+['\"]\])*(?:\.|\[['\"])arguments(?:['\"]\])?"
+_JOINED: Final = re.compile(rf"[+~]\s*{_NAME}\s*(?:[+~]|-?[}}%]\}})")
+_WRITTEN: Final = re.compile(r"arguments(?:['\"]\])?\s*(?:\|\s*(?:tojson|items)|is (?:not )?(?:string|mapping))")
+_ASKS_FOR_NONE: Final = re.compile(r"content(?:['\"]\])?\s+is\s+(?:not\s+)?none")
+
+
+def told_calls(messages: Sequence[dict[str, Any]], template: str, form: CallForm | None) -> list[dict[str, Any]]:
+    """Return messages with their calls as a template reads them.
+
+    Arguments are values, and text where the template joins them to others. A template that knows of no calls gets
+    them in the content, as the model would write them by `form`.
+    """
+    joins = bool(_JOINED.search(template)) and not _WRITTEN.search(template)
+    asks_for_none = bool(_ASKS_FOR_NONE.search(template))
+    thinks = "message.thinking" in template
+    told: list[dict[str, Any]] = []
+    for message in messages:
+        calls = message.get("tool_calls")
+        if not calls:
+            told.append(message)
+            continue
+        content = message.get("content") or ""
+        if form is not None and "tool_calls" not in template:
+            written = form.written([(call["function"]["name"], call["function"]["arguments"]) for call in calls])
+            content = f"{content}\n{written}" if content else written
+            told.append({key: value for key, value in message.items() if key != "tool_calls"} | {"content": content})
+            continue
+        message = message | {"content": None if asks_for_none and not content else content}
+        if joins:
+            message["tool_calls"] = [_joined(call) for call in calls]
+        if thinks and not content and "reasoning_content" in message:
+            message["thinking"] = message["reasoning_content"]  # gpt-oss takes it before calls alone
+        told.append(message)
+    return told
+
+
+def _joined(call: dict[str, Any]) -> dict[str, Any]:
+    given = call["function"]["arguments"]
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    return call | {"function": call["function"] | {"arguments": text}}
