@@ -23,8 +23,11 @@ _Piece: TypeAlias = "tuple[Command, slice]"
 _ALL = slice(None)
 _ALONE = 32
 """Dispatches that are finished where they were recorded: handing a command buffer to another thread costs as much."""
-_PIECES = (16, 48)
-"""Dispatches of the first submissions of a call; the last one has the rest."""
+_FIRST = 16
+_GROWTH = 3
+_LONGEST = 512
+"""Dispatches of the first submission of a call, how many times as many the next one has, and at most: the GPU begins
+the first while wgpu validates the second, which takes about as long as the GPU takes for it."""
 _MAP_READ = 1
 _POLLS = 1000
 """Each poll blocks until the submission is done, so the first one answers; the bound ends a wait on a lost device."""
@@ -56,16 +59,15 @@ class Prepared:
 
 
 def _pieces(commands: Sequence[Command]) -> list[list[_Piece]]:
-    """Cut `commands` into submissions: the first pass in `_PIECES`, if it is long, and all that is left."""
+    """Cut `commands` into submissions: the first pass into pieces that grow, if it is long, and all that is left."""
     whole: list[_Piece] = [(command, _ALL) for command in commands]
     first = commands[0] if commands else None
-    if not isinstance(first, Pass) or len(first.prepared) <= 2 * _PIECES[0]:
+    if not isinstance(first, Pass) or len(first.prepared) <= 2 * _FIRST:
         return [whole]
-    found, at = [], 0
-    for count in _PIECES:
-        if len(first.prepared) - at > count:
-            found.append([(first, slice(at, at + count))])
-            at += count
+    found, at, count = [], 0, _FIRST
+    while len(first.prepared) - at > count:
+        found.append([(first, slice(at, at + count))])
+        at, count = at + count, min(count * _GROWTH, _LONGEST)
     return [*found, [(first, slice(at, None)), *whole[1:]]]
 
 
@@ -93,9 +95,9 @@ class _Calls:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """An encoder that holds all commands and is not finished."""
+    """Encoders that hold all commands and are not finished."""
 
-    encoder: Any
+    encoders: Sequence[Any]
 
 
 class NativeExecutor:
@@ -145,21 +147,24 @@ class NativeExecutor:
         return self._finish_apart([(command, _ALL) for command in commands]) if long else self.record(commands)
 
     def record(self, commands: Sequence[Command]) -> _Recorded:
-        """Encode the first half for a later `send`.
+        """Encode the first half, of each submission, for a later `send`.
 
         wgpu-native 29 never frees a finished command buffer that was not submitted, nor its device: 93 KB for one
         dispatch on llvmpipe. An encoder that was not finished it does free.
         """
         with _Calls(self._errors, self._context, "encoding commands"):
-            return _Recorded(self._record([(command, _ALL) for command in commands]))
+            return _Recorded([self._record(piece) for piece in _pieces(commands)])
 
     def send(self, begun: Future[Any] | _Recorded) -> int:
         """Submit what `begin` or `record` encoded; the number names this submission for `read`."""
         if isinstance(begun, Future):
             return self._send(begun.result())
-        with _Calls(self._errors, self._context, "encoding commands"):
-            buffer = self._finish(begun.encoder)
-        return self._send(buffer)
+        number = 0
+        for encoder in begun.encoders:
+            with _Calls(self._errors, self._context, "encoding commands"):
+                buffer = self._finish(encoder)
+            number = self._send(buffer)
+        return number
 
     def must_be_sent(self, begun: Future[Any] | _Recorded) -> bool:
         """Whether it is finished, or is being finished: see `record`."""
@@ -168,7 +173,8 @@ class NativeExecutor:
     def discard(self, begun: _Recorded) -> None:
         """Drop what `record` encoded."""
         with _Calls(self._errors, self._context, "dropping commands"):
-            self._lib.wgpuCommandEncoderRelease(begun.encoder)
+            for encoder in begun.encoders:
+                self._lib.wgpuCommandEncoderRelease(encoder)
 
     def close(self) -> None:
         """End the other thread."""
