@@ -329,7 +329,7 @@ def test_joined_parts_are_read_where_they_lie() -> None:
         work.reshape(work.part(y, 1, 2, 4), (1, 2, 3)),
         work.reshape(work.part(work.reshape(x, (1, 10, 3)), 1, 9, 10), (1, 1, 3)),
         work.part(x, 1, 1, 2),  # not contiguous
-        work.part(kept, 0, 1, 2),  # is written afterwards
+        work.part(kept, 0, 1, 2),  # is written before it is joined once more
         work.part(x, 0, 4, 5),
         work.part(x, 0, 0, 2),
         y,
@@ -337,7 +337,8 @@ def test_joined_parts_are_read_where_they_lie() -> None:
     rows = work.concat([work.reshape(part, (prod(work.shape(part)) // 3, 3)) for part in parts], 0)
     apart = work.concat([work.part(x, 0, 0, 2), work.part(x, 0, 3, 5)], 1)  # rows of several parts
     work.assign("kept", work.part(x, 0, 0, 2))
-    graph = work.finish([rows, apart])
+    late = work.concat(parts[4:6], 0)
+    graph = work.finish([rows, apart, late])
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal(graph.tensors[i].shape).astype(np.float32) for i in graph.inputs]
     graphs, oracle = narrowed_graphs("native"), NumpyGraphs(np.float32)
@@ -346,7 +347,7 @@ def test_joined_parts_are_read_where_they_lie() -> None:
         one.put("kept", np.ones((2, 2, 3), np.float32))
     program = graphs.compile(graph, store)
     slices = [node for node in program.graph.nodes if node.op == "slice"]
-    assert len(slices) == 5  # that across, that of `kept`, two of the second result, and what is assigned
+    assert len(slices) == 5  # that across, that of `kept` for the third result, two of the second, and what is assigned
     for _ in range(2):
         for got, right in zip(program.run(inputs), oracle.compile(graph, expected).run(inputs), strict=True):
             np.testing.assert_array_equal(got, right)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from volumetric._typing import Array
@@ -18,6 +18,10 @@ class TensorStore(Protocol):
 
     def put(self, key: str, value: Array) -> None:
         """Create a buffer, or overwrite it. Raises `ShapeError` if one of another shape or type is there."""
+        ...
+
+    def put_together(self, values: Mapping[str, Array]) -> None:
+        """Put several that programs read and assign whole: a device may keep small ones side by side."""
         ...
 
     def get(self, key: str) -> Array:

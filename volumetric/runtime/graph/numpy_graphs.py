@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,6 +28,11 @@ class NumpyStore:
         if old.shape != value.shape or old.dtype != value.dtype:
             raise ShapeError(f"buffer {key!r} is {old.dtype} {list(old.shape)}, got {value.dtype} {list(value.shape)}")
         self.buffers[key] = value
+
+    def put_together(self, values: Mapping[str, Array]) -> None:
+        """Put several."""
+        for key, value in values.items():
+            self.put(key, value)
 
     def get(self, key: str) -> Array:
         """Return a copy of a buffer."""

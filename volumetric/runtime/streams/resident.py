@@ -77,8 +77,8 @@ class ResidentStream(RowStream):
         self._quick: dict[Shape, Callable[[Array], Array]] = {}
         self._quick_rows = 0
         self._name_ends()
-        for key, state in self._kept.items():
-            self._store.put(key, np.zeros((batch, *state.shape), np.float32))
+        begun = {key: np.zeros((batch, *state.shape), np.float32) for key, state in self._kept.items()}
+        self._store.put_together(begun)
 
     def _name_ends(self) -> None:
         network = self.network
@@ -168,7 +168,8 @@ class ResidentStream(RowStream):
         made._living = self._living.fork()
         own = {*self._kept, *made._living.values}
         made._store = self._store.share(set(self._store.keys()) - own)
-        for key in own:
+        made._store.put_together({key: self._store.get(key) for key in self._kept})
+        for key in own - self._kept.keys():
             made._store.put(key, self._store.get(key))
         return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -37,6 +37,11 @@ class CpuStore:
             raise ShapeError(f"buffer {key!r} is {old.dtype} {list(old.shape)}, got {value.dtype} {list(value.shape)}")
         with self.lock:
             old[...] = value
+
+    def put_together(self, values: Mapping[str, Array]) -> None:
+        """Put several."""
+        for key, value in values.items():
+            self.put(key, value)
 
     def get(self, key: str) -> Array:
         """Copy a buffer."""

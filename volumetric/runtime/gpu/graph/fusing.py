@@ -6,7 +6,7 @@ No rewrite makes a node read later than before, as a persistent buffer could hav
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from types import MappingProxyType
@@ -126,33 +126,59 @@ def fuse_parts(graph: Graph) -> Graph:
     """Let a `concat` read parts of tensors where they lie, which a `slice` would copy first.
 
     Such a `concat` has the whole tensors as its inputs, and one attribute more: ``parts``, for each of them the first
-    element that is read, and how many are. Parts and the result must be contiguous.
+    element that is read, and how many are. Parts and the result must be contiguous; neighbours are one part.
     """
-    root = roots(graph)
-    cuts = {node.outputs[0]: node for node in graph.nodes if node.op == "slice"}
+    places = _Places(graph)
 
-    def rewritten(node: Node) -> Node:
+    def rewritten(at: int, node: Node) -> Node:
         if node.op != "concat" or not lies_flat(graph.tensors[node.outputs[0]].shape, node.attrs["axis"]):
             return node
-        found = [_part(graph, root, cuts, i) for i in node.inputs]
-        if not any(start or size != graph.tensors[i].size for i, start, size in found):
+        found = [places.of(i, at) for i in node.inputs]
+        if found == [(i, 0, graph.tensors[i].size) for i in node.inputs]:
             return node
-        attrs = {**node.attrs, "parts": tuple((start, size) for _, start, size in found)}
-        return replace(node, inputs=tuple(i for i, _, _ in found), attrs=MappingProxyType(attrs))
+        joined = found[:1]
+        for part in found[1:]:
+            tensor, start, size = joined[-1]
+            if part[:2] == (tensor, start + size):
+                joined[-1] = tensor, start, size + part[2]
+            else:
+                joined.append(part)
+        attrs = {**node.attrs, "parts": tuple((start, size) for _, start, size in joined)}
+        return replace(node, inputs=tuple(i for i, _, _ in joined), attrs=MappingProxyType(attrs))
 
-    return pruned(replace(graph, nodes=tuple(map(rewritten, graph.nodes))))
+    return pruned(replace(graph, nodes=tuple(rewritten(at, node) for at, node in enumerate(graph.nodes))))
 
 
-def _part(graph: Graph, root: Sequence[int], cuts: Mapping[int, Node], i: int) -> tuple[int, int, int]:
-    """Return of what tensor `i` is a contiguous part: the tensor, its first element, and how many."""
-    whole = (i, 0, graph.tensors[i].size)
-    cut = cuts.get(root[i])
-    if cut is None or graph.tensors[root[cut.inputs[0]]].key is not None:
-        return whole
-    shape, starts, stops = graph.tensors[cut.inputs[0]].shape, cut.attrs["starts"], cut.attrs["stops"]
-    if not is_contiguous_part(shape, starts, stops):
-        return whole
-    return cut.inputs[0], first_element(shape, starts), whole[2]
+class _Places:
+    """Of what tensors are contiguous parts, through slices, and copies of what no node had made."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self._root = graph, roots(graph)
+        self._makers = {node.outputs[0]: node for node in graph.nodes if node.op in ("slice", "unary")}
+        self._written: dict[str | None, int] = {}
+        for at, node in enumerate(graph.nodes):
+            for i in node.outputs:
+                self._written.setdefault(graph.tensors[i].key, at)
+
+    def of(self, i: int, at: int) -> tuple[int, int, int]:
+        """Return of what tensor `i` is a part for node `at`: the tensor, its first element, and how many."""
+        source, first = i, 0
+        while (step := self._step(source)) is not None:
+            source, first = step[0], first + step[1]
+        key = self._graph.tensors[self._root[source]].key
+        size = self._graph.tensors[i].size
+        return (i, 0, size) if key is not None and self._written.get(key, at) < at else (source, first, size)
+
+    def _step(self, i: int) -> tuple[int, int] | None:
+        """Return what tensor `i` is a contiguous part of, and the first element."""
+        maker, tensors = self._makers.get(self._root[i]), self._graph.tensors
+        if maker is None:
+            return None
+        [source], attrs = maker.inputs, maker.attrs
+        if maker.op == "unary":
+            return (source, 0) if (attrs["name"], attrs["alpha"], attrs["beta"]) == ("affine", 1.0, 0.0) else None
+        shape, starts = tensors[source].shape, attrs["starts"]
+        return (source, first_element(shape, starts)) if is_contiguous_part(shape, starts, attrs["stops"]) else None
 
 
 def fuse_joins(graph: Graph) -> Graph:

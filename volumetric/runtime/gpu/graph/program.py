@@ -13,6 +13,7 @@ from volumetric.errors import ShapeError
 from volumetric.kernels.gpu.dispatch import ONE_ROW
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
 from volumetric.runtime.gpu.context import GpuContext, Slice
+from volumetric.runtime.gpu.graph.packing import read_packed
 from volumetric.runtime.gpu.graph.record import prepared, record_graph
 from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.gpu.graph.upload import Upload
@@ -39,13 +40,14 @@ class GpuProgram:
     def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor) -> None:
         self._context = context
         self._store = store
-        self.graph = graph = prepared(graph, context.caps)
+        for tensor in graph.keyed.values():
+            store.check(tensor)
+        packed = graph if store.packed is None else read_packed(graph, store.packed)
+        self.graph = graph = prepared(packed, context.caps)
         self._executor = executor
         self._bounds = id_bounds(graph)
         for i, value in graph.constants.items():
             self._check_ids(i, value)
-        for tensor in graph.keyed.values():
-            store.check(tensor)
         given = {i: f"input {at}" for at, i in enumerate(graph.inputs)}
         given |= {i: f"constant {at}" for at, i in enumerate(graph.constants)}
         keyed = {i: f"key {tensor.key}" for i, tensor in enumerate(graph.tensors) if tensor.key is not None}

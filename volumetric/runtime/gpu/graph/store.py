@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.gpu.graph.packing import Packed
 from volumetric.runtime.graph.ops import Tensor
 
 
 @dataclass(slots=True)
 class Held:
-    """One buffer, and how many stores have it."""
+    """One tensor, the buffer that it has or is a part of from `start` on, and how many stores have it."""
 
     buffer: Any
     shape: Shape
     dtype: np.dtype[Any]
     stores: int = 1
+    start: int = 0
+
+
+PACKED: Final = "small tensors, side by side"
+SMALL: Final = 256
+"""Numbers of a tensor up to which it lies with others: it is read as a part of them, not in place."""
+FEW: Final = 8
+"""Fewer than so many have buffers of their own."""
 
 
 class GpuStore:
@@ -38,6 +47,30 @@ class GpuStore:
         self.lock = threading.RLock()
         self._context = context
         self._held: dict[str, Held] = {}
+        self.packed: Packed | None = None
+        """Tensors that are parts of one buffer; programs read that, see `packing`."""
+
+    def put_together(self, values: Mapping[str, Array]) -> None:
+        """Create tensors, small ones side by side, once in the life of a store.
+
+        Raises
+        ------
+        ShapeError : there is one of another shape or type
+        DeviceError : it exceeds the GPU
+        """
+        small = [key for key, value in values.items() if value.size <= SMALL and key not in self._held]
+        if self.packed is None and len(small) >= FEW and all(values[key].dtype == np.float32 for key in small):
+            starts, end = dict[str, int](), 0
+            for key in small:
+                starts[key] = end
+                end += values[key].size
+            self.put(PACKED, np.zeros(end, np.float32))
+            self.packed = Packed(PACKED, end, starts)
+            for key, start in starts.items():
+                own = values[key]
+                self._held[key] = Held(self._held[PACKED].buffer, own.shape, own.dtype, 0, 4 * start)
+        for key, value in values.items():
+            self.put(key, value)
 
     def put(self, key: str, value: Array) -> None:
         """Create a buffer, or overwrite it.
@@ -58,7 +91,7 @@ class GpuStore:
             )
         if value.size:
             with self.lock:
-                self._context.write(held.buffer, value)
+                self._context.write(held.buffer, value, held.start)
 
     def get(self, key: str) -> Array:
         """Wait for the GPU and copy a buffer back. Raises `KeyError`."""
@@ -66,15 +99,25 @@ class GpuStore:
         if 0 in held.shape:
             return np.empty(held.shape, held.dtype)
         with self.lock:
-            raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape))
+            raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape), held.start)
         return raw.view(held.dtype).reshape(held.shape).copy()
 
     def keys(self) -> Iterable[str]:
-        """Names of all buffers."""
-        return self._held.keys()
+        """Names of all tensors."""
+        return [key for key in self._held if key != PACKED]
 
     def share(self, keys: Iterable[str]) -> GpuStore:
-        """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
+        """Return a new store that has these buffers too, for both to read.
+
+        Raises
+        ------
+        KeyError : there is none
+        SpecError : it is a part of one
+        """
+        keys = list(keys)
+        parts = [] if self.packed is None else [key for key in keys if key in self.packed.starts]
+        if parts:
+            raise SpecError(f"{parts[0]!r} is a part of a buffer", hint="copy it: put what `get` returns")
         made = GpuStore(self._context)
         made._held = {key: self._held[key] for key in keys}
         for held in made._held.values():
@@ -82,14 +125,19 @@ class GpuStore:
         return made
 
     def drop(self, key: str) -> None:
-        """Free a buffer that no other store has; no program may use it any more. Raises `KeyError`."""
+        """Free a buffer that no other store has; no program may use it any more. Raises `KeyError`.
+
+        One that is a part of another is freed with that.
+        """
         held = self._held.pop(key)
+        if self.packed is not None and key in self.packed.starts:
+            return
         held.stores -= 1
         if not held.stores:
             self._context.free(held.buffer)
 
     def buffer(self, key: str) -> Any:
-        """Return the buffer of `key`. Raises `KeyError`."""
+        """Return the buffer of `key`, or that of which it is a part. Raises `KeyError`."""
         return self._held[key].buffer
 
     def check(self, tensor: Tensor) -> None:
