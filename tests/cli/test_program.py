@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from volumetric.builders.chain import chain
 from volumetric.cli import main
 from volumetric.layers import Dense
-from volumetric.loaders import save_native
+from volumetric.loaders import load_exported, open_model, read_exported, save_native
 from volumetric.network import initialise
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire, read_program, save_program
+from volumetric.program import compile as compile_program
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "programs"
 PROGRAM = Program(
@@ -168,6 +169,60 @@ def test_a_program_is_compiled(path: str, tmp_path: Path, capsys: pytest.Capture
     assert {name: y.shape for name, y in made[0].items()} == {"motor": (2, 3, 6), "guess": (2, 3, 3)}
     assert made[1].keys() == {"motor"}
     np.testing.assert_array_equal(made[1]["motor"], made[0]["motor"])
+
+
+def test_constants_are_taken_after_rows_and_exports_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the model, from where they can be read and put back in."""
+    regions = {
+        "eye": Region(((0, 1), (0, 1)), family="observation"),
+        "mind": Region(((0, 1), (1, 3))),
+        "store": Region(((1, 2), (0, 2)), carrier="memory", family="memory", slots=3, keep="export"),
+    }
+    edges = [Edge("eye", "mind"), Edge("mind", "store"), Edge("store", "mind")]
+    program = Program(Canvas(1, (2, 3), 4, regions), edges, {"x": In("eye", 3), "y": Out("mind", 2)}, heads=1)
+    network = program.network()
+    params = initialise(network, seed=1)
+    save_native(tmp_path / "m", network, params)
+    x = np.random.default_rng(0).normal(size=(1, 5, 3)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    flags = ["program", "compile", str(tmp_path / "m"), "-o", str(tmp_path / "s")]
+    assert main(flags) == 0
+    told = capsys.readouterr().out
+    assert "= region store: its keep is 'export', but what it holds depends on what comes in at 'x'" in told
+    assert not (tmp_path / "s.exported").exists()
+    assert main([*flags, "--rows", str(tmp_path / "x.npz")]) == 0
+    told = capsys.readouterr()
+    assert "~ region store: it is a constant: what it holds after 5 rows" in told.out
+    assert f"1 regions exported in {tmp_path / 's.exported'}" in told.err
+    want = compile_program(program, params, rows=x[0])
+    made = read_exported(tmp_path / "s.exported")
+    np.testing.assert_array_equal(made["store"], want.exported["store"])
+    opened = open_model(tmp_path / "s")
+    loaded = load_exported(tmp_path / "s.exported", opened.network, opened.params)
+    np.testing.assert_array_equal(loaded["0.0.0.0/regions.store.rows"].values(), want.exported["store"])
+    assert main([*flags, "--after", "2"]) == 0
+    np.savez(tmp_path / "two.npz", x=x.repeat(2, 0))
+    file = tmp_path / "x.program.json"
+    save_program(file, want.program)
+    capsys.readouterr()
+    for arguments, code, message in (
+        ([*flags, "--rows", str(tmp_path / "two.npz")], 2, "rows of 2 streams"),
+        ([*flags, "--rows", str(tmp_path / "x.npz"), "--after", "2"], 1, "both given"),
+        ([*flags, "--after", "0"], 1, "after"),
+        (["program", "compile", str(file), "-o", str(tmp_path / "y.json"), "--rows", "x.npz"], 2, "has no weights"),
+        (["program", "check", str(file), "--after", "2"], 2, "are of program compile"),
+    ):
+        assert main(arguments) == code
+        assert message in capsys.readouterr().err
+    assert main(["program", "check", str(file)]) == 0
+    assert main(["inspect", str(file)]) == 0
+    assert "constant" in capsys.readouterr().out
+    assert main(["program", "draw", str(file), "-o", str(tmp_path / "x.svg")]) == 0
+    assert main(["program", "diff", str(file), str(file)]) == 0
+    assert main(["program", "export", str(file)]) == 0
+    assert "lost: region 'store': that it is a constant, whose rows are a parameter" in capsys.readouterr().err
 
 
 def test_what_cannot_be_compiled_is_an_error_and_writes_nothing(

@@ -10,6 +10,7 @@ from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.identity import Identity
+from volumetric.layers.program.masks import Bits
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Level, Out, Port, Signal
 from volumetric.layers.program.region import Region
@@ -100,13 +101,38 @@ WHOLE = program(
     (3, 2),
 )
 """A little of all: clocks, carriers, a meter, inner steps, a condition and a lag."""
-LITTLE = Region(((0, 1), (0, 1)), family="observation"), Region(((0, 1), (1, 2)))
+KNOWN = program(
+    {
+        "eye": EYE,
+        "belief": BELIEF,
+        "known": Region(((2, 3), (0, 2)), carrier="constant"),
+        "lore": Region(((3, 4), (0, 1)), carrier="constant", slots=3),
+    },
+    (
+        *EDGES,
+        Edge("known", "belief", mask=Bits([[1, 0], [0, 1]])),
+        Edge("known", "belief", rule="local", options={"window": 1}, lag=1),
+        Edge("lore", "belief", write="gate", lag=1, fill="lerp"),
+    ),
+    {"seen": In("eye", 3, "add"), **{name: Out(name, 1) for name in ("belief", "known", "lore")}},
+    (4, 2),
+)
+"""Constants: on the canvas and as rows beside it, read by edges with and without lags, and handed out."""
+LITTLE = (
+    Region(((0, 1), (0, 1)), family="observation"),
+    Region(((0, 1), (1, 2))),
+    Region(((0, 1), (2, 3)), carrier="constant"),
+    Region(((0, 1), (3, 4)), carrier="constant", slots=2),
+)
 PROGRAMS: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
     "program": (
         ProgramLayer(
             program=Program(
-                Canvas(1, (1, 2), 2, dict(zip(("eye", "belief"), LITTLE, strict=True))),
-                (Edge("eye", "belief"), Edge("belief", "belief", rule="pooling")),
+                Canvas(1, (1, 4), 2, dict(zip(("eye", "belief", "known", "lore"), LITTLE, strict=True))),
+                (
+                    Edge("eye", "belief"),
+                    *(Edge(name, "belief", rule="pooling") for name in ("belief", "known", "lore")),
+                ),
                 {"seen": In("eye", 2), "guess": Out("belief", 1)},
                 heads=1,
             )

@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 
 import volumetric
 from tests.devices import DEVICES, device
-from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, PORTS, TIMED, WHOLE, program
+from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, KNOWN, PORTS, TIMED, WHOLE, program
 from tests.layers.test_vjp import arrays
 from volumetric.errors import SpecError
 from volumetric.layers import Memory, Program
@@ -42,7 +42,7 @@ def machine(spec: Program, streams: int = 1) -> tuple[Machine, np.ndarray]:
     return Machine(spec.facts, p, states), x
 
 
-@pytest.mark.parametrize("spec", [TIMED, CARRIED, WHOLE], ids=["timed", "carried", "whole"])
+@pytest.mark.parametrize("spec", [TIMED, CARRIED, WHOLE, KNOWN], ids=["timed", "carried", "whole", "known"])
 def test_graphs_compute_what_numpy_does(spec: Program) -> None:
     """In float64 to 1e-9, with resets, and states too, and what is watched."""
     spec = replace(spec, watched=True)

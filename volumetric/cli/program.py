@@ -23,6 +23,8 @@ def program(
     deploy: bool = True,
     outputs: Annotated[str | None, Parameter(show_default=False)] = None,
     drop_inputs: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    after: Annotated[int | None, Parameter(show_default=False)] = None,
+    constants: Annotated[str | None, Parameter(name="--rows", show_default=False)] = None,
     rows: Annotated[str | None, Parameter(name="--in", allow_leading_hyphen=True)] = None,
     row: int = 0,
     meters: Annotated[str | None, Parameter(name="--meters")] = None,
@@ -60,6 +62,11 @@ def program(
         With compile: names of outputs to keep, with commas between; all unless given.
     drop_inputs : bool
         With compile: inputs that no output depends on go too, which moves the columns of others.
+    after : int
+        With compile: regions to be constants are what they hold after so many rows of zeros; once settled unless given.
+    constants : str
+        With compile: a .npz or .jsonl file of rows of one stream, as of run: regions to be constants are what they hold
+        after these.
     rows : str
         With draw: rows of a model, as of run: a .npz or .jsonl file, or - for stdin.
     row : int
@@ -78,14 +85,16 @@ def program(
         raise UsageError(f"program {what} takes {wanted} {'files' if wanted > 1 else 'file'}, got {len(files)}")
     if what != "import" and (heads != 4 or not operators):
         raise UsageError("--heads and --no-operators are of program import")
-    if what != "compile" and (not deploy or outputs is not None or drop_inputs):
-        raise UsageError("--no-deploy, --outputs and --drop-inputs are of program compile")
+    if what != "compile" and (not deploy or outputs is not None or drop_inputs or (after, constants) != (None, None)):
+        raise UsageError("--no-deploy, --outputs, --drop-inputs, --after and --rows are of program compile")
     if what in ("check", "diff") and out is not None:
         raise UsageError(f"program {what} writes no file", hint="--json prints one JSON object")
     if what != "draw" and (rows is not None or row or meters is not None):
         raise UsageError("--in, --row and --meters are of program draw")
     if what == "compile":
-        return _compile(files[0], out, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs, json=json)
+        named = None if outputs is None else tuple(name.strip() for name in outputs.split(",") if name.strip())
+        options = {"deploy": deploy, "outputs": named, "drop_inputs": drop_inputs, "after": after}
+        return _compile(files[0], out, options, rows=constants, json=json)
     if what == "draw":
         from volumetric.cli.program_draw import draw
 
@@ -112,14 +121,12 @@ def _check(path: str, *, json: bool) -> int:
     return exits.FAILED if found else exits.OK
 
 
-def _compile(path: str, out: Path | None, *, deploy: bool, outputs: str | None, drop_inputs: bool, json: bool) -> int:
+def _compile(path: str, out: Path | None, options: dict[str, Any], *, rows: str | None, json: bool) -> int:
     from volumetric.cli.program_compile import compile_file
 
     if out is None:
         raise UsageError("program compile writes a program or a network", hint="name it: -o PATH")
-    named = None if outputs is None else tuple(name.strip() for name in outputs.split(",") if name.strip())
-    options = {"deploy": deploy, "outputs": named, "drop_inputs": drop_inputs}
-    compile_file(path, out, options=options, json=json)
+    compile_file(path, out, options=options, rows=rows, json=json)
     return exits.OK
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
 
 if TYPE_CHECKING:
+    from volumetric._typing import Array
+    from volumetric.loaders import LoadedModel
     from volumetric.program import Report
 
 
-def compile_file(source: str, out: Path, *, options: Mapping[str, Any], json: bool) -> None:
+def compile_file(source: str, out: Path, *, options: Mapping[str, Any], rows: str | None, json: bool) -> None:
     """Compile what a file or directory holds, write it, and print what was done.
 
     Parameters
@@ -23,6 +28,7 @@ def compile_file(source: str, out: Path, *, options: Mapping[str, Any], json: bo
     source : ``*.json``: a program without weights; else anything that `open_model` takes
     out : of the same kind
     options : of `volumetric.program.compile`
+    rows : file of rows after which constants are taken, as of ``run``
 
     Raises
     ------
@@ -36,7 +42,9 @@ def compile_file(source: str, out: Path, *, options: Mapping[str, Any], json: bo
             f"{which[0]} is a program without weights, {which[1]} is not",
             hint="compile a file to a file, or a model to a directory",
         )
-    reports, frozen = _program(source, out, options) if alone else _model(source, out, options)
+    if alone and rows is not None:
+        raise UsageError(f"{source} has no weights, with which rows could be run", hint="give a model's directory")
+    reports, frozen = _program(source, out, options) if alone else _model(source, out, options, rows)
     if json:
         told = {name: report.to_dict() for name, report in reports.items()}
         console.write(jsonlib.dumps({"reports": told, "frozen": list(frozen)}, indent=2) + "\n")
@@ -58,9 +66,11 @@ def _program(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[s
     return {"": made.report}, made.frozen
 
 
-def _model(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[str, Report], tuple[str, ...]]:
+def _model(
+    source: str, out: Path, options: Mapping[str, Any], rows: str | None
+) -> tuple[dict[str, Report], tuple[str, ...]]:
     from volumetric.errors import SpecError
-    from volumetric.loaders import open_model, save_native
+    from volumetric.loaders import open_model, save_exported, save_native
     from volumetric.loaders.native_facts import NativeFacts
     from volumetric.program.compiling.networks import compile_network
 
@@ -74,11 +84,35 @@ def _model(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[str
         raise SpecError(
             f"{source}: its inputs are standardised column by column, and cannot go", hint="leave --drop-inputs out"
         )
-    made = compile_network(loaded.network, loaded.params, **options)
+    given = None if rows is None else _rows(loaded, rows)
+    made = compile_network(loaded.network, loaded.params, **options, rows=given)
     facts = NativeFacts(context_length=loaded.context_length, inputs=loaded.inputs, classes=loaded.classes)
     save_native(out, made.network, made.params, facts=facts)
+    for coord, exported in made.exported.items():
+        folder = out.with_name(f"{out.name}.exported")
+        folder = folder if len(made.network.layers) == 1 else folder / str(coord)
+        save_exported(folder, exported)
+        console.note(f"{len(exported):,} regions exported in {folder}")
     reports = {str(coord): report for coord, report in made.reports.items()}
     return (reports if len(made.network.layers) > 1 else {"": next(iter(reports.values()))}), made.frozen
+
+
+def _rows(loaded: LoadedModel, rows: str) -> dict[str, Array]:
+    """Return the rows of a file, by input, as the model was trained on them."""
+    from volumetric.cli.interrupts import Stopping
+    from volumetric.cli.run import rows_of, standardised
+
+    with ExitStack() as opened:
+        chunks, batch = rows_of(rows, None, loaded.network, None, opened, Stopping())
+        if batch != 1:
+            raise UsageError(f"{rows} has rows of {batch} streams, constants are taken of one")
+        read = list(chunks)
+    if any(chunk.resets is not None and np.any(chunk.resets) for chunk in read):
+        raise UsageError(f"{rows} has resets", hint="give rows of one sequence, up to where constants are taken")
+    parts = [standardised(loaded, chunk).x for chunk in read if chunk.count]
+    if not parts:
+        raise UsageError(f"{rows} has no rows")
+    return {name: np.concatenate([part[name][0] for part in parts]) for name in parts[0]}
 
 
 def _lines(report: Report) -> Iterator[str]:

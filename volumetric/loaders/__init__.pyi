@@ -1,5 +1,8 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
 from .chat import ChatTemplate as ChatTemplate
+from .exported_rows import load_exported as load_exported
+from .exported_rows import read_exported as read_exported
+from .exported_rows import save_exported as save_exported
 from .generation_config import GenerationDefaults as GenerationDefaults
 from .model import LoadedModel as LoadedModel
 from .model import detect_model as detect_model

@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
+from volumetric.layers.program.constants import disturbances
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.held import violations
@@ -58,7 +59,7 @@ def problems(program: Program) -> list[str]:
         facts = facts_of(program)
     except SpecError as error:
         return [str(error)]
-    found = violations(facts)
+    found = violations(facts) + disturbances(facts)
     for check in (timing_of, all_params):
         try:
             check(facts)

@@ -15,6 +15,7 @@ from volumetric.layers.program.masks import Full
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import ALIASES
 from volumetric.layers.program.ports import Signal
+from volumetric.layers.program.region import Region
 from volumetric.program.canvas_clock import NEVER, fields_of
 from volumetric.program.canvas_file import MODEL
 
@@ -87,7 +88,9 @@ class _Export:
             self._lost.append(f"{what}: what edges add comes on top of what was there")
         if region.slots is not None:
             self._lost.append(f"{what}: its {region.slots} slots of memory")
-        found: dict[str, Any] = {"family": region.family, "tags": list(region.tags), "carrier": region.carrier}
+        if region.carrier == "constant":
+            self._lost.append(f"{what}: that it is a constant, whose rows are a parameter")
+        found: dict[str, Any] = {"family": region.family, "tags": list(region.tags), "carrier": _carrier(region)}
         if region.fires is not None:
             clock = fields_of(region.fires)
             if clock is None:
@@ -190,9 +193,14 @@ def _spec(place: Place) -> dict[str, Any]:
             found["embedding_model"] = said.model
     if region.rule not in (None, "cross"):
         found["default_attn"] = _NAMES.get(region.rule, region.rule)
-    if region.carrier != "deterministic":
+    if _carrier(region) != "deterministic":
         found["carrier"] = region.carrier
     return found
+
+
+def _carrier(region: Region) -> str:
+    """The carrier in the words of the package, which has no constants."""
+    return "deterministic" if region.carrier == "constant" else region.carrier
 
 
 def _trigger(clock: Clock) -> str | None:

@@ -135,6 +135,8 @@ class _Import:
         carrier = self._carrier(name)
         if spec.carrier not in ("deterministic", carrier):
             self._notes.append(f"{where}: carrier {spec.carrier!r} of the layout gives way to {carrier!r}")
+        if carrier == "constant":
+            raise SpecError(f"{where}: carrier 'constant' is none of the package", hint="its keep can be constant")
         if carrier in ("filter", "memory", "diffusive"):
             self._notes.append(
                 f"{where}: carrier {carrier!r} has no equations in the package; it acts once parity is off"

@@ -283,7 +283,7 @@ def _both(first: Sequence[_Entry], second: Sequence[_Entry]) -> Iterator[tuple[s
 def _edges(canvas: Canvas, pair: tuple[str, str], temporal: Temporal) -> Iterator[Edge]:
     writes, reads = pair
     operator = operator_of(canvas.regions[reads].family, canvas.regions[writes].family)
-    if operator is None:
+    if operator is None or canvas.regions[writes].carrier == "constant":
         return
     lags: tuple[int | None, ...] = (None,) if temporal == "dense" else (0,) if temporal == "same_frame" else (1,)
     if temporal == "causal" and writes == reads:

@@ -127,7 +127,7 @@ def _free(canvas: Canvas, box: Box, rng: np.random.Generator) -> tuple[Canvas | 
 
 
 def _carrier(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
-    if region.carrier == "diffusive":
+    if region.carrier in ("diffusive", "constant"):
         return None
     carrier = one_of(("deterministic", "filter", "residual", "memory"), rng)
     return replace(region, carrier=carrier, slots=region.slots if carrier == "memory" else None)

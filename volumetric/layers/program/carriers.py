@@ -22,6 +22,9 @@ KEY_RATE = 0.1
 TRUST = -1.0
 """Bias of a filter's gain at first: σ(-1) = 0.27 of an error is believed."""
 
+ROWS = "rows"
+"""Parameter of a constant: what it holds."""
+
 
 def carrier_params(facts: Facts, place: Place) -> tuple[ParamSpec, ...]:
     """Return the parameters of a region, ``regions.<name>.<…>``."""
@@ -37,6 +40,8 @@ def carrier_params(facts: Facts, place: Place) -> tuple[ParamSpec, ...]:
         for name in ("q", "k", "v"):
             found += affine_params(f"memory.{name}.", d, d, bias=False)
         found += affine_params("memory.write.", 1, d, bias=True)
+    if place.carrier == "constant":
+        found.append(ParamSpec(name=ROWS, shape=(place.rows, d), init="normal", packable=False))
     identity = place.region.identity
     if identity is not None:
         found.append(ParamSpec(name="slots", shape=(identity.capacity, d), init="normal", packable=False))

@@ -39,9 +39,9 @@ class Place:
     region : as declared
     positions : its positions on the canvas, rising, int64 ``[n]``
     coords : where they are, frame first, int64 ``[n, axes]``
-    carrier : by which it changes; of a program with parity always ``"deterministic"``
+    carrier : by which it changes; of a program with parity ``"deterministic"``, unless it is a constant
     rows : how many rows those see that read it: positions, rows of a memory, or slots
-    through : what they are: ``"positions"``, ``"memory"`` or ``"slots"``
+    through : what they are: ``"positions"``, ``"memory"`` (or a constant that has `Region.slots`), or ``"slots"``
     meter : of its error, if it has one
     learning : by which losses of its own it learns, if it does; in a program with parity none does, for the package has
         names of losses and no equations
@@ -205,11 +205,11 @@ def _place(program: Program, name: str, number: int, region: Region, meter: Mete
     ranges = [np.arange(low, high) for low, high in region.box]
     coords = np.stack(np.meshgrid(*ranges, indexing="ij"), -1).reshape(-1, len(ranges))
     positions = np.ravel_multi_index(list(coords.T), program.canvas.sides).astype(np.int64)
-    carrier: Carrier = "deterministic" if program.parity else region.carrier
+    carrier: Carrier = "deterministic" if program.parity and region.carrier != "constant" else region.carrier
     rows, through = len(positions), "positions"
     if region.identity is not None:
         rows, through = region.identity.capacity, "slots"
-    elif carrier == "memory":
+    elif carrier == "memory" or (carrier == "constant" and region.slots is not None):
         rows, through = region.slots or len(positions), "memory"
     if meter is None and carrier in METERED:
         meter = Meter(name)

@@ -10,6 +10,7 @@ from volumetric._typing import Array
 from volumetric.layers.base import Arrays, Memory, Saved
 from volumetric.layers.clock import Event
 from volumetric.layers.clock_steps import NumpySteps, step
+from volumetric.layers.program.constants import put_in
 from volumetric.layers.program.dispatch import dispatch
 from volumetric.layers.program.ends import handed_out, happening, levels_at, taken_in
 from volumetric.layers.program.facts import Facts
@@ -91,6 +92,7 @@ class Machine:
         when = np.stack(whens, 1) if whens else np.ones((len(x), 0), np.bool_)
         self.fires, self.live, self.acted = fires, np.zeros_like(when), np.zeros(when.shape, np.int64)
         canvas = taken_in(facts, self.p, states[CANVAS], x, fires)
+        apart = put_in(facts, self.p, canvas, states)
         past = {name: of for name, of in states.items() if name.endswith(".past")}
         behind = past
         for again in range(1 + max(self.timing.inner)):
@@ -103,10 +105,12 @@ class Machine:
         Held(facts, self.p, states, fires).grow()
         states[CANVAS] = canvas
         out = handed_out(facts, self.p, canvas, states)
-        if not self.watched:
-            return out
-        computed = fires * (1 + np.array(self.timing.inner))
-        return np.concatenate([out, watch(facts, computed, self.acted, canvas, states)], axis=1)
+        if self.watched:
+            computed = fires * (1 + np.array(self.timing.inner))
+            out = np.concatenate([out, watch(facts, computed, self.acted, canvas, states)], axis=1)
+        for name in apart:
+            del states[name]
+        return out
 
     def _truths(self, x: Array) -> list[Array]:
         """Return where each clock fires, bool ``[B]``."""

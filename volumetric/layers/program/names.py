@@ -12,7 +12,7 @@ from volumetric.hints import shown, suggestion
 
 FAMILIES: Final = ("observation", "state", "memory", "residual", "action")
 """Families that the tables know; a region may be of any other."""
-CARRIERS: Final = ("deterministic", "residual", "filter", "memory", "diffusive")
+CARRIERS: Final = ("deterministic", "residual", "filter", "memory", "diffusive", "constant")
 OPERATORS: Final = (
     "attend",
     "observe",

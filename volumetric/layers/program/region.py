@@ -26,7 +26,7 @@ from volumetric.layers.program.names import (
     shown,
 )
 
-Carrier = Literal["deterministic", "residual", "filter", "memory", "diffusive"]
+Carrier = Literal["deterministic", "residual", "filter", "memory", "diffusive", "constant"]
 LONGEST_PERIOD = 2**24
 """As clocks count in float32."""
 
@@ -44,7 +44,8 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     clock : when it fires, given as a value of `layers.clock` or as its text, and kept as text; None: always
     rule : of edges that write it and name none; None: cross
     residual : what edges add comes on top of what was there; None: where the family is state or memory
-    slots : rows of a carrier ``"memory"``; None: as many as positions
+    slots : rows of a carrier ``"memory"``, or of a ``"constant"`` that is read by rows instead of positions; None: as
+        many as positions
     learning : losses that it has of its own; None: it learns by the task alone
     keep : what becomes of it where it is deployed: ``"runtime"``, ``"freeze"``, ``"constant"``, ``"export"``, or
         ``"auto"``: as `learning` says, or its family
@@ -108,13 +109,17 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
             check_flag("a region: residual", self.residual)
         if self.slots is not None:
             check_whole("a region: slots", self.slots, most=MOST_SLOTS)
-            if self.carrier != "memory":
-                raise SpecError(f"a region: slots are of carrier 'memory', not of {self.carrier!r}")
+            if self.carrier not in ("memory", "constant"):
+                raise SpecError(f"a region: slots are of carrier 'memory' or 'constant', not of {self.carrier!r}")
         check_choice("a region: keep", self.keep, KEEPS)
         for name, kind in _PARTS.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
                 raise SpecError(f"a region: {name} must be {kind.__name__}, got {shown(value)}")
+        if self.carrier == "constant":
+            for name in ("clock", "learning", "identity"):
+                if getattr(self, name) is not None:
+                    raise SpecError(f"a region: a constant has no {name}", hint="it never changes; leave it out")
         force_setattr(self, "loss_weight", as_number("a region: loss_weight", self.loss_weight, 0.0))
         check_flag("a region: output", self.output)
 

@@ -161,7 +161,7 @@ class Held:
         p, batch, values = own(self.p, place), len(canvas), canvas[:, place.positions]
         identity = place.region.identity
         if identity is None:
-            return values if place.carrier != "memory" else self.states[f"{place.name}.values"]
+            return values if place.through != "memory" else self.states[f"{place.name}.values"]
         learned = np.broadcast_to(p["slots"], (batch, *p["slots"].shape))
         heads = self.facts.program.heads
         if identity.mode == "ephemeral":

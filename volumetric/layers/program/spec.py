@@ -43,6 +43,7 @@ class Program(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        from volumetric.layers.program.constants import check_constants
         from volumetric.layers.program.held import check_held
         from volumetric.layers.program.timing import timing_of
 
@@ -53,6 +54,7 @@ class Program(LayerSpec):
                 name = 'In("region", dim)' if what == "takes in" else 'Out("region", dim)'
                 raise SpecError(f"program: no port {what} anything", hint=f'ports={{"name": {name}}}')
         timing_of(self.facts)
+        check_constants(self.facts)
         if not self.program.parity:  # the package tells what is broken, and goes on
             check_held(self.facts)
 

@@ -51,7 +51,10 @@ def operator_of(reads: str, writes: str) -> str | None:
 
 
 def wired(canvas: Canvas, given: Iterable[Edge | Autowire]) -> Iterator[Edge]:
-    """Yield edges, and in the place of an `Autowire` those by families between pairs that no other edge joins."""
+    """Yield edges, and in the place of an `Autowire` those by families between pairs that no other edge joins.
+
+    None of these writes a constant.
+    """
     edges = list(given)
     joined = {(edge.reads, edge.writes) for edge in edges if isinstance(edge, Edge)}
     for edge in edges:
@@ -59,6 +62,8 @@ def wired(canvas: Canvas, given: Iterable[Edge | Autowire]) -> Iterator[Edge]:
             yield edge
             continue
         for writes, to in canvas.regions.items():
+            if to.carrier == "constant":
+                continue
             for reads, source in canvas.regions.items():
                 operator = operator_of(source.family, to.family)
                 free = (reads, writes) not in joined and (edge.loops or reads != writes)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from volumetric._typing import Array, F32Array
 from volumetric.errors import SpecError
 from volumetric.hints import suggestion
+from volumetric.layers.program.constants import constants_of, rows_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.ports import Out
 from volumetric.network import Network, check_params
+from volumetric.program.compiling.constants import Constants, with_constants
+from volumetric.program.compiling.evaluating import rows_of_run
 from volumetric.program.compiling.keeping import keep_of, without_learning
 from volumetric.program.compiling.passes import SAFE, dead_parts, trimmed, unread_meters
 from volumetric.program.compiling.remarks import remark
@@ -33,13 +37,15 @@ class Compiled:
     program : what is left of it
     params : of its network, by key; None where none were given
     report : what was done, and why
-    frozen : keys of parameters that regions to be frozen own: what `TrainConfig.frozen` takes
+    frozen : keys of parameters that regions to be frozen own, and rows of constants: what `TrainConfig.frozen` takes
+    exported : what regions hold whose keep is export, by name, float32 ``[rows, d]``; `loaders.save_exported` takes it
     """
 
     program: Program
     params: Params | None
     report: Report
     frozen: tuple[str, ...]
+    exported: Mapping[str, F32Array] = field(default_factory=dict)
 
     @property
     def network(self) -> Network:
@@ -54,6 +60,8 @@ def compile(  # noqa: A001  (as `fabric.compile` and `typed.compile`)
     deploy: bool = True,
     outputs: Sequence[str] | None = None,
     drop_inputs: bool = False,
+    after: int | None = None,
+    rows: Array | Mapping[str, Array] | None = None,
 ) -> Compiled:
     """Return a program that hands out the same and has less to compute.
 
@@ -71,10 +79,12 @@ def compile(  # noqa: A001  (as `fabric.compile` and `typed.compile`)
         outputs do
     outputs : ports to hand out; None: all. With fewer, more is dead
     drop_inputs : inputs that no output depends on go too, which moves the columns of others
+    after : constants are what regions hold after so many rows of zeros, settled or not
+    rows : constants are what regions hold after these rows of one stream, ``[T, columns]``, or by input ``[T, dim]``
 
     Raises
     ------
-    SpecError : the program cannot be run, or has no such output
+    SpecError : the program cannot be run, or has no such output; rows do not fit it
     CheckpointError : parameters do not fit
 
     Examples
@@ -91,9 +101,9 @@ def compile(  # noqa: A001  (as `fabric.compile` and `typed.compile`)
     if params is not None:
         check_params(program.network(), params)
     bare = None if params is None else {key.removeprefix(_AT): store for key, store in params.items()}
-    part = compiled_part(program, bare, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs)
+    part = compiled_part(program, bare, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs, after=after, rows=rows)
     stores = None if part.params is None else Params({_AT + name: store for name, store in part.params.items()})
-    return Compiled(part.program, stores, part.report, tuple(_AT + name for name in part.frozen))
+    return Compiled(part.program, stores, part.report, tuple(_AT + name for name in part.frozen), part.exported)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -104,6 +114,7 @@ class Part:
     params: dict[str, WeightStore] | None
     report: Report
     frozen: tuple[str, ...]
+    exported: Mapping[str, F32Array]
 
 
 def compiled_part(
@@ -113,15 +124,23 @@ def compiled_part(
     deploy: bool = True,
     outputs: Sequence[str] | None = None,
     drop_inputs: bool = False,
+    after: int | None = None,
+    rows: Array | Mapping[str, Array] | None = None,
 ) -> Part:
     """Do what `compile` does, to parameters by the names that the program has for them."""
     from volumetric.layers.program.spec import Program as Layer
 
     Layer(program=program)  # refuses what cannot be run
     log = Log()
+    run = rows_of_run(program, after, rows)
     made = _handing_out(program, outputs, log)
+    found = Constants(made)
     if deploy:
-        made = without_learning(made, log)
+        found = with_constants(without_learning(made, log), params, log, run)
+        made = found.program
+    else:
+        waits = [name for name, region in made.canvas.regions.items() if keep_of(region) in ("constant", "export")]
+        log.add("kept", "region", waits, "it becomes a constant where the program is deployed")
     before = None
     while made != before:
         before = made
@@ -131,12 +150,16 @@ def compiled_part(
     made = trimmed(made, log)
     remark(made, log)
     facts = facts_of(made)
-    stores = None if params is None else carried(facts_of(program), facts, params)
+    stores = None
+    if params is not None:
+        evaluated = {rows_of(name): WeightStore.from_array(held) for name, held in found.rows.items()}
+        stores = carried(facts_of(program), facts, {**params, **evaluated})
     frozen: tuple[str, ...] = ()
     if deploy:
         asked = frozenset(name for name, region in made.canvas.regions.items() if keep_of(region) == "freeze")
-        frozen = owned_by(facts, asked)
-    return Part(made, stores, Report(counts_of(program), counts_of(made), tuple(log.notes)), frozen)
+        frozen = owned_by(facts, asked) + tuple(rows_of(place.name) for place in constants_of(facts))
+    exported = {name: found.rows[name] for name in found.exported}
+    return Part(made, stores, Report(counts_of(program), counts_of(made), tuple(log.notes)), frozen, exported)
 
 
 def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> Program:

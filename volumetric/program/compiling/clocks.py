@@ -80,11 +80,12 @@ def clocks_of(facts: Facts) -> tuple[tuple[Clock | bool, ...], tuple[Clock | boo
 def still_in(facts: Facts, never: frozenset[int] = frozenset()) -> frozenset[int]:
     """Return the regions that hold zeros for ever, as some of them never fire.
 
-    Nothing puts anything in: no edge, no input, no prediction of a filter, and no region at the same positions.
+    Nothing puts anything in: no edge, no input, no prediction of a filter, no region at the same positions; and they
+    are no constants.
     """
     written = {task.wire.writes for task in tasks_of(facts)} | {place.index for place in hides(facts)}
     written |= {facts.numbers[port.region] for port in facts.program.inputs.values() if isinstance(port, In)}
-    moved = written | {place.index for place in facts.places if place.carrier == "filter"}
+    moved = written | {place.index for place in facts.places if place.carrier in ("filter", "constant")}
     moved -= never - {place.index for place in hides(facts)}
     beside = overlaps(facts)
     return frozenset(

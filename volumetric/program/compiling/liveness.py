@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from volumetric.layers.clock import Clock, Event
+from volumetric.layers.clock import Clock, Event, On
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.recipes import recipe_of
 from volumetric.layers.program.settle import metered_by
@@ -27,14 +29,24 @@ class Live:
     meters: frozenset[int]
 
 
-def live_in(facts: Facts) -> Live:
-    """Return what can be reached from outputs, back over edges that write.
+@lru_cache(maxsize=64)
+def live_in(facts: Facts, region: int | None = None) -> Live:
+    """Return what can be reached from outputs, or from one region alone, back over edges that write.
 
     What a region holds depends on the edges that write it, on regions at the same positions, and on the meters that
     its clock and conditions look at. A meter depends on its region; in a program with parity on the edges that read it,
     and on what these write. A region with losses of its own is seen, too.
     """
-    return _Search(facts).live()
+    search = _Search(facts)
+    if region is not None:
+        search.open = [region]
+    return search.live()
+
+
+def signals_of(clocks: Iterable[Clock | None]) -> set[str]:
+    """Return the signals that some clocks ask for."""
+    parts = (part for clock in clocks if clock is not None for part in clock.walk())
+    return {part.name for part in parts if isinstance(part, On)}
 
 
 class _Search:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from volumetric.layers.clock import Clock, On
+from volumetric.layers.clock import Clock
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
@@ -19,7 +19,7 @@ from volumetric.layers.program.region import Region
 from volumetric.layers.program.settle import metered_by
 from volumetric.layers.program.tasks import Task, tasks_of
 from volumetric.program.compiling.clocks import NEVER, clocks_of, still_in
-from volumetric.program.compiling.liveness import live_in
+from volumetric.program.compiling.liveness import live_in, signals_of
 from volumetric.program.compiling.overlaps import tells_others
 from volumetric.program.compiling.report import Log
 
@@ -218,9 +218,7 @@ def _bare(region: Region, *, level: bool) -> Region:
 
 def _wanted(program: Program, seen: set[str], edges: Iterable[Edge], log: Log) -> dict[str, Port]:
     """Ports without inputs that nobody asks for; one input stays."""
-    clocks = [program.canvas.regions[name].fires for name in seen] + [edge.holds for edge in edges]
-    parts = (part for clock in clocks if clock is not None for part in clock.walk())
-    asked = {part.name for part in parts if isinstance(part, On)}
+    asked = signals_of([*(program.canvas.regions[name].fires for name in seen), *(edge.holds for edge in edges)])
     gone = [
         name
         for name, port in program.inputs.items()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from volumetric.layers.program.constants import constants_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.ports import In, Level
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.clocks import clocks_of, still_in
-from volumetric.program.compiling.keeping import keep_of
 from volumetric.program.compiling.liveness import live_in
 from volumetric.program.compiling.report import Log
 
@@ -20,11 +20,6 @@ def remark(program: Program, log: Log) -> None:
         if isinstance(port, In | Level) and facts.numbers[port.region] not in live.regions:
             why = f"no output depends on it, but input {name!r} puts into it; without both, columns of inputs move"
             log.add("kept", "region", [port.region], why)
-    for place in facts.places:
-        asked = keep_of(place.region)
-        if asked in ("constant", "export"):
-            why = f"its keep is {asked!r}, for which the compiler has no form: it is computed as before"
-            log.add("kept", "region", [place.name], why)
     _never(facts, log)
     still = still_in(facts)
     read = {task.wire.reads for task in tasks_of(facts)}
@@ -46,7 +41,8 @@ def _settling(facts: Facts, still: frozenset[int], log: Log) -> None:
     sources: dict[int, set[int]] = {}
     for task in tasks_of(facts):
         sources.setdefault(task.wire.writes, set()).add(task.wire.reads)
+    constants = {place.index for place in constants_of(facts)}
     for number, reads in sources.items():
-        if reads <= still and number not in entered | still:
+        if reads <= still | constants and number not in entered | still:
             why = "it reads only what never changes, but begins with zeros, and again after a reset: it is not constant"
             log.add("kept", "region", [facts.places[number].name], why)

@@ -246,10 +246,11 @@ class _Row:
         return self.work.broadcast(self.work.constant(np.full((1, 1), value), "flag"), (batch, 1))
 
     def _taken_in(self, fires: Mapping[int, int]) -> int:
-        """Emit the canvas with what inputs bring."""
+        """Emit the canvas with what inputs bring, and with constants: in one pass with the first input."""
         work, facts, canvas = self.work, self.plan.facts, self.state[CANVAS]
         batch = work.shape(canvas)[0]
         held = self._held(fires)
+        there = held.constants(batch)
         for name, port in _ins(facts).items():
             place = facts.place(port.region)
             now, d = held.taken(canvas, place), facts.program.canvas.width
@@ -258,8 +259,8 @@ class _Row:
             flag = fires.get(place.index)
             if flag is not None:
                 value = chosen(work, work.reshape(flag, (batch, 1, 1)), value, now)
-            canvas = held.placed(canvas, [(place, value)])
-        return canvas
+            canvas, there = held.placed(canvas, [*there, (place, value)]), []
+        return held.placed(canvas, there)
 
     def _held(self, fires: Mapping[int, int]) -> Held:
         return Held(

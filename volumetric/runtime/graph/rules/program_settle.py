@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from volumetric.layers.program.constants import constants_of, rows_of
 from volumetric.layers.program.facts import METERED, Facts, Place
 from volumetric.layers.program.settle import AGE, longest, metered_by
 from volumetric.layers.program.tasks import tasks_of
@@ -61,6 +62,19 @@ class Held:
             if place.index in back:
                 now = found[place.index, 0] if (place.index, 0) in found else self.taken(canvas, place)
                 found |= self._past(place, now, back[place.index])
+        return found
+
+    def constants(self, batch: int) -> list[tuple[Place, int]]:
+        """Emit the rows of constants, ``[B, N, d]``, where they are positions; others become `states` of the row."""
+        found: list[tuple[Place, int]] = []
+        for place in constants_of(self.facts):
+            rows = self.p[rows_of(place.name)]
+            count, d = self.work.shape(rows)
+            whole = self.work.broadcast(self.work.reshape(rows, (1, count, d)), (batch, count, d))
+            if place.through == "positions":
+                found.append((place, whole))
+            else:
+                self.states[f"{place.name}.values"] = whole
         return found
 
     def present(self) -> dict[int, int]:

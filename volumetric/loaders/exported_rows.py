@@ -1,0 +1,190 @@
+"""What regions of a compiled program hold, as files: a safetensors for each, and a manifest to check them by."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from volumetric._typing import F32Array, Shape
+from volumetric.atomic import write_atomic
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.grid import Coord
+from volumetric.hints import suggestion
+from volumetric.layers.program.constants import constants_of, rows_of
+from volumetric.layers.program.names import check_name
+from volumetric.layers.program.spec import Program
+from volumetric.loaders.regular_file import open_regular
+from volumetric.loaders.safetensors import SafetensorsFile
+from volumetric.loaders.safetensors_write import DATA_ALIGNMENT, array_out, write_safetensors
+from volumetric.network import Network, check_params
+from volumetric.weights import Params, WeightStore
+
+FORMAT: Final = "volumetric.exported"
+VERSION: Final = 1
+MANIFEST: Final = "exported.json"
+"""Name of the manifest beside the files of regions."""
+TENSOR: Final = "rows"
+_MOST_MANIFEST = 16 << 20
+_MOST_HEADER = 64 * DATA_ALIGNMENT
+"""Bytes before the numbers of one tensor, at most."""
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    shape: tuple[int, int]
+    sha256: str
+
+
+class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str
+    version: int
+    regions: dict[str, _Entry]
+
+
+def save_exported(folder: str | os.PathLike[str], rows: Mapping[str, F32Array]) -> None:
+    """Write what regions hold: ``<region>.safetensors`` with a tensor "rows" each, then ``exported.json``.
+
+    The manifest has the version of its schema, and the shape and SHA-256 of each file; files are whole or not there.
+
+    Parameters
+    ----------
+    folder : is made if it is not there
+    rows : region → float32 ``[rows, d]``, as `volumetric.program.Compiled.exported`
+
+    Raises
+    ------
+    SpecError : a region cannot be called that, or two files would be one where case does not count
+    CheckpointError : something cannot be written
+    """
+    folder = Path(folder)
+    names: dict[str, str] = {}
+    for name in rows:
+        check_name("a region", name)
+        other = names.setdefault(name.casefold(), name)
+        if other != name:
+            raise SpecError(
+                f"regions {other!r} and {name!r} would be one file where case does not count", hint="rename one"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot make {folder}: {error.strerror or error}", hint="name another folder") from None
+    entries: dict[str, _Entry] = {}
+    for name, held in rows.items():
+        path = _file(folder, name)
+        write_safetensors(path, {TENSOR: array_out(np.ascontiguousarray(held, np.float32))})
+        entries[name] = _Entry((held.shape[0], held.shape[1]), _sum(path, None))
+    text = msgspec.json.format(msgspec.json.encode(_Manifest(FORMAT, VERSION, entries)), indent=2)
+    write_atomic(folder / MANIFEST, text + b"\n")
+
+
+def read_exported(folder: str | os.PathLike[str]) -> dict[str, F32Array]:
+    """Return what `save_exported` has written: region → float32 ``[rows, d]``.
+
+    Raises
+    ------
+    CheckpointError : a file is missing, cut off, or not the one that the manifest is of; the message names it
+    """
+    folder = Path(folder)
+    return {name: _rows(_file(folder, name), entry) for name, entry in _manifest(folder / MANIFEST).items()}
+
+
+def load_exported(
+    folder: str | os.PathLike[str], network: Network, params: Mapping[str, WeightStore], at: Coord | None = None
+) -> Params:
+    """Return parameters with the rows of a folder in the constants of the same names.
+
+    Parameters
+    ----------
+    params : of `network`
+    at : where the program is; None: there is one alone
+
+    Raises
+    ------
+    CheckpointError : as `read_exported`; or the program has no such constant, or one with other rows
+    SpecError : there is no program there, or there are several
+    """
+    check_params(network, params)
+    programs = {coord: spec for coord, spec in network.layers.items() if isinstance(spec, Program)}
+    if at is None and len(programs) == 1:
+        [at] = programs
+    if at not in programs:
+        where = ", ".join(map(str, programs)) or "no program"
+        raise SpecError("load_exported: no program is meant", hint=f"name the place with at=…; there is {where}")
+    facts = programs[at].facts
+    shapes: dict[str, Shape] = {place.name: (place.rows, facts.program.canvas.width) for place in constants_of(facts)}
+    stores = dict(params)
+    for name, held in read_exported(folder).items():
+        if name not in shapes:
+            known = suggestion(name, shapes, f"constants are {', '.join(shapes) or 'none'}")
+            raise CheckpointError(f"{folder}: the program has no constant {name!r}", hint=known)
+        if held.shape != shapes[name]:
+            raise CheckpointError(
+                f"{folder}: region {name!r} has rows {list(held.shape)}, the program's are {list(shapes[name])}",
+                hint="compile the program that they were exported of",
+            )
+        stores[f"{at}/{rows_of(name)}"] = WeightStore.from_array(held)
+    return Params(stores)
+
+
+def _file(folder: Path, region: str) -> Path:
+    return folder / f"{region}.safetensors"
+
+
+def _manifest(path: Path) -> dict[str, _Entry]:
+    with open_regular(path) as handle:
+        data = handle.read(_MOST_MANIFEST + 1)
+    if len(data) > _MOST_MANIFEST:
+        raise CheckpointError(f"{path}: longer than {_MOST_MANIFEST >> 20} MiB, which no manifest is")
+    try:
+        found = msgspec.json.decode(data, type=_Manifest)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path}: no manifest of exported rows: {error}", hint="save_exported writes one"
+        ) from None
+    if found.format != FORMAT or found.version != VERSION:
+        raise CheckpointError(
+            f"{path}: format {found.format!r}, version {found.version}", hint=f"{FORMAT!r}, version {VERSION} is read"
+        )
+    for name, entry in found.regions.items():
+        try:
+            check_name("a region", name)
+        except SpecError as error:
+            raise CheckpointError(f"{path}: {error}", hint=error.hint) from None
+        if min(entry.shape) < 1:
+            raise CheckpointError(f"{path}: region {name!r} has rows {list(entry.shape)}", hint="at least one of each")
+    return found.regions
+
+
+def _rows(path: Path, entry: _Entry) -> F32Array:
+    if _sum(path, 4 * prod(entry.shape)) != entry.sha256:
+        raise CheckpointError(
+            f"{path}: it is not the file that {MANIFEST} was written with: its SHA-256 is another one",
+            hint="export it again, or copy the whole folder",
+        )
+    opened = SafetensorsFile(path)
+    found = {name: (of.type, of.shape) for name, of in opened.entries.items()}
+    if found != {TENSOR: ("F32", entry.shape)}:
+        raise CheckpointError(f"{path}: expected a tensor 'rows', F32 of shape {list(entry.shape)}, found {found}")
+    return np.array(opened.array(TENSOR), np.float32)
+
+
+def _sum(path: Path, numbers: int | None) -> str:
+    """SHA-256 of a file that holds so many bytes of numbers; another size is told before it is read."""
+    with open_regular(path) as handle:
+        size = os.fstat(handle.fileno()).st_size
+        if numbers is not None and not numbers < size <= numbers + _MOST_HEADER:
+            raise CheckpointError(
+                f"{path}: {size:,} bytes, of which {numbers:,} would be rows: it is cut off, or another file",
+                hint="export it again, or copy the whole folder",
+            )
+        digest = hashlib.sha256()
+        while data := handle.read(1 << 20):
+            digest.update(data)
+        return digest.hexdigest()

@@ -1,0 +1,152 @@
+"""Regions whose keep is constant or export become constants: what they hold is evaluated once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec.structs import replace
+
+from volumetric._typing import Array, F32Array
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.facts import Facts, Place, facts_of
+from volumetric.layers.program.ports import In, Level
+from volumetric.layers.program.region import Region
+from volumetric.layers.program.settle import metered_by
+from volumetric.layers.program.tasks import tasks_of
+from volumetric.program.compiling.evaluating import Watch, evaluated
+from volumetric.program.compiling.keeping import keep_of
+from volumetric.program.compiling.liveness import Live, live_in, signals_of
+from volumetric.program.compiling.overlaps import overlaps
+from volumetric.program.compiling.report import Log
+from volumetric.weights import WeightStore
+
+GIVE = "say after which rows it is to be taken: after=… or rows=…"
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """A program of which some regions have become constants.
+
+    Attributes
+    ----------
+    program : with them
+    rows : what they hold, region → ``[rows, d]``
+    exported : which of them are to be handed out
+    """
+
+    program: Program
+    rows: Mapping[str, F32Array] = field(default_factory=dict)
+    exported: tuple[str, ...] = ()
+
+
+def with_constants(
+    program: Program, params: Mapping[str, WeightStore] | None, log: Log, rows: Array | None
+) -> Constants:
+    """Let regions be constants that ask for it, and note why where one cannot be.
+
+    Parameters
+    ----------
+    params : by the program's own names
+    rows : what comes in until a region is taken as it is then, ``[T, columns]``; None: until it has settled, which
+        needs that nothing that comes in gets there
+    """
+    facts = facts_of(program)
+    able = [place for place in _asked(facts) if not _kept(log, place, _hindrance(facts, place, params, rows))]
+    if not able or params is None:
+        return Constants(program)
+    watches = [_watch(facts, place) for place in able]
+    made = evaluated(facts, params, watches, rows)
+    found: dict[str, F32Array] = {}
+    for place, watch, held in zip(able, watches, made.rows, strict=True):
+        why = None
+        if rows is None and not watch.settled:
+            why = f"it has not settled after {made.count:,} rows; {GIVE}"
+        elif not np.isfinite(held).all():
+            why = "what it holds then is not finite"
+        if not _kept(log, place, why):
+            found[place.name] = held
+    when = f"after {made.count:,} rows" + ("" if rows is not None else ", settled")
+    return _replaced(facts, found, when, log)
+
+
+def _asked(facts: Facts) -> Iterator[Place]:
+    live = live_in(facts).regions
+    for place in facts.places:
+        keep = keep_of(place.region)
+        if place.carrier != "constant" and (keep == "export" or (keep == "constant" and place.index in live)):
+            yield place
+
+
+def _kept(log: Log, place: Place, why: str | None) -> bool:
+    if why is not None:
+        log.add("kept", "region", [place.name], f"its keep is {keep_of(place.region)!r}, but {why}")
+    return why is not None
+
+
+def _hindrance(facts: Facts, place: Place, params: object, rows: Array | None) -> str | None:
+    """Why a region cannot be a constant, None: it can."""
+    for name, port in facts.program.ports.items():
+        if isinstance(port, In | Level) and port.region == place.name:
+            return f"input {name!r} puts into it"
+        if place.through == "slots" and getattr(port, "region", None) == place.name:
+            return f"output {name!r} reads its positions, and edges its slots"
+    if overlaps(facts)[place.index]:
+        return "other regions are at positions of it"
+    meters = live_in(facts).meters
+    if place.index in meters:
+        return "a clock or a condition looks at its meter"
+    if facts.program.parity:
+        for task in tasks_of(facts):
+            read = facts.places[task.wire.reads]
+            if task.place is place and read.index in meters and metered_by(task, read):
+                return f"an edge that writes it feeds the meter of {read.name!r}, which a clock looks at"
+    if params is None:
+        return "the program has no parameters here, from which it could be evaluated"
+    if rows is None:
+        entered = _entered(facts, live_in(facts, place.index))
+        if entered is not None:
+            return f"what it holds depends on what comes in at {entered!r}; {GIVE}"
+    return None
+
+
+def _entered(facts: Facts, cone: Live) -> str | None:
+    """An input that gets to some regions, None: there is none."""
+    clocks = [facts.places[number].region.fires for number in cone.regions]
+    clocks += [facts.wires[number].edge.holds for number in cone.edges]
+    signals = signals_of(clocks)
+    for name, port in facts.program.inputs.items():
+        if name in signals or (isinstance(port, In | Level) and facts.numbers[port.region] in cone.regions):
+            return name
+    return None
+
+
+def _watch(facts: Facts, place: Place) -> Watch:
+    cone = live_in(facts, place.index)
+    return Watch(facts, place.index, cone.regions, cone.edges)
+
+
+def _replaced(facts: Facts, found: Mapping[str, F32Array], when: str, log: Log) -> Constants:
+    regions: dict[str, Region] = dict(facts.program.canvas.regions)
+    for name, rows in found.items():
+        place = facts.place(name)
+        slots = None if place.through == "positions" else len(rows)
+        regions[name] = replace(
+            place.region, carrier="constant", slots=slots, clock=None, learning=None, identity=None, keep="constant"
+        )
+    log.add("changed", "region", found, f"it is a constant: what it holds {when}")
+    gone = [edge for edge in facts.program.edges if edge.writes in found]
+    for edge in gone:
+        log.add("removed", "edge", [edge.name or ""], f"{edge.writes!r} is a constant, into which nothing comes")
+    read = tuple(meter for meter in facts.program.meters if meter.region not in found)
+    looked = [name for name in found if facts.place(name).meter is not None]
+    log.add("removed", "meter", looked, "its region is a constant, which has no error")
+    program = replace(
+        facts.program,
+        canvas=replace(facts.program.canvas, regions=regions),
+        edges=tuple(edge for edge in facts.program.edges if edge.writes not in found),
+        meters=read,
+    )
+    exported = tuple(name for name in found if keep_of(facts.place(name).region) == "export")
+    return Constants(program, found, exported)

@@ -1,0 +1,160 @@
+"""What regions hold after some rows, or once they have settled. In NumPy, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array, F32Array
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.checks import check_whole
+from volumetric.layers.program.constants import put_in
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.forward import Machine
+from volumetric.layers.program.parameters import all_params
+from volumetric.layers.program.ports import width_of
+from volumetric.layers.program.settle import AGE, Held
+from volumetric.layers.program.timing import ALWAYS, CANVAS, CLOCK, all_states, timing_of
+from volumetric.weights import WeightStore
+
+MOST_ROWS = 1000
+"""Rows after which a region that has not settled does not."""
+STILL = 1e-9
+"""How much what is settled may change in a row, over the largest number there (and 1)."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Evaluated:
+    """What regions hold.
+
+    Attributes
+    ----------
+    rows : of each watched region, as edges read them, float32 ``[rows, d]``
+    count : rows that came in until then
+    """
+
+    rows: tuple[F32Array, ...]
+    count: int
+
+
+class Watch:
+    """A region, and what it depends on.
+
+    It has settled when all of that stays as it is until the counts of its clocks have been what they are once before:
+    from then on it repeats itself.
+    """
+
+    def __init__(self, facts: Facts, region: int, regions: frozenset[int], edges: frozenset[int]) -> None:
+        timing, used = timing_of(facts), set[int]()
+        used |= {timing.regions[number] for number in regions} | {timing.edges[number] for number in edges}
+        starts = np.cumsum([0, *map(len, timing.starts)])
+        self.region = region
+        self.settled = False
+        self._counts = [at for n in sorted(used - {ALWAYS}) for at in range(starts[n], starts[n + 1])]
+        self._positions = np.unique(np.concatenate([facts.places[number].positions for number in regions]))
+        self._starts = tuple(f"{facts.places[number].name}." for number in regions)
+        self._seen = set[bytes]()
+
+    def look(self, before: Mapping[str, Array], after: Mapping[str, Array]) -> None:
+        """Look at the states of a program before a row and behind it."""
+        ends = [(of[CANVAS][:, self._positions] for of in (before, after))]
+        ends += [(before[name], now) for name, now in after.items() if self._is_mine(name)]
+        counts = after[CLOCK][0, self._counts] if self._counts else np.zeros(0)
+        age = after[AGE][0] if AGE in after else np.zeros(0)
+        now = np.concatenate([counts, age]).tobytes()
+        if not all(_still(*end) for end in ends):
+            self._seen.clear()
+        self.settled = now in self._seen
+        self._seen.add(now)
+
+    def _is_mine(self, name: str) -> bool:
+        owner, dot, _ = name.rpartition(".")
+        return owner + dot in self._starts
+
+
+def _still(before: Array, after: Array) -> bool:
+    most = max(1.0, float(np.abs(after).max(initial=0)))
+    return bool(np.abs(after - before).max(initial=0) <= STILL * most)
+
+
+def evaluated(
+    facts: Facts, params: Mapping[str, WeightStore], watches: Sequence[Watch], rows: Array | None
+) -> Evaluated:
+    """Run a program from the start of a stream, and return what regions hold then.
+
+    Parameters
+    ----------
+    rows : what comes in, ``[T, columns]``; None: zeros until all that is watched has settled, or `MOST_ROWS`
+    """
+    p: dict[str, Any] = {of.name: params[of.name].values().astype(np.float64) for of in all_params(facts)}
+    machine = Machine(facts, p, {name: np.zeros((1, *shape)) for name, shape in all_states(facts).items()})
+    count, still = MOST_ROWS if rows is None else len(rows), np.zeros((1, columns_of(facts.program)))
+    done = 0
+    with np.errstate(all="ignore"):  # what is not finite is told
+        while done < count and (rows is not None or not all(watch.settled for watch in watches)):
+            before = dict(machine.states)
+            machine.row(still if rows is None else rows[done : done + 1])
+            done += 1
+            if rows is None:
+                for watch in watches:
+                    watch.look(before, machine.states)
+        states, canvas = dict(machine.states), machine.states[CANVAS].copy()
+        put_in(facts, p, canvas, states)
+        told = Held(facts, p, states, np.zeros((1, len(facts.places)), np.bool_)).rows(canvas)
+        held = tuple(told[watch.region, 0][0].astype(np.float32) for watch in watches)
+    return Evaluated(held, done)
+
+
+def columns_of(program: Program) -> int:
+    """Return how many numbers a row that comes in has."""
+    return sum(map(width_of, program.inputs.values()))
+
+
+def rows_of_run(program: Program, after: int | None, rows: Array | Mapping[str, Array] | None) -> Array | None:
+    """Return what comes in until constants are taken, float64 ``[T, columns]``; None: nobody has said it.
+
+    Raises
+    ------
+    SpecError : both are given, or they are no rows of the program
+    """
+    if after is None and rows is None:
+        return None
+    if after is not None and rows is not None:
+        raise SpecError("compile: after and rows are both given", hint="rows come in and are counted themselves")
+    columns = columns_of(program)
+    if rows is None:
+        check_whole("compile: after", after)
+        assert after is not None
+        return np.zeros((after, columns))
+    given = _of_ports(program, rows) if isinstance(rows, Mapping) else _numbers(rows)
+    if given.ndim != 2 or given.shape[1] != columns or not len(given):
+        raise SpecError(
+            f"compile: rows are [T, {columns}], at least one, got {list(given.shape)}",
+            hint="those of one stream, or by the names of inputs, each [T, dim]",
+        )
+    return given
+
+
+def _numbers(given: object) -> Array:
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise SpecError("compile: rows are no numbers", hint="[T, columns] of one stream") from None
+
+
+def _of_ports(program: Program, rows: Mapping[str, Array]) -> Array:
+    from volumetric.runtime.streams.marks import INPUT, by_port
+
+    given = {name: _numbers(part)[None] for name, part in rows.items()}
+    try:
+        made = by_port(program.network(), given, 1)
+    except ShapeError as error:
+        raise SpecError(f"compile: rows: {error}", hint=error.hint) from None
+    if made.keys() != {INPUT}:
+        known = ", ".join(program.inputs)
+        raise SpecError(f"compile: rows are of {', '.join(rows) or 'no input'}", hint=f"inputs are {known}")
+    return made[INPUT][0]
