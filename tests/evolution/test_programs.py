@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed_to
 
-from tests.layers.program_cases import CARRIED, EDGES, TIMED, WHOLE, program
+from tests.layers.program_cases import CARRIED, EDGES, KNOWN, TIMED, WHOLE, program
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.errors import SpecError
@@ -44,7 +44,7 @@ from volumetric.program.describe import problems
 from volumetric.weights import Params, WeightStore
 
 AT = Coord(0)
-SPECS = {"timed": TIMED, "carried": CARRIED, "whole": WHOLE}
+SPECS = {"timed": TIMED, "carried": CARRIED, "whole": WHOLE, "known": KNOWN}
 WINDOW = program(
     {
         "eye": Region(((0, 3), (0, 2)), family="observation"),

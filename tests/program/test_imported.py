@@ -274,6 +274,9 @@ def test_bad_files_are_errors_that_name_the_place() -> None:
         r"\$.topology\[0\]: 'dst' is missing": small(topology=[{"src": "a"}]),
         r"\$.topology\[0\]: .* rule: unknown 'attn'": small(topology=[{"src": "a", "dst": "b", "fn": "attn"}]),
         r"\$.topology\[0\]: .* weight must be": small(topology=[{"src": "a", "dst": "b", "weight": -1}]),
+        r"\$.regions.a: carrier 'constant' is none of the package": small(
+            regions={"a": {"bounds": [0, 1, 0, 1], "carrier": "constant"}, "b": {"bounds": [0, 1, 1, 2]}}
+        ),
         r"unknown temporal_fill 'x'": small(topology=[{"src": "a", "dst": "b", "temporal_fill": "x"}]),
     }
     for message, data in bad.items():

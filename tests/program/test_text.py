@@ -55,9 +55,13 @@ def boxes(draw: st.DrawFn) -> tuple[tuple[int, int], ...]:
     return tuple((low, max(high, low + 1)) for low, high in ends)
 
 
+CLOCKS = [None, "every(4)", "on(end) || every(2)", Cooldown(Every(3), 2) & ~On("end")]
+
+
 @st.composite
 def regions(draw: st.DrawFn) -> Region:
     carrier = draw(st.sampled_from(CARRIERS))
+    moves = carrier != "constant"  # which has neither a clock, losses nor slots of an identity
     losses = maybe(st.dictionaries(st.sampled_from(LOSSES), NUMBERS, max_size=2))
     held = (
         st.sampled_from([None, "translation", "rotation", "permutation"]),
@@ -72,15 +76,19 @@ def regions(draw: st.DrawFn) -> Region:
         carrier=carrier,
         tags=tuple(draw(st.lists(TEXTS, max_size=2))),
         period=draw(st.integers(1, 2**24)),
-        clock=draw(st.sampled_from([None, "every(4)", "on(end) || every(2)", Cooldown(Every(3), 2) & ~On("end")])),
+        clock=draw(st.sampled_from(CLOCKS)) if moves else None,
         rule=draw(maybe(st.sampled_from(RULES))),
         residual=draw(maybe(st.booleans())),
-        slots=draw(maybe(st.integers(1, 9))) if carrier == "memory" else None,
-        learning=draw(maybe(st.builds(Learning, st.sampled_from(MODES), losses, st.sampled_from(KEEPS)))),
+        slots=draw(maybe(st.integers(1, 9))) if carrier in ("memory", "constant") else None,
+        learning=draw(maybe(st.builds(Learning, st.sampled_from(MODES), losses, st.sampled_from(KEEPS))))
+        if moves
+        else None,
         keep=draw(st.sampled_from(KEEPS)),
         identity=draw(
             maybe(st.builds(Identity, st.integers(1, 99), st.sampled_from(["persistent", "ephemeral"]), st.booleans()))
-        ),
+        )
+        if moves
+        else None,
         constraints=draw(maybe(st.builds(Constraints, *held))),
         loss_weight=draw(NUMBERS),
         output=draw(st.booleans()),
