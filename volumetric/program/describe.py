@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
-from volumetric.layers.program.constants import disturbances
+from volumetric.layers.program.constants import constants_of, disturbances
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.held import violations
@@ -66,7 +66,8 @@ def problems(program: Program) -> list[str]:
         except SpecError as error:
             found.append(str(error))
     found += [f"no port {what} anything" for what, of in _ends(program).items() if not of]
-    never = [name for name in program.outputs if latency(facts, name) is None]
+    fixed = {place.name for place in constants_of(facts)}  # which are handed out as they are
+    never = [name for name, of in program.outputs.items() if of.region not in fixed and latency(facts, name) is None]
     if program.inputs:
         found += [f"output {name!r} depends on no input, by any way" for name in never]
     return found
