@@ -67,10 +67,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Give back what tests shared, after the last one of a file, and of a function where memory is short.
 
-    Kept until the end, it would take 7 GB.
+    Kept until the end, it would take 7 GB. Fixtures of the file are gone by then, and so is what they held.
     """
     function = getattr(item, "originalname", item.name)
     changes = nextitem is None or nextitem.path != item.path
@@ -79,6 +80,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         if "tests.devices" in sys.modules:
             sys.modules["tests.devices"].release()
         gc.collect()
+        if changes:
+            gc.freeze()  # what is left, compiled kernels above all, stays to the end: later collections leave it out
         _give_heap_back()
         item.config.stash[LEFT] = _resident()
 
