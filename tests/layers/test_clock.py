@@ -208,5 +208,5 @@ def test_what_is_no_clock_is_refused() -> None:
         with pytest.raises(SpecError):
             make()
     with pytest.raises(TypeError):
-        Every(2) & "every(3)"  # pyright: ignore[reportOperatorIssue]
+        _ = Every(2) & "every(3)"  # pyright: ignore[reportOperatorIssue]
     assert (Every(2) & Every(3)) & Every(5) == Every(2) & (Every(3) & Every(5))
