@@ -21,16 +21,19 @@ def summed(kind: str) -> Graph:
     """Terms that count where a flag is 1, from operands that are made there; and a term that always counts."""
     work = GraphBuilder()
     flags = work.input("flags", (1, TERMS))
-    total = work.unary(work.input("x", (2, 5, 70)), "tanh")
+    total = work.unary(work.input("x", (10, 70) if kind == "rows" else (2, 5, 70)), "tanh")
     for n in range(TERMS):
         flag = work.part(flags, 1, n, n + 1)
         a, b = work.input("a", (2, 4, 5)), work.input("b", (2, 4, 70))
         with work.guarded(flags, n, zeros=True):
             a = work.binary("mul_nonzero", work.affine(a, 2.0), work.reshape(flag, (1, 1, 1)))
             term = work.gemm(a, work.affine(b, 0.5), trans_a=True)
+            if kind == "rows":
+                rows = work.reshape(term, (10, 70))
+                term = work.scatter_rows(rows, work.constant((np.arange(10) * n % 7).astype(np.int32)), 10)
             term = work.unary(term, "abs") if kind == "in place" else term
-        total = work.add(total, term) if n or kind == "in place" else term
-    return work.finish([total, work.part(total, 1, 0, 2)])
+        total = work.add(total, term) if n or kind != "products" else term
+    return work.finish([total, work.affine(total, 2.0)])
 
 
 def numbers(graph: Graph, fires: list[int]) -> list[Array]:
@@ -41,7 +44,7 @@ def numbers(graph: Graph, fires: list[int]) -> list[Array]:
     return given
 
 
-@pytest.mark.parametrize("kind", ["products", "in place"])
+@pytest.mark.parametrize("kind", ["products", "in place", "rows"])
 @pytest.mark.parametrize("fires", [[], [0], [2, 17], list(range(TERMS))])
 def test_sums_are_those_of_what_fires(kind: str, fires: list[int]) -> None:
     graph = summed(kind)
@@ -61,8 +64,8 @@ def test_sums_are_those_of_what_fires(kind: str, fires: list[int]) -> None:
 
 
 def test_little_is_outside_of_guards() -> None:
-    """Additions are inside; products are no steps of their own; neighbours have one guard."""
-    for kind, products in (("products", 2), ("in place", 0)):
+    """Additions are inside, of rows too; products are no steps of their own; neighbours have one guard."""
+    for kind, products in (("products", 2), ("in place", 0), ("rows", 0)):
         draft = drafted(skip_together(join_products(summed(kind))))
         names = [step.name for step in draft.steps]
         assert names.count("guard") == TERMS

@@ -99,7 +99,8 @@ def join_pads(graph: Graph) -> Graph:
     if not joined:
         return graph
     nodes = tuple(
-        dataclasses.replace(node, **joined.get(node.outputs[0], {})) if node.outputs else node for node in graph.nodes
+        dataclasses.replace(node, **joined[node.outputs[0]]) if node.outputs and node.outputs[0] in joined else node
+        for node in graph.nodes
     )
     return pruned(dataclasses.replace(graph, nodes=nodes))
 

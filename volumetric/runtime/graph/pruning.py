@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import MappingProxyType
 
 from volumetric.runtime.graph.ops import Graph, Node
@@ -36,6 +35,13 @@ def pruned(graph: Graph) -> Graph:
 
 
 def _renumbered(node: Node, number: dict[int, int]) -> Node:
-    inputs, outputs = (tuple(number[i] for i in of) for of in (node.inputs, node.outputs))
-    guard = node.guard._replace(tensor=number[node.guard.tensor]) if node.guard else None
-    return replace(node, inputs=inputs, outputs=outputs, guard=guard)
+    return Node(  # three times as fast as `replace`, and graphs have many
+        op=node.op,
+        inputs=tuple([number[i] for i in node.inputs]),
+        outputs=tuple([number[i] for i in node.outputs]),
+        attrs=node.attrs,
+        where=node.where,
+        mixes=node.mixes,
+        tail=node.tail,
+        guard=node.guard and node.guard._replace(tensor=number[node.guard.tensor]),
+    )

@@ -28,7 +28,8 @@ def gather_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
             store_part(out + 4 * j, load_part(source + 4 * j, width - j), width - j)
 
 
-SCATTER_ARGUMENTS = ("g", "ids", "y", "count", "width", "rows")
+SCATTER_ARGUMENTS = ("g", "ids", "y", "count", "width", "rows", "fresh")
+"""`fresh`: 1 where y begins with zeros, 0 where rows are added to what stands there."""
 
 
 def scatter_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -37,8 +38,9 @@ def scatter_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
     first, last = share(rows, thread, threads), share(rows, thread + 1, threads)
     zero = splat(f32(0.0))
     size = (last - first) * width
-    for i in range(0, size, 16):
-        store_part(word(step, 2) + 4 * (first * width + i), zero, size - i)
+    if word(step, 6) != 0:
+        for i in range(0, size, 16):
+            store_part(word(step, 2) + 4 * (first * width + i), zero, size - i)
     for i in range(count):
         row = load_i32(word(step, 1) + 4 * i)
         if first <= row < last:

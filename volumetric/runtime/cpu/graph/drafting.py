@@ -22,7 +22,7 @@ from volumetric.runtime.cpu.steps import Draft, Step
 from volumetric.runtime.graph.guards import Guard
 from volumetric.runtime.graph.ops import Graph, Node
 
-_BLOCK_BITS = 12
+_BLOCK_BITS = 18
 
 
 def drafted(graph: Graph, *, alike: bool = False) -> Draft:
@@ -34,7 +34,7 @@ def drafted(graph: Graph, *, alike: bool = False) -> Draft:
         for node in nodes:
             if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
                 rule.append(draft, node)
-                kept.update(node.outputs if node.op == "accumulate" else ())
+                kept.update(node.outputs if node.attrs.get("stays") else ())
         if draft.steps:
             alone = any(step.host for step in draft.steps)  # what is Python stands by itself in a table
             reads = [(i, guard) for step in draft.steps for i in step.reads]

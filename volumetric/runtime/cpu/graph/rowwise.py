@@ -16,7 +16,7 @@ from volumetric.kernels.cpu.graph.rows import (
 from volumetric.kernels.cpu.graph.sequences import ROPE_ARGUMENTS
 from volumetric.kernels.cpu.graph.weighing import WEIGH_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import moved, rule
-from volumetric.runtime.cpu.steps import Draft
+from volumetric.runtime.cpu.steps import Address, Draft
 from volumetric.runtime.graph.ops import Node
 
 
@@ -30,14 +30,17 @@ def gather_rows(draft: Draft, node: Node) -> None:
     draft.add("gather_rows", GATHER_ARGUMENTS, writes={"y": y}, work=moved(8 * count * width), **given)
 
 
-@rule("scatter_rows")
+@rule("scatter_rows", "scatter_add")
 def scatter_rows(draft: Draft, node: Node) -> None:
-    """Sums of rows with the same id."""
-    (g, ids), [y] = node.inputs, node.outputs
+    """Sums of rows with the same id; ``scatter_add`` adds them in place, see `skipping`."""
+    (*total, g, ids), [y] = node.inputs, node.outputs
     rows, width = draft.shape(y)
     count = draft.shape(g)[0]
-    given: dict[str, Any] = {"reads": {"g": g, "ids": ids}, "count": count, "width": width, "rows": rows}
-    draft.add("scatter_rows", SCATTER_ARGUMENTS, writes={"y": y}, work=moved(4 * (rows + 3 * count) * width), **given)
+    places: dict[str, Any] = {name: Address(i) for name, i in (("g", g), ("ids", ids), ("y", y))}
+    work = moved(4 * ((0 if total else rows) + 3 * count) * width)
+    given = {"reads": node.inputs, "writes": (y,), "work": work}
+    places |= {"count": count, "width": width, "rows": rows, "fresh": int(not total)}
+    draft.add("scatter_rows", SCATTER_ARGUMENTS, **given, **places)
 
 
 @rule("weigh_rows")

@@ -1,14 +1,16 @@
-"""Guards of training: as little as can be is outside of them, and neighbours have one together.
+"""Sums in place, and guards of training: as little as can be is outside of them, and neighbours have one together.
 
 What is added to a sum that nobody else reads any more is added in place, inside of the guard that lets it be zeros:
-where nothing fires, the sum stays as it lies. ``accumulate`` is such an addition, which graphs as they are built never
-hold.
+where nothing fires, the sum stays as it lies. ``accumulate`` is such an addition, and ``scatter_add`` one of rows to
+those of their ids, guarded or not; graphs as they are built hold neither. Their attribute ``stays`` tells that the
+sum is wanted also where the guard leaves them out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import MappingProxyType
 
 from volumetric.runtime.graph.guards import Guard
 from volumetric.runtime.graph.liveness import last_use, roots
@@ -19,35 +21,46 @@ _FAR = 32
 
 
 def skip_together(graph: Graph) -> Graph:
-    """Let sums take what guards leave out in place, and put nodes of one guard one behind the other."""
-    if not any(_zeros(node) for node in graph.nodes):
-        return graph
-    return replace(graph, nodes=tuple(_gathered(graph, _accumulating(graph))))
+    """Let sums be added to in place, and put nodes of one guard one behind the other."""
+    nodes = _in_place(graph)
+    if any(node.guard is not None and node.guard.zeros for node in nodes):
+        nodes = _gathered(graph, nodes)
+    return replace(graph, nodes=tuple(nodes))
 
 
-def _zeros(node: Node) -> Guard | None:
-    return node.guard if node.guard is not None and node.guard.zeros else None
-
-
-def _accumulating(graph: Graph) -> list[Node]:
-    """Return the nodes; additions in place stand for those that may be."""
+def _in_place(graph: Graph) -> list[Node]:
+    """Return the nodes; additions in place stand for those that may be. Rows are so whatever guards there are."""
     root, last = roots(graph), last_use(graph)
     maker = {i: node for node in graph.nodes for i in node.outputs}
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
     # Parts may lie in what they are parts of: nobody may write there.
     apart = {root[i] for node in graph.nodes if node.op in ("slice", "concat") for i in (*node.inputs, *node.outputs)}
     fixed = {i for i, tensor in enumerate(graph.tensors) if tensor.role != "scratch"}
-    found: list[Node] = []
-    for at, node in enumerate(graph.nodes):
-        if node.op == "binary" and node.attrs["name"] == "add" and node.guard is None:
-            total, term = node.inputs
-            guard = _zeros(maker[term]) if term in maker else None
-            same = len({graph.tensors[i].shape for i in (total, term, *node.outputs)}) == 1
-            free = root[total] not in apart and root[total] not in fixed and last[root[total]] == at
-            if guard is not None and same and free and total != term and reads[term] == 1 and reads[total] == 1:
-                node = replace(node, op="accumulate", guard=guard)
-        found.append(node)
-    return found
+
+    def summed(at: int, node: Node) -> Node | None:
+        """What an addition becomes, if it may be made in place."""
+        if node.op != "binary" or node.attrs["name"] != "add" or node.inputs[1] not in maker:
+            return None
+        total, term = node.inputs
+        same = len({graph.tensors[i].shape for i in (total, term, *node.outputs)}) == 1
+        free = root[total] not in apart and root[total] not in fixed and last[root[total]] == at
+        if not same or not free or reads[term] != 1 or reads[total] != 1:
+            return None
+        of, guard = maker[term], maker[term].guard
+        if guard is not None and not guard.zeros:
+            return None
+        stays = node.guard is None
+        if of.op == "scatter_rows" and node.guard in (None, guard) and root[of.inputs[0]] not in fixed:
+            attrs = MappingProxyType({"stays": stays})
+            return replace(node, op="scatter_add", inputs=(total, *of.inputs), attrs=attrs, guard=guard)
+        if guard is None or not stays:
+            return None
+        return replace(node, op="accumulate", attrs=MappingProxyType({**node.attrs, "stays": True}), guard=guard)
+
+    made = [summed(at, node) for at, node in enumerate(graph.nodes)]
+    gone = {old.inputs[1] for old, new in zip(graph.nodes, made, strict=True) if new and new.op == "scatter_add"}
+    pairs = zip(graph.nodes, made, strict=True)
+    return [new or old for old, new in pairs if gone.isdisjoint(old.outputs)]
 
 
 def _gathered(graph: Graph, nodes: list[Node]) -> list[Node]:

@@ -46,7 +46,7 @@ def shared_storage(graph: Graph) -> Shared:
             if node.op == "slice" and made.of[x] not in given and made.sizes[made.of[x]] > _WORTH * sizes[y]:
                 continue
             join(y, made.of[x], made.start[x] + (_first(graph, node) if node.op == "slice" else 0))
-        elif node.op == "accumulate":
+        elif node.op in ("accumulate", "scatter_add"):
             total, [y] = node.inputs[0], node.outputs
             join(y, made.of[total], made.start[total])
         elif node.op == "concat" and node.outputs[0] not in alone and _is_flat(graph, node):
