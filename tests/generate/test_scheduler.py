@@ -374,6 +374,34 @@ def test_what_decoding_costs_anyway_is_no_cost_of_prompts():
     assert 16 <= pace.rows() <= 48
 
 
+def test_more_prompts_share_a_call_where_its_rows_cost_less_than_the_call():
+    pace = Pace(0.08)
+    assert pace.enough() == 128
+    for _ in range(30):
+        pace.decoded(0.02)
+        pace.count(64, 15, 0.02 + 64 * 0.0005)
+    assert pace.enough() == 64  # forty rows cost what a call costs, and fewer than this are little work
+    for _ in range(30):
+        pace.count(64, 0, 64 * 0.0001)
+    assert 190 <= pace.enough() <= 200
+    for _ in range(30):
+        pace.count(64, 0, 64 * 0.00001)
+    assert pace.enough() == 512
+
+
+def test_beside_sequences_that_decode_a_call_takes_a_few_prompts_and_takes_them_whole(monkeypatch: pytest.MonkeyPatch):
+    """Nothing known of times: 64 rows a call beside others, and 128 are enough."""
+    monkeypatch.setattr(Pace, "count", lambda *_: None)
+    scheduler = Scheduler(model := letters(context=200), Limits(prefix_bytes=None))
+    scheduler.submit(job(model, "a", max_tokens=20, ignore_eos=True))
+    scheduler.step()
+    later = [scheduler.submit(job(model, "ab" * 20, max_tokens=1)) for _ in range(2)]
+    long = scheduler.submit(job(model, "ab" * 50, max_tokens=1))
+    order = [[event.ticket for event in scheduler.step() if event.ticket in (*later, long)] for _ in range(4)]
+    assert order == [[later[0]], [later[1]], [], [long]]
+    scheduler.close()
+
+
 def test_of_prompts_that_nobody_waits_beside_the_first_ones_are_computed_first():
     """One call with all of them would give its first token to each of them only when it ends."""
     scheduler = Scheduler(model := letters(context=64), Limits(prompt_rows=512, prefix_bytes=None))

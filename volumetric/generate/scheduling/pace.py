@@ -44,6 +44,17 @@ class Pace:
             return _FIRST_ALONE
         return max(_FIRST, min(MOST, int(max(_ALONE_SECONDS, self._seconds) / self._row) // STEP * STEP))
 
+    def enough(self) -> int:
+        """Return the rows after which another prompt is left to the next call.
+
+        All prompts of a call have their first tokens at its end. Up to as many rows as cost what a call costs anyway,
+        one more prompt makes the others wait for less than a call of its own would cost; beyond, the shorter calls are
+        sooner for nearly all of them, and hardly more work.
+        """
+        if self._row is None:
+            return ENOUGH
+        return max(_FIRST, min(MOST, int(self._call / self._row)))
+
     def decoded(self, seconds: float) -> None:
         """Take notice of a call without prompts."""
         self._call += (_WEIGHT if self._call else 1.0) * (seconds - self._call)

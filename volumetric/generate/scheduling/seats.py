@@ -93,17 +93,20 @@ class Seats:
             return [(live, 1) for live in self.all]
         self._settle()
         beside = len(self.all) - len(prompts)
-        budget = self._budget(beside)
+        budget = whole = self._budget(beside)
+        enough = self._enough(beside)
         under_way = [live for live in prompts if live.state is not None]
         chosen: dict[int, int] = {}
         for live in prompts:
-            # With nobody to wait for it, a call could take many prompts at once: all of them would wait for its end.
-            if budget <= 0 or (not beside and sum(chosen.values()) >= ENOUGH):
+            # A call could take many prompts at once, but all of them would wait for its end.
+            if budget <= 0 or whole - budget >= enough:
                 break
             if live.state is None:
                 if not self._begin(live, under_way):
                     continue
                 under_way.append(live)
+            if chosen and budget < live.missing <= whole:
+                break  # the next call computes it at once; a part of it now would only make this one longer
             # Where a session cuts a prompt, it is cut here too.
             rows = min(live.missing, budget, live.until_cut(), PREFILL_ROWS - live.fed % PREFILL_ROWS)
             chosen[id(live)] = rows
@@ -203,6 +206,12 @@ class Seats:
         if self._limits.prompt_rows is not None:
             return self._limits.prompt_rows if beside else PREFILL_ROWS
         return self._pace.rows() if beside else self._pace.alone()
+
+    def _enough(self, beside: int) -> int:
+        """Rows of prompts after which the next call takes another prompt, see `Pace.enough`."""
+        if self._limits.prompt_rows is not None:
+            return self._limits.prompt_rows if beside else ENOUGH
+        return self._pace.enough()
 
     def _begin(self, live: Live, under_way: Sequence[Live]) -> bool:
         """Give a prompt a state that holds what there is of it; False if more of it comes with the next calls."""
