@@ -31,3 +31,12 @@ def test_an_operation_agrees_with_the_interpreter(name: str) -> None:
     assert len(found) == len(expected)
     for i, (got, want) in enumerate(zip(found, expected, strict=True)):
         agree(got, want, f"output {i}")
+
+
+@pytest.mark.parametrize("caps", ["large", "least", "no subgroups, no immediates"])
+@pytest.mark.parametrize("name", ["crossed-many", "crossed-masked", "crossed-wide", "weighed-many"])
+def test_edges_of_programs_are_cut_for_other_gpus(name: str, caps: str) -> None:
+    case = OP_CASES[name]
+    [want] = case_outputs(case, np.float64)
+    [got] = outputs_on(caps, case)
+    agree(got, want.astype(np.float32), name)

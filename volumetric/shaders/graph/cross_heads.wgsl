@@ -2,15 +2,16 @@
 // that ask, b those that tell.
 //
 // A workgroup has up to TILE rows that ask of a part, and one head. What the others tell is made and weighed TILE rows at a
-// time, in workgroup memory; TEAM invocations share a row that asks, and join what they have found at the end. Vectors are
-// of four neighbouring columns.
+// time, in workgroup memory; an invocation makes one vector of ITEMS rows, so that it reads their weights once. TEAM
+// invocations share a row that asks, and join what they have found at the end. Vectors are of four neighbouring columns: a
+// row has WIDTH, of which WIDE are a head's. All indices are clamped.
 struct Dims {
     total: u32,   // workgroups
     blocks: u32,  // of a part and head
     heads: u32,
     parts: u32,   // with the same weights
     n: u32, m: u32,
-    width: u32,   // vectors of a row
+    last: u32,    // row of the table
     scale: f32,
 }
 
@@ -46,56 +47,91 @@ fn main(
     let part = id / (dims.blocks * dims.heads);
     let family = part / dims.parts;
     let of_part = part * dims.n;
-    let wide = 4u * dims.width;
+    let wide = 4u * WIDTH;
     if (is_idle((of_part + begin) * wide, (of_part + min(begin + TILE, dims.n)) * wide)) { return; }
-    //@rounds TILE * WIDE / WG + 1
-    for (var i = lid; i < TILE * WIDE; i += WG) {
-        let column = head * WIDE + i % WIDE;
-        let x = asks[of_part + min(begin + i / WIDE, dims.n - 1u)] * dims.width;
-        var w = family * wide * dims.width + column;
-        var q = b_q[family * dims.width + column];
-        for (var k = 0u; k < dims.width; k++) {
-            let v = rows[x + k];
-            //@unroll
-            for (var j = 0u; j < 4u; j++) { q = fma(vec4<f32>(v[j]), w_q[w + j * dims.width], q); }
-            w += wide;
+    //@rounds TILE * WIDE / (WG * ITEMS) + 1
+    for (var base = lid; base < TILE * WIDE; base += WG * ITEMS) {
+        let column = head * WIDE + base % WIDE;
+        var x: array<u32, ITEMS>;
+        var q: array<vec4<f32>, ITEMS>;
+        //@unroll
+        for (var t = 0u; t < ITEMS; t++) {
+            x[t] = min(asks[of_part + min(begin + (base + t * WG) / WIDE, dims.n - 1u)], dims.last) * WIDTH;
+            q[t] = b_q[family * WIDTH + column];
         }
-        queries[i / WIDE * ROW + i % WIDE] = q * dims.scale;
+        var w = family * (4u * WIDTH) * WIDTH + column;
+        for (var k = 0u; k < WIDTH; k++) {
+            var v: array<vec4<f32>, ITEMS>;
+            //@unroll
+            for (var t = 0u; t < ITEMS; t++) { v[t] = rows[x[t] + k]; }
+            //@unroll
+            for (var j = 0u; j < 4u; j++) {
+                let by = w_q[w + j * WIDTH];
+                //@unroll
+                for (var t = 0u; t < ITEMS; t++) { q[t] = fma(vec4<f32>(v[t][j]), by, q[t]); }
+            }
+            w += 4u * WIDTH;
+        }
+        //@unroll
+        for (var t = 0u; t < ITEMS; t++) { queries[(base + t * WG) / WIDE * ROW + base % WIDE] = q[t] * dims.scale; }
     }
+    workgroupBarrier();
     let lane = lid % TEAM;
     let row = lid / TEAM;
     var top = LOWEST;
     var total = 0.0;
+    var query: array<vec4<f32>, WIDE>;
     var read: array<vec4<f32>, WIDE>;
     //@unroll
-    for (var c = 0u; c < WIDE; c++) { read[c] = vec4<f32>(0.0); }
+    for (var c = 0u; c < WIDE; c++) {
+        query[c] = queries[row * ROW + c];
+        read[c] = vec4<f32>(0.0);
+    }
     //@rounds dims.m / TILE + 1
     for (var first = 0u; first < dims.m; first += TILE) {
-        //@rounds TILE * WIDE / WG + 1
-        for (var i = lid; i < TILE * WIDE; i += WG) {
-            let column = head * WIDE + i % WIDE;
-            let x = tells[part * dims.m + min(first + i / WIDE, dims.m - 1u)] * dims.width;
-            var w = family * wide * dims.width + column;
-            var key = b_k[family * dims.width + column];
-            var value = b_v[family * dims.width + column];
-            for (var k = 0u; k < dims.width; k++) {
-                let v = rows[x + k];
+        //@rounds TILE * WIDE / (WG * ITEMS) + 1
+        for (var base = lid; base < TILE * WIDE; base += WG * ITEMS) {
+            let column = head * WIDE + base % WIDE;
+            var x: array<u32, ITEMS>;
+            var key: array<vec4<f32>, ITEMS>;
+            var value: array<vec4<f32>, ITEMS>;
+            //@unroll
+            for (var t = 0u; t < ITEMS; t++) {
+                let told = part * dims.m + min(first + (base + t * WG) / WIDE, dims.m - 1u);
+                x[t] = min(tells[told], dims.last) * WIDTH;
+                key[t] = b_k[family * WIDTH + column];
+                value[t] = b_v[family * WIDTH + column];
+            }
+            var w = family * (4u * WIDTH) * WIDTH + column;
+            for (var k = 0u; k < WIDTH; k++) {
+                var v: array<vec4<f32>, ITEMS>;
+                //@unroll
+                for (var t = 0u; t < ITEMS; t++) { v[t] = rows[x[t] + k]; }
                 //@unroll
                 for (var j = 0u; j < 4u; j++) {
-                    key = fma(vec4<f32>(v[j]), w_k[w + j * dims.width], key);
-                    value = fma(vec4<f32>(v[j]), w_v[w + j * dims.width], value);
+                    let by_key = w_k[w + j * WIDTH];
+                    let by_value = w_v[w + j * WIDTH];
+                    //@unroll
+                    for (var t = 0u; t < ITEMS; t++) {
+                        key[t] = fma(vec4<f32>(v[t][j]), by_key, key[t]);
+                        value[t] = fma(vec4<f32>(v[t][j]), by_value, value[t]);
+                    }
                 }
-                w += wide;
+                w += 4u * WIDTH;
             }
-            keys[i / WIDE * ROW + i % WIDE] = key;
-            values[i / WIDE * ROW + i % WIDE] = value;
+            //@unroll
+            for (var t = 0u; t < ITEMS; t++) {
+                let at = (base + t * WG) / WIDE * ROW + base % WIDE;
+                keys[at] = key[t];
+                values[at] = value[t];
+            }
         }
         workgroupBarrier();
         //@rounds TILE / TEAM + 1
         for (var j = lane; j < min(TILE, dims.m - first); j += TEAM) {
             var met = vec4<f32>(0.0);
             //@unroll
-            for (var c = 0u; c < WIDE; c++) { met = fma(queries[row * ROW + c], keys[j * ROW + c], met); }
+            for (var c = 0u; c < WIDE; c++) { met = fma(query[c], keys[j * ROW + c], met); }
             let score = met.x + met.y + met.z + met.w;
             var shown = true;
             if (MASKED) { shown = seen[(first + j) * dims.n + min(begin + row, dims.n - 1u)] != 0.0; }
@@ -120,6 +156,6 @@ fn main(
         var sum: vec4<f32>;
         //@unroll
         for (var f = 0u; f < 4u; f++) { sum[f] = team_sum(read[c][f] * by, lid, TEAM); }
-        if (lane == c % TEAM && begin + row < dims.n) { o[(of_part + begin + row) * dims.width + head * WIDE + c] = sum; }
+        if (lane == c % TEAM && begin + row < dims.n) { o[(of_part + begin + row) * WIDTH + head * WIDE + c] = sum; }
     }
 }

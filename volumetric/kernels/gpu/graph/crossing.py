@@ -10,8 +10,10 @@ from volumetric.kernels.gpu.dispatch import Caps, ceil_div, power_of_two
 from volumetric.kernels.gpu.graph.gemm import gemm
 from volumetric.kernels.gpu.graph.launch import Launch, Lowered, Ref, Request, launch, scratch, source
 
-_TEAM = 4
-"""Invocations that share a row that asks."""
+_TEAMS = (1, 2, 4)
+"""Invocations that share a row that asks: as few as keep the device busy."""
+_ITEMS = (4, 2, 1)
+"""Rows of which an invocation makes a vector at once."""
 _TILES = (64, 32, 16, 8)
 """Rows of a workgroup."""
 _BUFFERS = 12
@@ -21,12 +23,12 @@ _OUT = 6, 10
 
 def _shared(tile: int, wide: int) -> int:
     """Bytes of workgroup memory: three tiles of rows of `wide` vectors, and what teams join."""
-    return 3 * 16 * tile * (wide + 1) + 4 * _TEAM * tile
+    return 3 * 16 * tile * (wide + 1) + 4 * _TEAMS[-1] * tile
 
 
 def _tile(rows: int, wide: int, caps: Caps) -> int | None:
     """Rows of a workgroup: no more than there are, in whole powers of two; None: not even few have room."""
-    fitting = [t for t in _TILES if _shared(t, wide) <= caps.max_shared and t * _TEAM <= caps.max_workgroup]
+    fitting = [t for t in _TILES if _shared(t, wide) <= caps.max_shared and t * _TEAMS[-1] <= caps.max_workgroup]
     return max((t for t in fitting if t <= power_of_two(rows)), default=min(fitting, default=None))
 
 
@@ -43,13 +45,17 @@ def takes(inputs: Sequence[Shape], heads: int, caps: Caps) -> bool:
 
 def cross_attend(request: Request) -> Lowered:
     """What heads read, and the product that makes of it what comes out."""
-    (_, width), (edges, parts, n), (_, _, m) = request.inputs[:3]
+    (table, width), (edges, parts, n), (_, _, m) = request.inputs[:3]
     heads, caps = request.attrs["heads"], request.caps
     wide = width // heads // 4
     tile = _tile(max(n, m), wide, caps)
     assert tile is not None  # as `takes` has it
     blocks = ceil_div(n, tile)
     total = edges * parts * heads * blocks
+    team = next((count for count in _TEAMS if total * tile * count >= caps.invocations), _TEAMS[-1])
+    workgroup = tile * team
+    # Vectors of several rows are of the same columns where a workgroup has all vectors of its rows.
+    items = next(n for n in _ITEMS if n == 1 or (workgroup % wide == 0 and tile * wide % (workgroup * n) == 0))
     names = ("rows", "asks", "tells", "w_q", "w_k", "w_v")
     buffers = {name: source(number) for number, name in enumerate(names)}
     buffers |= {name: source(7 + number) for number, name in enumerate(("b_q", "b_k", "b_v"))}
@@ -58,9 +64,9 @@ def cross_attend(request: Request) -> Lowered:
         "cross_heads",
         total,
         {**buffers, **({"seen": source(11)} if masked else {}), "o": scratch(0)},
-        (total, blocks, heads, parts, n, m, width // 4, (width // heads) ** -0.5),
-        constants={"TILE": tile, "TEAM": _TEAM, "WIDE": wide, "MASKED": masked},
-        workgroup=tile * _TEAM,
+        (total, blocks, heads, parts, n, m, table - 1, (width // heads) ** -0.5),
+        constants={"TILE": tile, "TEAM": team, "ITEMS": items, "WIDE": wide, "WIDTH": width // 4, "MASKED": masked},
+        workgroup=workgroup,
     )
     size = (edges, parts * n, width)
     attrs = {"trans_a": False, "trans_b": False, "groups": edges, "activation": "linear"}

@@ -327,8 +327,10 @@ class _Row:
         if all(len(columns) == 1 for columns in alike):
             return lambda number: work.guarded(some, groups[number].columns[0], zeros=self.learns)
         known = work.shape(some)[1]
-        table = work.concat((work.permute(some, (1, 0)), work.constant(np.ones((1, 1)), "always")), 0)
-        ids = [known if column == ALWAYS else column for group in groups for column in group.columns]
+        table, ids = work.permute(some, (1, 0)), [column for group in groups for column in group.columns]
+        if ALWAYS in ids:
+            table = work.concat((table, work.constant(np.ones((1, 1)), "always")), 0)
+            ids = [known if column == ALWAYS else column for column in ids]
         found = work.gather_rows(table, work.constant(np.array(ids, np.int32), "columns"))
         each = work.reshape(found, (1, len(ids)))
         firsts = [0, *accumulate(len(group.columns) for group in groups)]
