@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +17,16 @@ from tests.devices import DEVICES, device
 from tests.layers.program_cases import program
 from tests.layers.test_vjp import arrays
 from tests.program.random_programs import programs
+from volumetric import Coord, Grid, Network
 from volumetric.errors import SpecError
-from volumetric.layers import Memory
+from volumetric.layers import Dense, Memory
 from volumetric.layers import Program as Layer
 from volumetric.layers.program import forward
 from volumetric.layers.program.facts import Place
 from volumetric.layers.program.settle import Held
 from volumetric.layers.program.timing import all_states
+from volumetric.loaders import load_exported, save_exported
+from volumetric.network import initialise
 from volumetric.program import (
     Canvas,
     Edge,
@@ -40,6 +44,7 @@ from volumetric.program import (
 from volumetric.program import compile as compile_program
 from volumetric.program.compiling import compiled_part
 from volumetric.program.compiling.liveness import live_in
+from volumetric.program.compiling.networks import compile_network
 from volumetric.program.describe import problems
 from volumetric.weights import Params, WeightStore
 
@@ -258,6 +263,24 @@ def test_what_changes_a_constant_is_refused() -> None:
     fields = {"seen": typed.Field(1, 2, family="observation"), "known": typed.Field(1, 2, carrier="constant")}
     made = typed.compile(SimpleNamespace(**fields), width=4, within="dense")
     assert {edge.writes for edge in made.edges} == {"seen"}
+
+
+def test_programs_inside_of_networks_have_constants(tmp_path: Path) -> None:
+    """Each of them by its place; what comes in there is made by others, so only zeros can be said."""
+    layers = {Coord(0): Dense(in_features=2, out_features=3), Coord(1): KEPT}
+    network = Network(grid=Grid(2), layers=layers, input_shape=(2,), input_dtype="float32")
+    own = {key.replace("0.0.0.0/", "1.0.0.0/"): store for key, store in drawn(KEPT).items()}
+    params = Params({**initialise(network), **own})
+    made = compile_network(network, params, after=3)
+    alone = compile_program(KEPT.program, drawn(KEPT), after=3)
+    assert list(made.exported) == [Coord(1)]
+    np.testing.assert_array_equal(made.exported[Coord(1)]["store"], alone.exported["store"])
+    assert f"{Coord(1)}/regions.store.rows" in made.frozen
+    save_exported(tmp_path, {"store": alone.exported["store"] + 1})
+    loaded = load_exported(tmp_path, made.network, made.params)
+    assert not np.array_equal(loaded[f"{Coord(1)}/regions.store.rows"].values(), alone.exported["store"])
+    with pytest.raises(SpecError, match="rows come in only there"):
+        compile_network(network, params, rows=np.zeros((2, 3)))
 
 
 def test_rows_that_are_none_of_the_program_are_refused() -> None:
