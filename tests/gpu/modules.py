@@ -122,7 +122,15 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         )
         yield tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
         yield elementwise.argmax(width=9, final=flag)
-    for draw in (drawing.bins, drawing.top_p, drawing.top_k, drawing.sums, drawing.token):
+    for draw in (
+        drawing.adjust,
+        drawing.restore,
+        drawing.bins,
+        drawing.top_p,
+        drawing.top_k,
+        drawing.sums,
+        drawing.token,
+    ):
         yield draw(9)
     yield elementwise.join(width=9)
     for name in ACTIVATIONS:

@@ -13,16 +13,17 @@ from tests.networks import tiny_llama
 from volumetric import Params, WeightStore
 from volumetric.errors import GenerationError, UnsupportedError
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.sampler import Sampler, draw_together
+from volumetric.generate.sampler import Choices, Sampler, draw_together
 from volumetric.kernels.gpu import drawing, elementwise
 from volumetric.network import OUTPUT, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Chooser, Piece, output_of
+from volumetric.runtime.device import Adjustments, Chooser, Piece, output_of
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.calls import Place
 from volumetric.runtime.gpu.drawing import UNCERTAIN, DrawnRow, kinds, pick_entries
 from volumetric.runtime.gpu.drawing import Drawing as Rows
 from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.runtime.gpu.recording import entry
 
 CHOICES: Sequence[dict[str, Any]] = [
     {"temperature": 0.8},
@@ -48,8 +49,8 @@ def on_device(kernel: Kernel, logits: np.ndarray, samplers: Sequence[Sampler]) -
     """Draw one token for each row; rows that are left to the host must have their logits kept."""
     rows, width = logits.shape
     draws = Rows(kernel.context, width, rows)
-    draws.make(rows)
-    drawn = [draws.row(sampler.chooser) for sampler in samplers]
+    drawn = [draws.single(sampler.chooser) for sampler in samplers]
+    draws.make(rows, sum(len(row.changes) for row in drawn))
     for number, row in enumerate(drawn):
         row.turn(3 * number)
     draws.tell(drawn)
@@ -130,6 +131,90 @@ def test_a_number_at_a_border_is_left_to_the_host(native_kernel: Kernel) -> None
         native_kernel.context.run(calls, counts)
         assert native_kernel.context.read(tokens, 4).view(np.uint32).item() == expected, value
         draws.close()
+
+
+PENALTIES: Sequence[dict[str, Any]] = [
+    {"temperature": 0.0, "repetition_penalty": 1.7},
+    {"temperature": 0.0, "logit_bias": {3: 2.5, 96: -100.0, 11: 4.0}},
+    {"temperature": 0.9, "presence_penalty": 0.3, "frequency_penalty": 0.7},
+    {"temperature": 1.0, "top_p": 0.9, "repetition_penalty": 1.3, "repetition_window": 5},
+    {"temperature": 1.0, "top_k": 20, "frequency_penalty": -0.4, "logit_bias": {7: 1.0, 90: 3.0}},
+    {"temperature": 0.7, "min_p": 0.1, "repetition_penalty": 0.8, "presence_penalty": 0.1, "logit_bias": {1: -1.5}},
+    {"temperature": 1.0},
+    {"temperature": 0.0},
+]
+
+
+def test_draws_after_bias_and_penalties_are_those_of_the_host(native_kernel: Kernel, rng: np.random.Generator) -> None:
+    """Over several tokens: each changes the next scores. Among the logits are zeros, subnormals and infinities."""
+    prompt, width = [5, 9, 5, 60, 2, 2, 2, 71], 97
+    params = [params_of(choice, place) for place, choice in enumerate(PENALTIES)]
+    here, there = ([Sampler(one, prompt) for one in params] for _ in range(2))
+    certain = 0
+    for _ in range(12):
+        logits = (rng.standard_normal((len(params), width)) * 2).astype(np.float32)
+        logits[:, 60], logits[:, 2], logits[:, 5], logits[:, 71] = 0.0, 1e-40, -np.inf, -3e-39
+        found = on_device(native_kernel, logits, here)
+        drawn = draw_together(there, list(logits))
+        for number, (token, draw) in enumerate(zip(found, drawn, strict=True)):
+            assert not isinstance(draw, GenerationError)
+            assert token in (draw.token, UNCERTAIN), params[number]
+            certain += token != UNCERTAIN
+            chooser = here[number].chooser
+            if token == UNCERTAIN:
+                assert here[number].draw(logits[number]) == draw
+            elif chooser is not None:
+                chooser.drawn(token)
+    assert certain > 0.9 * 12 * len(params)
+
+
+@pytest.mark.parametrize("op", ["bias", "penalty", "less"])
+def test_changed_scores_have_the_bits_of_float32(native_kernel: Kernel, rng: np.random.Generator, op: str) -> None:
+    """All scores of a row change, subnormals and large ones among them; bits are compared with NumPy's."""
+    width = 256
+    x = rng.integers(0, 2**32, width, np.uint32).view(np.float32)
+    x[~np.isfinite(x)] = 1.5
+    other = np.float32({"bias": -0.3, "penalty": 1.37, "less": 0.1}[op])
+    with np.errstate(all="ignore"):
+        expected = {
+            "bias": x + other,
+            "penalty": np.where(x > 0, x / other, x * other),
+            "less": x - other,
+        }[op].astype(np.float32)
+    none = np.zeros(width, np.float32)
+    changes = Adjustments(
+        ids=np.arange(width, dtype=np.int32),
+        bias=none + other if op == "bias" else none,
+        recent=np.full(width, op == "penalty"),
+        less=none + other if op == "less" else none,
+        repetition=float(other),
+    )
+    sampler = Sampler(SamplingParams(logit_bias={0: 1.0}))
+    chooser = sampler.chooser
+    assert isinstance(chooser, Choices)
+    chooser.adjustments = lambda: changes
+    draws = Rows(native_kernel.context, width, 1)
+    row = draws.single(chooser)
+    draws.make(1, width)
+    draws.tell([row])
+    scores = native_kernel.array(aligned(x[None]))
+    buffers = {**draws.buffers, "x": scores}
+    adjust = entry(drawing.adjust(width), {name: name for name in ("x", "plans", "changes")})
+    native_kernel.context.run(
+        native_kernel.context.bind_all([adjust], buffers), native_kernel.call([Place(0, 0, 1)])[1]
+    )
+    found = native_kernel.context.read(scores, 4 * width).view(np.float32)
+    np.testing.assert_array_equal(found, expected)
+    draws.close()
+
+
+def test_why_changed_scores_allow_no_choice_is_told_by_the_host(native_kernel: Kernel) -> None:
+    logits = np.zeros((2, 40), np.float32)
+    logits[0, 3] = np.nan
+    logits[1] = -np.inf
+    samplers = [Sampler(SamplingParams(temperature=1.0, seed=0, logit_bias={1: 1.0})) for _ in range(2)]
+    assert on_device(native_kernel, logits[1:], samplers[1:]) == [UNCERTAIN]
+    assert on_device(native_kernel, np.full((1, 40), np.inf, np.float32), samplers[:1]) == [UNCERTAIN]
 
 
 def test_logits_that_allow_no_choice_are_told(native_kernel: Kernel) -> None:
@@ -215,7 +300,10 @@ def test_an_executable_tells_what_it_cannot_draw(native_device: GpuDevice) -> No
     hot = Sampler(SamplingParams(temperature=1e5, seed=0)).chooser
     assert executable.draws([None, Sampler(SamplingParams(temperature=1.0, seed=0)).chooser])
     assert not executable.draws([None, hot])
-    assert Sampler(SamplingParams(temperature=1.0, seed=0, presence_penalty=1.0)).chooser is None
+    penalised = Sampler(SamplingParams(temperature=1.0, seed=0, presence_penalty=1.0)).chooser
+    assert penalised is not None
+    assert not executable.draws([penalised])
+    assert Sampler(SamplingParams(temperature=1.0, seed=0, logprobs=1)).chooser is None
     with pytest.raises(UnsupportedError, match="draw"):
         executable.drawn([executable.new_state()], [1], [hot])
 
@@ -227,7 +315,7 @@ def test_tokens_of_prompts_beside_sequences_that_decode(native_device: GpuDevice
     wants: list[tuple[int, Literal["last", "none"], SamplingParams]] = [
         (1, "last", SamplingParams(temperature=1.0, seed=1, top_p=0.9)),
         (1, "last", SamplingParams()),
-        (1, "last", SamplingParams(temperature=1.0, seed=2, presence_penalty=1.0)),
+        (1, "last", SamplingParams(temperature=1.0, seed=2, logprobs=1)),
         (17, "last", SamplingParams(temperature=0.9, seed=3, top_k=20)),
         (23, "none", SamplingParams(temperature=0.9, seed=4)),
         (9, "last", SamplingParams(temperature=1e4, seed=5)),
@@ -255,6 +343,25 @@ def test_tokens_of_prompts_beside_sequences_that_decode(native_device: GpuDevice
     following = np.zeros(97, np.float32)
     assert samplers[0].draw(following) != Sampler(wants[0][2]).draw(following)  # a number was used
     assert samplers[4].draw(following) == Sampler(wants[4][2]).draw(following)
+
+
+def test_sequences_with_penalties_bring_tokens_and_no_logits(
+    native_device: GpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Call by call, as the scheduler does; more scores change than there was room for at first."""
+    executable = executable_of(native_device)
+    params = [params_of(choice, place) for place, choice in enumerate(PENALTIES[:6])]
+    expected = by_host(executable, params, 12)
+    left: list[int] = []
+    monkeypatch.setattr(Rows, "left", lambda _, rows: left.extend(rows) or {})
+    states, samplers, tokens, found = prefilled(executable, len(params)), [Sampler(one) for one in params], [], []
+    tokens = [5] * len(params)
+    for _ in range(12):
+        pieces = [Piece(s, np.array([t], np.int32), "last", (OUTPUT,)) for s, t in zip(states, tokens, strict=True)]
+        tokens = executable.pick(pieces, [sampler.chooser for sampler in samplers])
+        found.append(tokens)
+    assert found == expected
+    assert not left
 
 
 def test_logits_that_allow_no_choice_are_the_error_of_their_piece(native_device: GpuDevice) -> None:

@@ -16,6 +16,7 @@ from volumetric.generate.randoms import Randoms
 from volumetric.generate.sampler import Draw
 from volumetric.kernels.cpu.sampling import layout as kernel
 from volumetric.runtime.cpu.sampling import SAMPLING
+from volumetric.runtime.device import Adjustments
 from volumetric.runtime.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, unusable
 
 _AT = {name: place for place, name in enumerate(kernel.WORDS)}
@@ -25,6 +26,7 @@ _LOGITS, _SIZE, _HISTORIES, _RANDOM, _TOKEN, _STATE, _NORM = (
 _STATES = {kernel.NAN: NAN, kernel.INFINITE: INFINITE, kernel.NONE_POSSIBLE: NONE_POSSIBLE}
 _LN2 = Fraction(6931471805599453094172321214581765680755, 10**40)
 _MANY = 2**31 - 1
+_PENALTIES = ("repetition", "presence", "frequency")
 _COLDEST = 1e-300
 """Temperatures below it act as it does: then every difference between two scores is too large for a second token."""
 
@@ -96,11 +98,7 @@ class Request:
             what = "after logit bias and penalties, the logits" if adjusted else MODEL_LOGITS
             return unusable(_STATES[state - kernel.ADJUSTED if adjusted else state], what)
         token = self._words.item(_TOKEN)
-        if self._history is not None:
-            self._history.add(token)
-            self._words[_HISTORIES] = len(self._history)
-            if self._history.table is not self._told:
-                self._tell_history()
+        self.remember(token)
         if self._tops is None:
             return Draw(token=token)
         norm = self._numbers.item(_NORM)
@@ -108,6 +106,29 @@ class Request:
         values = self._top_values[:count].astype(np.float64) - norm
         top = tuple(zip(self._top_ids[:count].tolist(), values.tolist(), strict=True))
         return Draw(token=token, logprob=logits.item(token) - norm, top_logprobs=top)
+
+    def remember(self, token: int) -> None:
+        """Let penalties know of the next token."""
+        if self._history is not None:
+            self._history.add(token)
+            self._words[_HISTORIES] = len(self._history)
+            if self._history.table is not self._told:
+                self._tell_history()
+
+    def adjustments(self) -> Adjustments:
+        """Return how bias and penalties change the scores of the next draw."""
+        table = np.zeros((3, 0), np.int32) if self._history is None else self._history.table[:, : len(self._history)]
+        ids, (recent, generated) = table[0], table[1:]
+        more = self._bias[~np.isin(self._bias, ids)]
+        ids = np.concatenate((ids, more))
+        bias, less, seen = np.zeros(ids.size, np.float32), np.zeros(ids.size, np.float32), np.zeros(ids.size, np.bool_)
+        order = np.argsort(ids)
+        bias[order[np.searchsorted(ids[order], self._bias)]] = self._bias_values
+        repetition, presence, frequency = (float(self._numbers[_AT[name]]) for name in _PENALTIES)
+        often = generated.astype(np.float32) * np.float32(frequency) + np.float32(presence)
+        less[: generated.size] = np.where(generated > 0, often, np.float32(0))
+        seen[: recent.size] = recent > 0
+        return Adjustments(ids=ids, bias=bias, recent=seen, less=less, repetition=repetition)
 
     def _tell_history(self) -> None:
         if self._history is None:

@@ -22,7 +22,7 @@ from volumetric.generate.randoms import Randoms
 
 if TYPE_CHECKING:
     from volumetric.generate.request import Request
-    from volumetric.runtime.device import Chooser
+    from volumetric.runtime.device import Adjustments, Chooser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +73,9 @@ class Sampler:
 
     @property
     def chooser(self) -> Chooser | None:
-        """What a device reads that draws itself; None where a draw needs more than logits and numbers."""
-        return None if self._randoms is None or self.params.adjusted else Choices(self, self._randoms)
+        """What a device reads that draws itself; None for the arg max, and where log-probabilities are asked for."""
+        plain = self.params.plain_greedy or self.params.logprobs is not None
+        return None if plain else Choices(self, self._randoms)
 
     @cached_property
     def request(self) -> Request:
@@ -87,19 +88,27 @@ class Sampler:
 class Choices:
     """A generation whose tokens a device draws, see `volumetric.runtime.device.Chooser`."""
 
-    def __init__(self, sampler: Sampler, randoms: Randoms) -> None:
+    def __init__(self, sampler: Sampler, randoms: Randoms | None) -> None:
         params = sampler.params
+        self.adjusted = params.adjusted
         self.temperature, self.top_k = float(params.temperature), int(params.top_k)
         self.top_p, self.min_p = float(params.top_p), float(params.min_p)
         self._sampler, self._randoms = sampler, randoms
 
     def ahead(self, count: int) -> list[float]:
-        """Return the numbers of the next draws."""
-        return self._randoms.ahead(count)
+        """Return the numbers of the next draws; an arg max uses none."""
+        return [0.0] * count if self._randoms is None else self._randoms.ahead(count)
 
-    def drawn(self) -> None:
-        """Go on to the next number: the device has drawn by this one."""
-        self._randoms.take()
+    def adjustments(self) -> Adjustments:
+        """Return how scores change before the next draw."""
+        return self._sampler.request.adjustments()
+
+    def drawn(self, token: int) -> None:
+        """Go on to the next number, and remember the token: the device has drawn it by this one."""
+        if self._randoms is not None:
+            self._randoms.take()
+        if self._sampler.params.penalised:
+            self._sampler.request.remember(token)
 
     def choose(self, logits: F32Array) -> int:
         """Draw a token here."""

@@ -272,14 +272,35 @@ class Executable(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjustments:
+    """How scores of a row change before its draw; each operation is rounded to float32.
+
+    Attributes
+    ----------
+    ids : tokens whose scores change, int32 ``[N]``, each once
+    bias : what is added first, float32 ``[N]``
+    recent : bool ``[N]``; such scores are then divided by `repetition` if they are positive, else multiplied with it
+    less : what is taken off last, float32 ``[N]``
+    """
+
+    ids: NDArray[np.int32]
+    bias: NDArray[np.float32]
+    recent: NDArray[np.bool_]
+    less: NDArray[np.float32]
+    repetition: float
+
+
 class Chooser(Protocol):
     """How the tokens of a sequence are drawn: by a temperature, then top-k, top-p and min-p, and one number each.
 
     Attributes
     ----------
     temperature, top_k, top_p, min_p : as `volumetric.generate.SamplingParams` has them
+    adjusted : whether scores change before, as `adjustments` tells
     """
 
+    adjusted: bool
     temperature: float
     top_k: int
     top_p: float
@@ -289,8 +310,12 @@ class Chooser(Protocol):
         """Return the numbers in [0, 1) of the next draws; they stay the next ones."""
         ...
 
-    def drawn(self) -> None:
-        """Go on to the next number."""
+    def adjustments(self) -> Adjustments:
+        """Return how scores change before the next draw."""
+        ...
+
+    def drawn(self, token: int) -> None:
+        """Go on to the next number, and remember the token."""
         ...
 
     def choose(self, logits: NDArray[np.float32]) -> int:

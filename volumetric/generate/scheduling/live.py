@@ -63,8 +63,8 @@ class Live:
 
     @property
     def drawable(self) -> bool:
-        """Whether its tokens come from the model's unchanged logits, the likeliest ones or drawn."""
-        return self.constraint is None and not self.transcript.params.adjusted
+        """Whether its tokens come from the model's logits by what a device may know, the likeliest ones or drawn."""
+        return self.constraint is None and self.transcript.params.logprobs is None
 
     @property
     def chooser(self) -> Chooser | Literal["logits"] | None:

@@ -28,8 +28,10 @@ ROW_WORDS = 4 * (3 + NUMBERS // 2)
 TABLE_WORDS = 64
 _ROOM = 512
 """Scores that a workgroup compares each with each; a row with more, up to the bin of the last one, is the host's."""
-BY_WEIGHT, WITHHELD = 2, 4
-"""Flags of a row: it has top-p, it is left to the host in any case."""
+BY_WEIGHT, WITHHELD, ADJUSTED = 2, 4, 8
+"""Flags of a row: it has top-p, it is left to the host in any case, its scores change before the draw."""
+RECENT = 1 << 31
+"""Set beside the index of a score that the repetition penalty changes."""
 MOST_TOP_K = 256
 TEMPERATURES = (0.01, 100.0)
 """Those that the fixed point of a weight holds."""
@@ -37,7 +39,9 @@ _LN2 = Fraction(6931471805599453094172321214581765680755, 10**40)
 _FINITE = 0x7F7FFFFF
 
 
-def _dispatch(name: str, width: int, groups: int, parts: Iterable[str] = (), **constants: Constant) -> Dispatch:
+def _dispatch(
+    name: str, width: int, groups: int, parts: Iterable[str] = (), first: str = "drawing/weights", **constants: Constant
+) -> Dispatch:
     return Dispatch(
         kernel=f"drawing/{name}",
         grid=Grid(x=groups, rows_each=1),
@@ -50,8 +54,18 @@ def _dispatch(name: str, width: int, groups: int, parts: Iterable[str] = (), **c
             "NUMBERS": NUMBERS,
             **constants,
         },
-        preludes=("graph/exact", "drawing/weights", *parts),
+        preludes=("graph/exact", first, *parts),
     )
+
+
+def adjust(width: int) -> Dispatch:
+    """Add bias to scores and apply penalties. Buffers: x, plans, changes."""
+    return _dispatch("adjust", width, GROUPS, first="drawing/changes")
+
+
+def restore(width: int) -> Dispatch:
+    """Put back what `adjust` has changed, where rows are kept for the host. Buffers: plans, changes, doubtful."""
+    return _dispatch("restore", width, GROUPS, first="drawing/changes")
 
 
 def bins(width: int) -> Dispatch:

@@ -114,12 +114,13 @@ class Decoder:
             self._encoded = EncodedTokens(self.recordings, rows, ways)
         return self._encoded
 
-    def make_room(self, rows: int) -> None:
-        """Have room to draw the tokens of so many rows."""
-        if self.recordings.drawing.rows < rows:
+    def make_room(self, rows: int, changes: int = 0) -> None:
+        """Have room to draw the tokens of so many rows, of which so many scores change before."""
+        drawing = self.recordings.drawing
+        if drawing.rows < rows or drawing.changes < changes:
             self.drop()
             self.recordings.unbind()
-            self.recordings.drawing.make(rows)
+            drawing.make(max(rows, drawing.rows), max(changes, drawing.changes))
 
     def drop(self) -> None:
         """Drop what is encoded."""
@@ -195,7 +196,7 @@ class TokenLoop:
             self._recordings.owner = None
             return row.chooser.choose(self._recordings.drawing.left([place])[place])
         if row.chooser is not None:
-            row.chooser.drawn()
+            row.chooser.drawn(token)
         return token
 
     def _tell(self) -> None:

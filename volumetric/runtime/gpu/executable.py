@@ -166,8 +166,8 @@ class GpuExecutable:
         """Append rows as `run` does, and draw tokens by the last ones, see `Drawing.pick`."""
         with self.pool.lock:
             parts, calls = self._scheduled(pieces)
-            self._decoder.make_room(min(len(parts), self.recordings.most_singles))
             picks = Picks(self.recordings.drawing, parts, choosers)
+            self._decoder.make_room(min(len(parts), self.recordings.most_singles), picks.changes)
             for spans in calls:
                 placed, given = self._begin(parts, spans)
                 for codes in self._results.pick(*placed, given, picks.ends(spans)):
@@ -217,7 +217,7 @@ class GpuExecutable:
     def draws(self, choosers: Sequence[Chooser | None]) -> bool:
         """Whether the GPU can draw the tokens of such sequences together, see `Drawing.draws`."""
         few = len(choosers) <= self.recordings.most_singles
-        return few and all(self.recordings.drawing.plan(chooser) is not None for chooser in choosers)
+        return few and all(self.recordings.drawing.loops(chooser) for chooser in choosers)
 
     @property
     def picks(self) -> bool:

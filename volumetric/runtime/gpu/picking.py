@@ -38,9 +38,16 @@ class Picks:
     def __init__(self, drawing: Drawing, parts: Sequence[Part], choosers: Sequence[Wanted]) -> None:
         self._drawing = drawing
         self._parts = parts
-        self._choosers = choosers
+        self._rows = [
+            self._row(chooser) if part.wanted == "last" else None for part, chooser in zip(parts, choosers, strict=True)
+        ]
         self._order: deque[tuple[int, DrawnRow]] = deque()
         self.found: list[Picked] = [None] * len(parts)
+
+    @property
+    def changes(self) -> int:
+        """Scores that change before the draws."""
+        return sum(len(row.changes) for row in self._rows if row is not None)
 
     def ends(self, spans: Sequence[Span]) -> list[DrawnRow | None]:
         """Return of each row of a call how its token is drawn, if one is wanted; before the states advance."""
@@ -48,8 +55,9 @@ class Picks:
         for span in spans:
             rows += [None] * len(span)
             part = self._parts[span.piece]
-            if part.wanted == "last" and span.stop == len(part):
-                rows[-1] = row = self._row(self._choosers[span.piece])
+            row = self._rows[span.piece]
+            if row is not None and span.stop == len(part):
+                rows[-1] = row
                 row.next_at(part.state.position + len(span) - 1)
                 self._order.append((span.piece, row))
         return rows
@@ -66,9 +74,7 @@ class Picks:
             else:
                 self.found[piece] = code
                 if row.chooser is not None:
-                    row.chooser.drawn()
+                    row.chooser.drawn(code)
 
     def _row(self, chooser: Wanted) -> DrawnRow:
-        if chooser == "logits" or self._drawing.plan(chooser) is None:
-            return self._drawing.withheld()
-        return self._drawing.row(chooser)
+        return self._drawing.withheld() if chooser == "logits" else self._drawing.single(chooser)

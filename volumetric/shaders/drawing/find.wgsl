@@ -44,6 +44,22 @@ fn four_vectors(row: u32, v: u32) -> array<vec4<u32>, 4> {
     return fours;
 }
 
+// Show `look`, which is the kernel's own, each score of a row that counts, and the turn that is told.
+fn walk(row: u32, top: f32, plan: Plan, turn: u32, lid: u32) {
+    for (var v = lid; v < VECTORS; v += 4u * WG) {
+        let fours = four_vectors(row, v);
+        //@unroll
+        for (var j = 0; j < 4; j++) {
+            //@unroll
+            for (var i = 0; i < 4; i++) {
+                let index = 4u * (v + u32(j) * WG) + u32(i);
+                let d = depth(top, fours[j][i]);
+                if (counts(index, d)) { look(index, fours[j][i], d, plan, turn); }
+            }
+        }
+    }
+}
+
 // Whether a score is of the row at all, and not -inf.
 fn counts(index: u32, d: f32) -> bool {
     return index < WIDTH && bitcast<u32>(d) <= 0x7f7fffffu;

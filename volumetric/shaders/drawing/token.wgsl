@@ -28,10 +28,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (lid == 0u) {
         chosen = UNCERTAIN;
         if (plan.top_k > 0u && found.z == DECIDED) { chosen = found.w; }
-        if (plan.flags == 0u) { chosen = winner.y; }
-        if (winner.x == rank_of(0xff800000u)) { chosen = NONE_POSSIBLE; }
-        if (winner.x == rank_of(0x7f800000u)) { chosen = INFINITE; }
-        if (winner.x > rank_of(0x7f800000u)) { chosen = NOT_A_NUMBER; }
+        if ((plan.flags & (DRAWN | WITHHELD)) == 0u) { chosen = winner.y; }
+        if (!usable(winner.x)) { chosen = UNCERTAIN; }
+        if ((plan.flags & ADJUSTED) == 0u) {
+            if (winner.x == rank_of(0xff800000u)) { chosen = NONE_POSSIBLE; }
+            if (winner.x == rank_of(0x7f800000u)) { chosen = INFINITE; }
+            if (winner.x > rank_of(0x7f800000u)) { chosen = NOT_A_NUMBER; }
+        }
     }
     var whole = vec2<u32>(0u);
     for (var g = 0u; g < GROUPS; g++) { whole = sum_of(whole, sums[row * GROUPS + g]); }

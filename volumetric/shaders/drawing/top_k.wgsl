@@ -17,6 +17,13 @@ fn left_at(i: u32, top: f32) -> vec2<u32> {
     return select(vec2<u32>(0u), weights[i], drawn);
 }
 
+// Hold the scores up to a bin, as many as there is room for.
+fn look(index: u32, bits: u32, d: f32, plan: Plan, last: u32) {
+    if (bin_of(d * plan.fold) > last) { return; }
+    let at = atomicAdd(&held, 1u);
+    if (at < ROOM) { scores[at] = vec2<u32>(rank_of(bits), index); }
+}
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let row = group.y;
@@ -36,23 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     let last = found[0];
-    if (last < BINS) {
-        for (var v = lid; v < VECTORS; v += 4u * WG) {
-            let fours = four_vectors(row, v);
-            //@unroll
-            for (var j = 0; j < 4; j++) {
-                //@unroll
-                for (var i = 0; i < 4; i++) {
-                    let index = 4u * (v + u32(j) * WG) + u32(i);
-                    let d = depth(top, fours[j][i]);
-                    if (counts(index, d) && bin_of(d * plan.fold) <= last) {
-                        let at = atomicAdd(&held, 1u);
-                        if (at < ROOM) { scores[at] = vec2<u32>(rank_of(fours[j][i]), index); }
-                    }
-                }
-            }
-        }
-    }
+    if (last < BINS) { walk(row, top, plan, last, lid); }
     workgroupBarrier();
     let count = min(atomicLoad(&held), ROOM);
     let certain = atomicLoad(&held) <= ROOM && found[0] < BINS;

@@ -2,6 +2,8 @@
 // A workgroup a row: the bin in which they reach it, the part of that bin, and each of the few scores in that.
 const PARTS: u32 = WG;
 const FEW: u32 = 128u;
+const WEIGH: u32 = 0u;
+const KEEP: u32 = 1u;
 const SMALL: f32 = 0x1p-16;  // depths in bins below which weights of unequal scores may be equal in float64
 
 var<workgroup> low: array<atomic<u32>, PARTS>;
@@ -33,6 +35,14 @@ fn keep(d: f32, index: u32, plan: Plan) {
     if (at < FEW) { few[at] = vec4<u32>(bitcast<u32>(d), index, w.x, w.y); }
 }
 
+// Weigh the parts of the bin that was found, then keep the scores of one of them.
+fn look(index: u32, bits: u32, d: f32, plan: Plan, turn: u32) {
+    let at = d * plan.fold;
+    if (bin_of(at) != found[0]) { return; }
+    if (turn == WEIGH) { weigh_part(d, plan); }
+    if (turn == KEEP && part_at(at) == part[0]) { keep(d, index, plan); }
+}
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let row = group.y;
@@ -54,19 +64,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     atomicStore(&high[lid], 0u);
     workgroupBarrier();
     let bin = found[0];
-    if (bin < BINS) {
-        for (var v = lid; v < VECTORS; v += 4u * WG) {
-            let fours = four_vectors(row, v);
-            //@unroll
-            for (var j = 0; j < 4; j++) {
-                //@unroll
-                for (var i = 0; i < 4; i++) {
-                    let d = depth(top, fours[j][i]);
-                    if (counts(4u * (v + u32(j) * WG) + u32(i), d) && bin_of(d * plan.fold) == bin) { weigh_part(d, plan); }
-                }
-            }
-        }
-    }
+    if (bin < BINS) { walk(row, top, plan, WEIGH, lid); }
     workgroupBarrier();
     let own = vec2<u32>(atomicLoad(&high[lid]), atomicLoad(&low[lid]));
     let base = vec2<u32>(found[1], found[2]);
@@ -78,22 +76,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         part[2] = before.y;
     }
     workgroupBarrier();
-    if (bin < BINS) {
-        for (var v = lid; v < VECTORS; v += 4u * WG) {
-            let fours = four_vectors(row, v);
-            //@unroll
-            for (var j = 0; j < 4; j++) {
-                //@unroll
-                for (var i = 0; i < 4; i++) {
-                    let index = 4u * (v + u32(j) * WG) + u32(i);
-                    let d = depth(top, fours[j][i]);
-                    if (counts(index, d) && bin_of(d * plan.fold) == bin && part_at(d * plan.fold) == part[0]) {
-                        keep(d, index, plan);
-                    }
-                }
-            }
-        }
-    }
+    if (bin < BINS) { walk(row, top, plan, KEEP, lid); }
     workgroupBarrier();
     let left = atomicLoad(&kept);
     let certain = left <= FEW && atomicLoad(&doubts) == 0u;

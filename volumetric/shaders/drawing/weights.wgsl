@@ -20,9 +20,11 @@ const ROW: u32 = 3u + NUMBERS / 2u;
 const ALL: u32 = 0xffffffffu;
 const FINE: u32 = 512u;  // bins of 1/64 of a power of two; those beyond have 1/4
 
-// Flags; without any the largest is taken, with none of these two the row is left to the host.
+// Flags; without DRAWN and WITHHELD the largest is taken.
 const DRAWN: u32 = 1u;
 const BY_WEIGHT: u32 = 2u;  // top-p
+const WITHHELD: u32 = 4u;   // the row is left to the host
+const ADJUSTED: u32 = 8u;   // its scores were changed: where they allow no choice, the host tells why
 // States of `cuts`
 const USABLE: u32 = 0u;
 const DOUBTFUL: u32 = 1u;
