@@ -24,8 +24,6 @@ class CompletionRequest(Sampled, kw_only=True):
             raise bad("echo is not supported: the prompt is what you sent", param="echo")
         if self.best_of not in (None, 1, self.n):
             raise bad("best_of is not supported: ask for n texts", param="best_of")
-        if self.suffix:
-            raise bad("suffix is not supported: write the model's own marks for it into the prompt", param="suffix")
 
     @property
     def tops(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -11,6 +12,7 @@ from volumetric.errors import GenerationError
 from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete, engine_of
 from volumetric.serve.fields.completion import CompletionRequest
+from volumetric.serve.filling import filling_of
 from volumetric.serve.forms import grammar_of
 from volumetric.serve.jobs import jobs_of
 from volumetric.serve.problem import problem_of
@@ -27,8 +29,13 @@ async def completions(request: Request) -> Response:
     served = serving.model(asked.model)
     engine_of(served)
     asked.check()
+    encode = served.model.encode
+    if asked.suffix:
+        filling = filling_of(served.name, served.model.tokenizer)
+        asked.stop_token_ids = [*(asked.stop_token_ids or ()), *filling.ends]
+        encode = partial(filling.prompt, after=asked.suffix)
     try:
-        prompts = [await serving.aside(served.model.encode, prompt) for prompt in asked.prompts()]
+        prompts = [await serving.aside(encode, prompt) for prompt in asked.prompts()]
     except GenerationError as error:
         raise problem_of(error, param="prompt") from None
     grammar = await grammar_of(serving, served, asked)

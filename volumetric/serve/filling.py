@@ -1,0 +1,83 @@
+"""Filling in: prompts for the text between a prefix and a suffix, by the tokens that a model was taught for it.
+
+Sources: the model cards of Qwen2.5-Coder, StarCoder and DeepSeek-Coder, and ``llama/tokenizer.py`` of
+https://github.com/meta-llama/codellama, after M. Bavarian et al., "Efficient Training of Language Models to Fill in the
+Middle", https://arxiv.org/abs/2207.14255: prefix, suffix, middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from volumetric.serve.problem import bad
+
+if TYPE_CHECKING:
+    from volumetric.loaders.tokenizer import Tokenizer
+
+_FAMILIES: Final = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen2.5-Coder, CodeGemma
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),  # StarCoder, Granite Code
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek-Coder
+    ("▁<PRE>", "▁<SUF>", "▁<MID>"),  # CodeLlama
+)
+_ENDS: Final = (
+    *("<|endoftext|>", "<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<|repo_name|>", "<|file_sep|>", "<file_sep>"),
+    *("▁<EOT>", "<|EOT|>"),
+)
+_BEFORE: Final = "☺"
+"""A text before a suffix, so that tokenizers which begin a text with a space put it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Tokens around the parts of a prompt.
+
+    Attributes
+    ----------
+    tokenizer : of the model
+    prefix, suffix, middle : ids of the tokens before the parts; the answer comes behind the last one
+    ends : ids of tokens that end an answer
+    """
+
+    tokenizer: Tokenizer
+    prefix: int
+    suffix: int
+    middle: int
+    ends: tuple[int, ...]
+
+    def prompt(self, before: str | Sequence[int], after: str) -> list[int]:
+        """Return the ids of a prompt whose answer belongs between two texts. Raises `GenerationError`."""
+        tokenizer = self.tokenizer
+        begin = tokenizer.encode("")[:1]
+        begin = begin if begin and begin[0] == tokenizer.bos_id else []
+        ids = tokenizer.encode(before, add_special_tokens=False) if isinstance(before, str) else before
+        return [*begin, self.prefix, *ids, self.suffix, *_inner(tokenizer, after), self.middle]
+
+
+def filling_of(name: str, tokenizer: Tokenizer | None) -> Filling:
+    """Return how a model of this name fills in. Raises `RequestError` where its vocabulary has no tokens for it."""
+    if tokenizer is not None:
+        for marks in _FAMILIES:
+            prefix, suffix, middle = map(tokenizer.token_id, marks)
+            if prefix is not None and suffix is not None and middle is not None:
+                ends = (id for id in map(tokenizer.token_id, _ENDS) if id is not None)
+                return Filling(tokenizer, prefix, suffix, middle, (prefix, suffix, middle, *ends))
+    raise bad(
+        f"{name} has no tokens for filling in: leave suffix out, or serve a model that has them "
+        "(Qwen2.5-Coder, StarCoder, DeepSeek-Coder, CodeLlama)",
+        param="suffix",
+    )
+
+
+def _inner(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return the ids of a text that does not begin anything: without the space that some tokenizers put first."""
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    first = tokenizer.token(ids[0]) if ids else None
+    if first is None or not first.startswith("▁"):
+        return ids
+    head = tokenizer.encode(_BEFORE, add_special_tokens=False)
+    whole = tokenizer.encode(_BEFORE + text, add_special_tokens=False)
+    return whole[len(head) :] if whole[: len(head)] == head else ids
