@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import openai
 import pytest
@@ -50,13 +51,14 @@ def test_an_answer_ends_where_the_middle_does(client: openai.OpenAI, address: Ad
     first, *_, last = FAMILIES[0]
     tokenizer = address.server.serving.models["coder"].model.tokenizer
     assert tokenizer is not None
-    ask = {"model": "coder", "prompt": ["a", "b"], "suffix": "c", "max_tokens": 5}
+    ask: Any = {"model": "coder", "prompt": ["a", "b"], "suffix": "c", "max_tokens": 5}
     for end in (first, last):
         answer = client.completions.create(**ask, logit_bias={str(tokenizer.token_id(end)): 100})
         assert [(one.text, one.finish_reason) for one in answer.choices] == [("", "stop")] * 2
     whole = client.completions.create(**ask)
     assert whole.usage is not None
     assert whole.usage.prompt_tokens == 2 * 5
+    assert client.completions.create(**ask | {"prompt": ""}).choices[0].finish_reason
     text = whole.choices[0].text
     pieces = [piece.choices[0] for piece in client.completions.create(**ask, stream=True)]
     assert "".join(piece.text for piece in pieces if piece.index == 0) == text

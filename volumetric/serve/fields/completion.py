@@ -37,6 +37,7 @@ class CompletionRequest(Sampled, kw_only=True):
         if ids and len(ids) == len(given):
             return [ids]
         found = [one for one in given if not isinstance(one, int)]
-        if not 1 <= len(found) <= MOST_PROMPTS or not all(found) or ids:
+        # Before a suffix there may be nothing: the place is where a text begins.
+        if not 1 <= len(found) <= MOST_PROMPTS or ids or not (self.suffix or all(found)):
             raise bad(f"prompt must be 1 to {MOST_PROMPTS} texts or lists of token ids, none empty", param="prompt")
         return found

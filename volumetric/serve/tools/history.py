@@ -12,7 +12,7 @@ from volumetric.serve.tools.form import CallForm
 _NAME: Final = r"\w+(?:\.\w+|\[['\"]\w+['\"]\])*(?:\.|\[['\"])arguments(?:['\"]\])?"
 _JOINED: Final = re.compile(rf"[+~]\s*{_NAME}\s*(?:[+~]|-?[}}%]\}})")
 _WRITTEN: Final = re.compile(r"arguments(?:['\"]\])?\s*(?:\|\s*(?:tojson|items)|is (?:not )?(?:string|mapping))")
-_ASKS_FOR_NONE: Final = re.compile(r"content(?:['\"]\])?\s+is\s+(?:not\s+)?none")
+_ASKS_FOR_NONE: Final = re.compile(r"message(?:\.content|\[['\"]content['\"]\])\s+is\s+(?:not\s+)?none")
 
 
 def told_calls(messages: Sequence[dict[str, Any]], template: str, form: CallForm | None) -> list[dict[str, Any]]:
