@@ -739,6 +739,11 @@ def _dropout(p: float, *shape: int, stream: int = 0xC0FFEE11) -> OpCase:
     return OpCase(op="dropout", inputs=(normal(*shape), key), attrs={"p": p, "stream": stream})
 
 
+def _noisy(*shape: int, stream: int = 0xC0FFEE11, first: int = 0) -> OpCase:
+    key = np.array([0x9E3779B9, 7], np.uint32).view(np.int32)
+    return OpCase(op="normal", inputs=(normal(*shape), key), attrs={"stream": stream, "first": first})
+
+
 def _gumbel(rows: int, width: int, first: int, seed: int) -> OpCase:
     positions = np.arange(first, first + rows, dtype=np.int32)
     return OpCase(op="gumbel", inputs=(normal(rows, width), positions), attrs={"seed": seed})
@@ -750,6 +755,10 @@ _TRAINING = {
     "gumbel-row": _gumbel(1, 160, 2**31 - 1, 0),
     "gumbel-nothing": _gumbel(0, 5, 0, 1),
     "gumbel-apart": OpCase(op="gumbel", inputs=(normal(3, 17), np.array([4, 0, 4], np.int32)), attrs={"seed": 2}),
+    "normal": _noisy(5, 67),
+    "normal-later": _noisy(3, 2, 17, stream=5, first=2**32 - 40),
+    "normal-one": _noisy(1, first=3),
+    "normal-nothing": _noisy(0, 5),
     "dropout": _dropout(0.3, 5, 67),
     "dropout-most": _dropout(0.9, 3, 2, 17, stream=5),
     "dropout-none": _dropout(0.0, 7),

@@ -624,14 +624,18 @@ def update(xs: list[A], at: Attrs) -> list[A]:
     return [new, *(after[name] for name in optimiser.slots)]
 
 
-def hashed(*words: int) -> int:
+def all_hashed(*words: int) -> list[int]:
     """PCG4D in Python's own integers."""
     v = [(n * 1664525 + 1013904223) % 2**32 for n in words]
     for last in (False, True):
         for a, b, c in ((0, 1, 3), (1, 2, 0), (2, 0, 1), (3, 1, 2)):
             v[a] = (v[a] + v[b] * v[c]) % 2**32
         v = v if last else [n ^ n >> 16 for n in v]
-    return v[0]
+    return v
+
+
+def hashed(*words: int) -> int:
+    return all_hashed(*words)[0]
 
 
 def dropout(xs: list[A], at: Attrs) -> list[A]:
@@ -651,6 +655,17 @@ def gumbel(xs: list[A], at: Attrs) -> list[A]:
     for t, i in np.ndindex(x.shape):
         n = hashed(i, int(positions[t]), at["seed"] % 2**32, at["seed"] >> 32) >> 9
         y[t, i] -= math.log(-math.log((n + 0.5) / 2**23))
+    return [y]
+
+
+def noisy(xs: list[A], at: Attrs) -> list[A]:
+    """Element by element."""
+    x, key = xs
+    y = np.array(x)
+    for i, place in enumerate(np.ndindex(x.shape)):
+        words = all_hashed((at["first"] + i) % 2**32, at["stream"], *(int(k) % 2**32 for k in key))
+        u, v = (((n >> 9) + 0.5) / 2**23 for n in words[:2])
+        y[place] += math.sqrt(-2 * math.log(u)) * math.cos(2 * math.pi * v)
     return [y]
 
 
@@ -706,6 +721,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "sumsq": lambda xs, at: [np.array([sum(float((x * x).sum()) for x in xs)])],
     "dropout": dropout,
     "gumbel": gumbel,
+    "normal": noisy,
     "fake_quant": lambda xs, at: [as_stored(xs[0], Scheme.parse(at["scheme"]))],
 }
 

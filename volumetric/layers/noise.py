@@ -78,6 +78,20 @@ def gumbel(width: int, positions: NDArray[np.integer], seed: int) -> NDArray[np.
     return -np.log(-np.log((n + 0.5) / (1 << 23)))
 
 
+def normal(shape: tuple[int, ...], key: Key, stream: int, first: int = 0) -> NDArray[np.float64]:
+    """Return standard normal noise by the transform of Box & Muller 1958 (Annals of Mathematical Statistics 29:2).
+
+    Element i (in row-major order, plus `first`) is ``√(-2 log u) cos(2π v)``, where u and v are ``(n + 0.5) / 2**23``
+    with the upper 23 bits of the first and the second word of ``pcg4d(i, stream, *key)`` as n. Both are exact in
+    float32, and u is never 0 or 1: no element is beyond 5.77.
+    """
+    count = int(np.prod(shape, dtype=np.int64))
+    index = ((np.arange(count, dtype=np.int64) + first) % _WORD).astype(np.uint32)
+    words = pcg4d(index, *(np.array([n % _WORD], np.uint32) for n in (stream, *key)))
+    u, v = (((word >> np.uint32(9)) + 0.5) / (1 << 23) for word in words[:2])
+    return (np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v)).reshape(shape)
+
+
 def dropped(x: Array, keep: NDArray[np.bool_], p: float) -> Array:
     """Return ``x / (1 - p)`` where `keep` holds, and 0, whatever x is, elsewhere."""
     return np.where(keep, x * x.dtype.type(0 if p == 1 else 1 / (1 - p)), x.dtype.type(0))

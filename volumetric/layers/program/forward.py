@@ -11,6 +11,7 @@ from volumetric.layers.base import Arrays, Memory, Saved
 from volumetric.layers.clock import Event
 from volumetric.layers.clock_steps import NumpySteps, step
 from volumetric.layers.program.constants import put_in
+from volumetric.layers.program.diffusion import diffused, noise_in
 from volumetric.layers.program.dispatch import dispatch
 from volumetric.layers.program.ends import handed_out, happening, levels_at, taken_in
 from volumetric.layers.program.facts import Facts
@@ -39,14 +40,19 @@ def run(spec: Any, p: Arrays, x: Array, memory: Memory | None, training: Trainin
         states[name] = start_of(covered, name, (*lead, *shape), x.dtype).reshape(streams, *shape)
     saved: Saved = {"x": x, "p": dict(p), "kept": kept, "states": dict(states), "streams": streams}
     machine = Machine(facts, p, states, watched=spec.watched)
-    hidden: dict[int, Array] = {}
-    if training is not None and any(map(recipe_of, facts.places)):
-        saved["training"] = training
-        machine.penalty = np.zeros(streams, x.dtype)
-        hidden = hidden_in(facts, streams, length, training)
+    hidden, noise = dict[int, Array](), dict[int, Array]()
+    if training is not None:
+        noise = noise_in(facts, streams, length, training)
+        learning = any(map(recipe_of, facts.places))
+        if learning:
+            machine.penalty = np.zeros(streams, x.dtype)
+            hidden = hidden_in(facts, streams, length, training)
+        if learning or noise:
+            saved["training"] = training
     made: list[Array] = []
     for t in range(length):
         machine.hidden = {number: of[:, t] for number, of in hidden.items()}
+        machine.noise = {number: of[:, t] for number, of in noise.items()}
         made.append(machine.row(rows[:, t], None if kept is None else kept[:, t]))
     if training is not None and machine.penalty is not None:
         training.penalties[training.path] = machine.penalty.sum()
@@ -68,6 +74,7 @@ class Machine:
     live : which edges were computed in it, bool ``[B, edges]``
     acted : how often they were, ``[B, edges]``
     hidden : region → which of its positions training hides in the next row, bool ``[B, N]``
+    noise : region → ε that training puts on what it holds, in the next row, ``[B, N, d]``
     penalty : what regions lose of their own, ``[B]``; None: nobody asks
     """
 
@@ -77,6 +84,7 @@ class Machine:
         self.fires = self.live = np.zeros((0, 0), np.bool_)
         self.acted = np.zeros((0, 0), np.int64)
         self.hidden: dict[int, Array] = {}
+        self.noise: dict[int, Array] = {}
         self.penalty: Array | None = None
 
     def row(self, x: Array, keep: Array | None = None) -> Array:
@@ -139,6 +147,8 @@ class Machine:
     ) -> Array:
         facts, held = self.facts, Held(self.facts, self.p, self.states, fires)
         whole, before = canvas, dict(self.states)
+        if self.noise and not again:
+            canvas = diffused(facts, canvas, self.noise, {number: of[0] for number, of in levels.items()}, fires)
         canvas = masked(facts, self.p, canvas, self.hidden) if self.hidden and not again else canvas
         told = held.rows(canvas)
         writes = np.array([wire.writes for wire in facts.wires], np.int64)

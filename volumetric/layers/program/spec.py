@@ -23,7 +23,8 @@ class Program(LayerSpec):
     ``W x + b + code`` into theirs, where these fire; all edges of regions that fire, and whose conditions hold, read
     the canvas, or what regions are read through, as it is then; regions take what edges bring by their carriers, and
     meters their errors; regions with inner steps do so again. At last outputs hand out ``W LN(pool) + b``. A region
-    that does not fire stays as it is.
+    that does not fire stays as it is. While training, what a diffusive region holds when it is asked gets noise of the
+    level that a port tells, ``√ᾱ x₀ + √(1 - ᾱ) ε``.
 
     States are the canvas, counts of clocks, memories, slots, what edges with lags read, and meters. Resets forget
     them before a row.
@@ -100,10 +101,11 @@ class Program(LayerSpec):
 
     @property
     def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (of the class where all layers do)
-        """Whether training hides positions."""
+        """Whether training hides positions, or puts noise on diffusive regions."""
+        from volumetric.layers.program.diffusion import diffuses
         from volumetric.layers.program.recipes import hides
 
-        return bool(hides(self.facts))
+        return bool(hides(self.facts) or diffuses(self.facts))
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         # Gradients are those of the graph, on its interpreter; central differences of `forward` check them.

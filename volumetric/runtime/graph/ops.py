@@ -200,6 +200,8 @@ Sequences
 Noise and training
 ------------------
 ``gumbel``      x [R,C], positions int32 [R] → x plus Gumbel noise: `layers.noise.gumbel` with ``seed``.
+``normal``      x, key int32 [2] → x plus standard normal noise: `layers.noise.normal` with ``stream``, as dropout's,
+                and ``first``, the number of the first element.
 ``dropout``     x, key int32 [2] → ``x / (1 − p)`` where an element is kept, else 0, whatever x is: `layers.noise`.
                 ``p`` in 0 … 1; ``stream``: 32 bits that tell this layer's choices from others'.
 ``loss``        prediction, target [, weights] → total [1], count [1], gradient of total. ``name`` and fields, all of

@@ -14,7 +14,6 @@ fn main(
 ) {
     let at = flat_group(group, groups) * WG + lid;
     if (at >= dims.count) { return; }
-    let n = hashed(vec4<u32>(at % dims.width, positions[at / dims.width], dims.low, dims.high)) >> 9u;
-    let u = (f32(n) + 0.5) * 1.1920929e-7;  // 2^-23
+    let u = chance_of(hashed(vec4<u32>(at % dims.width, positions[at / dims.width], dims.low, dims.high)));
     y[at] = x[at] - logarithm(-logarithm(u));
 }

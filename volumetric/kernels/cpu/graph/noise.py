@@ -9,8 +9,8 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.kernels.cpu.emit import I32, Emitter
-from volumetric.kernels.cpu.graph.curves import log_of_normal
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
+from volumetric.kernels.cpu.graph.curves import log_of_normal, turned
+from volumetric.kernels.cpu.graph.lanes import load_part, root, store_part
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_u32
@@ -32,13 +32,13 @@ def _mixed(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
     return [x, y, z, e.b.add(w, e.b.mul(y, z))]
 
 
-def _hashed(e: Emitter, first: ir.Value, others: list[ir.Value]) -> ir.Value:
-    """First word of PCG4D of the numbers from `first` on and three others, all int64 of which 32 bits count."""
+def _hashed(e: Emitter, first: ir.Value, others: list[ir.Value]) -> list[ir.Value]:
+    """Words of PCG4D of the numbers from `first` on and three others, all int64 of which 32 bits count."""
     words = [e.splat(e.b.trunc(word, I32)) for word in (first, *others)]
     words[0] = e.b.add(words[0], e.lane_numbers())
     words = [e.b.add(e.b.mul(word, e.ints(1664525)), e.ints(1013904223)) for word in words]
     words = [e.b.xor(word, e.b.lshr(word, e.ints(16))) for word in _mixed(e, words)]
-    return _mixed(e, words)[0]
+    return _mixed(e, words)
 
 
 @define(Floats, Floats, Floats, types.int64, types.int64, types.int64, types.int64, types.int64)
@@ -53,15 +53,26 @@ def where_kept(
     threshold: ir.Value,
 ) -> ir.Value:
     """`value` in the lanes whose elements, from number `place` on, stay; `rest` in the others."""
-    hashed = e.b.lshr(_hashed(e, place, [stream, first, second]), e.ints(8))
+    hashed = e.b.lshr(_hashed(e, place, [stream, first, second])[0], e.ints(8))
     return e.b.select(e.b.icmp_unsigned(">=", hashed, e.splat(e.b.trunc(threshold, I32))), value, rest)
 
 
-@define(Floats, types.int64, types.int64, types.int64, types.int64)
-def uniform(e: Emitter, place: ir.Value, position: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
-    """``(n + 0.5) / 2**23`` with the upper 23 bits of the hash as n: exact, and never 0 or 1."""
-    n = e.to_float(e.b.lshr(_hashed(e, place, [position, low, high]), e.ints(9)))
+def _chance(e: Emitter, word: ir.Value) -> ir.Value:
+    """``(n + 0.5) / 2**23`` with the upper 23 bits of a word as n: exact, and never 0 or 1."""
+    n = e.to_float(e.b.lshr(word, e.ints(9)))
     return e.b.fmul(e.b.fadd(n, e.floats(0.5)), e.floats(2.0**-23))
+
+
+@define(Floats, types.int64, types.int64, types.int64, types.int64)
+def uniform(e: Emitter, place: ir.Value, second: ir.Value, third: ir.Value, fourth: ir.Value) -> ir.Value:
+    """Numbers between 0 and 1, by the first word of the hash."""
+    return _chance(e, _hashed(e, place, [second, third, fourth])[0])
+
+
+@define(Floats, types.int64, types.int64, types.int64, types.int64)
+def uniform_beside(e: Emitter, place: ir.Value, second: ir.Value, third: ir.Value, fourth: ir.Value) -> ir.Value:
+    """Others, by its second word; the compiler hashes once for both."""
+    return _chance(e, _hashed(e, place, [second, third, fourth])[1])
 
 
 GUMBEL_ARGUMENTS = ("x", "positions", "y", "rows", "width", "low", "high")
@@ -115,4 +126,29 @@ def dropout(step: Any, thread: Any, threads: Any, control: Any) -> None:
     if whole < last:
         value = load_part(x + 4 * whole, last - whole) * factor
         value = where_kept(value, zero, whole, stream, first_key, second_key, threshold)
+        store_part(y + 4 * whole, value, last - whole)
+
+
+NORMAL_ARGUMENTS = ("x", "y", "key", "count", "stream", "first")
+"""`first`: number of the first element."""
+
+
+@kernel
+def _normal(place, stream, low, high):
+    """``√(-2 log u) cos(2π v)`` of the elements from `place` on."""
+    radius = root(splat(f32(-2.0)) * log_of_normal(uniform(place, stream, low, high)))
+    return radius * turned(uniform_beside(place, stream, low, high) * splat(f32(2 * np.pi)), 1)
+
+
+def normal(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Add standard normal noise, by the numbers of elements."""
+    x, y, count = word(step, 0), word(step, 1), word(step, 3)
+    low, high = load_u32(word(step, 2)), load_u32(word(step, 2) + 4)
+    stream, start = word(step, 4), word(step, 5)
+    first, last = flat_share(count, thread, threads), flat_share(count, thread + 1, threads)
+    whole = first + (last - first) // 16 * 16
+    for i in range(first, whole, 16):
+        store(y + 4 * i, load(x + 4 * i) + _normal(start + i, stream, low, high))
+    if whole < last:
+        value = load_part(x + 4 * whole, last - whole) + _normal(start + whole, stream, low, high)
         store_part(y + 4 * whole, value, last - whole)

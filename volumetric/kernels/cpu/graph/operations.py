@@ -14,7 +14,7 @@ from volumetric.kernels.cpu.graph.lookups import gather_rows, scatter_rows
 from volumetric.kernels.cpu.graph.losses import class_loss, element_loss, pair_sum
 from volumetric.kernels.cpu.graph.moving import assign, copy, fill, transpose
 from volumetric.kernels.cpu.graph.nodes import cell, cell_grad, cell_nodes
-from volumetric.kernels.cpu.graph.noise import dropout, gumbel
+from volumetric.kernels.cpu.graph.noise import dropout, gumbel, normal
 from volumetric.kernels.cpu.graph.norms import norm, norm_grad, norm_param_grad
 from volumetric.kernels.cpu.graph.pools import pool_max, pool_max_grad, pool_spread, pool_sum
 from volumetric.kernels.cpu.graph.reduce import chunk_sums, reduce, squares
@@ -53,6 +53,7 @@ _PLAIN = (
     gumbel,
     keep_largest,
     norm_param_grad,
+    normal,
     pair_sum,
     pool_max,
     pool_max_grad,

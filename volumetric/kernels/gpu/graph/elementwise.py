@@ -50,6 +50,14 @@ def gumbel(request: Request) -> Lowered:
     return alone(one_each("gumbel", count, request.caps, buffers, dims, preludes=("graph/hash",)))
 
 
+def normal(request: Request) -> Lowered:
+    """Noise by number added."""
+    count, attrs = request.out_size, request.attrs
+    dims = (count, attrs["stream"], attrs["first"] % (1 << 32))
+    buffers = {"x": source(0), "key": source(1), "y": result()}
+    return alone(one_each("normal", count, request.caps, buffers, dims, preludes=("graph/hash",)))
+
+
 def unary_grad(request: Request) -> Lowered:
     """``g f'(x)``."""
     count = request.out_size

@@ -35,6 +35,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "binary": elementwise.binary,
     "dropout": elementwise.dropout,
     "gumbel": elementwise.gumbel,
+    "normal": elementwise.normal,
     "permute": moving.permute,
     "turn_taps": moving.turn_taps,
     "slice": moving.slice_,

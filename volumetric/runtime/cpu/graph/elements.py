@@ -11,7 +11,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.graph.curves import FUNCTIONS, SLOPES
 from volumetric.kernels.cpu.graph.elementwise import BINARY_ARGUMENTS, PAIRS, UNARY_ARGUMENTS, UNARY_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS, FILL_ARGUMENTS, TRANSPOSE_ARGUMENTS
-from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS, GUMBEL_ARGUMENTS
+from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS, GUMBEL_ARGUMENTS, NORMAL_ARGUMENTS
 from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
 from volumetric.kernels.strides import strides_of
 from volumetric.layers.noise import threshold_of
@@ -69,6 +69,14 @@ def gumbel(draft: Draft, node: Node) -> None:
     given = {"rows": rows, "width": width, "low": low, "high": high, "over": (x,)}
     work = moved(8 * rows * width) + 2 * rows * width
     draft.add("gumbel", GUMBEL_ARGUMENTS, reads={"x": x, "positions": positions}, writes={"y": y}, work=work, **given)
+
+
+@rule("normal")
+def normal(draft: Draft, node: Node) -> None:
+    """Noise by number added."""
+    (x, key), [y] = node.inputs, node.outputs
+    given = {"stream": node.attrs["stream"], "first": node.attrs["first"] % (1 << 32)}
+    _flat(draft, "normal", NORMAL_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=2.0, over=(x,), **given)
 
 
 @rule("unary_grad")

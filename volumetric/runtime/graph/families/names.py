@@ -18,7 +18,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "images": "unfold fold",
         "linear_scan": "linear_scan",
         "moving": "reshape permute slice flip delay last pad concat broadcast reduce assign",
-        "noise": "gumbel dropout",
+        "noise": "gumbel normal dropout",
         "norms": "norm norm_grad norm_param_grad",
         "pools": "pool_max pool_max_grad pool_sum pool_spread",
         "products": "gemm",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.noise import dropped, gumbel, kept
+from volumetric.layers.noise import dropped, gumbel, kept, normal
 from volumetric.runtime.graph.families.base import Attrs, declare, floats, out, require
 from volumetric.runtime.graph.ops import Node, Tensor
 
@@ -48,9 +48,24 @@ def _run_gumbel(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [x + gumbel(x.shape[1], positions, attrs["seed"]).astype(x.dtype)]
 
 
-def _vjp_gumbel(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+def _vjp_added(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     return [g, None]
 
 
-declare("gumbel", _infer_gumbel, _run_gumbel, _vjp_gumbel)
+def _infer_normal(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    x, key = inputs
+    floats("normal", [x])
+    require(key.dtype == "int32" and key.shape == (2,), "normal", "the key is two int32")
+    require(attrs["first"] >= 0, "normal", f"first must not be below 0, got {attrs['first']}")
+    return [out("noisy", *x.shape)]
+
+
+def _run_normal(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, key = inputs
+    first, second = (int(word) for word in key.view(np.uint32))
+    return [x + normal(x.shape, (first, second), attrs["stream"], attrs["first"]).astype(x.dtype)]
+
+
+declare("gumbel", _infer_gumbel, _run_gumbel, _vjp_added)
+declare("normal", _infer_normal, _run_normal, _vjp_added)
 declare("dropout", _infer_dropout, _run_dropout, _vjp_dropout)

@@ -14,12 +14,9 @@ from math import prod
 
 import numpy as np
 
-from volumetric.errors import SpecError
-from volumetric.layers.noise import stream_of
 from volumetric.layers.program.ends import codes_of, read_width
 from volumetric.layers.program.facts import Facts, Place
 from volumetric.layers.program.ports import In, Level, Signal
-from volumetric.layers.program.recipes import HIDDEN, hides
 from volumetric.layers.program.spec import Program
 from volumetric.layers.program.tasks import gate_of, tasks_of
 from volumetric.layers.program.timing import ALWAYS, CANVAS, Timing, all_states, timing_of
@@ -28,6 +25,7 @@ from volumetric.runtime.graph.rules.base import Scope, rule, start
 from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm
 from volumetric.runtime.graph.rules.program_clocks import together, truths_of
 from volumetric.runtime.graph.rules.program_dispatch import Guard, Weights, dispatch, weights_of
+from volumetric.runtime.graph.rules.program_drawn import diffused, hidden_in, noise_in
 from volumetric.runtime.graph.rules.program_plan import Plan, plan_of
 from volumetric.runtime.graph.rules.program_recipes import Seen, masked, penalty
 from volumetric.runtime.graph.rules.program_settle import Held
@@ -60,8 +58,8 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
     keep = scope.kept_before(x)
     xs = [rows, *told]
     xs += [] if keep is None else [work.reshape(work.permute(keep, (1, 0)), (length, batch, 1))]
-    hidden = _hidden(scope, facts, batch, length)
-    xs += hidden.values()
+    hidden, noise = hidden_in(scope, facts, batch, length), noise_in(scope, facts, batch, length)
+    xs += (*hidden.values(), *noise.values())
     begun = {name: start(scope, x, name, shape) for name, shape in all_states(facts).items()}
 
     penalised: list[int] = []
@@ -73,7 +71,9 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
         state = dict(zip(begun, states, strict=True))
         count = len(_ins(facts))
         row = _Row(inner, plan, timing, own, state, xs[0], dict(zip(_ins(facts), xs[1 : count + 1], strict=True)))
-        row.hidden = dict(zip(hidden, xs[len(xs) - len(hidden) :], strict=True))
+        drawn = xs[len(xs) - len(hidden) - len(noise) :]
+        row.hidden = dict(zip(hidden, drawn[: len(hidden)], strict=True))
+        row.noise = dict(zip(noise, drawn[len(hidden) :], strict=True))
         row.learns = scope.training is not None
         row.guards = not (written and work.parted)
         row.watched = spec.watched
@@ -121,22 +121,6 @@ def _ins(facts: Facts) -> dict[str, In]:
     return {name: port for name, port in facts.program.inputs.items() if isinstance(port, In)}
 
 
-def _hidden(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, int]:
-    """Emit which positions training hides: region → ``[T, B, N, 1]`` of 0 and 1, as `recipes.hidden_in` has it."""
-    work, training, found = scope.work, scope.training, dict[int, int]()
-    for place in hides(facts) if training is not None else ():
-        assert training is not None
-        if training.noise is None:
-            raise SpecError(f"program at {scope.path} needs the key of a pass")
-        count, stream = len(place.positions), stream_of(f"{scope.path}/{place.name}")
-        whole = work.broadcast(work.constant(np.ones((1, 1, 1)), "ones"), (training.first + batch, length, count))
-        stay = work.emit("dropout", (whole, training.noise), p=HIDDEN, stream=stream)[0]
-        stay = work.part(stay, 0, training.first, training.first + batch)
-        gone = work.permute(work.binary("greater", work.scalar(0.5), stay), (1, 0, 2))
-        found[place.index] = work.reshape(gone, (length, batch, count, 1))
-    return found
-
-
 def _columns(work: GraphBuilder, rows: int, of: slice) -> int:
     return work.part(rows, len(work.shape(rows)) - 1, of.start, of.stop)
 
@@ -178,6 +162,7 @@ class _Row:
     x : ``[B, columns]``
     told : input → what it brings, ``[B, d]``
     hidden : region → which of its positions training hides, ``[B, N, 1]`` of 0 and 1
+    noise : region → ε that training puts on what it holds, ``[B, N, d]``
     learns : this is training
     guards : edges that fire in no stream need not be computed
     penalty : what regions lose of their own, ``[B, 1]``, if they do
@@ -193,6 +178,7 @@ class _Row:
     x: int
     told: dict[str, int]
     hidden: dict[int, int] = field(default_factory=dict)
+    noise: dict[int, int] = field(default_factory=dict)
     learns: bool = False
     guards: bool = False
     penalty: int | None = None
@@ -289,7 +275,8 @@ class _Row:
 
     def _step(self, canvas: int, fires: Mapping[int, int], truths: Sequence[int], again: int) -> int:
         facts, held = self.plan.facts, self._held(fires)
-        whole, before = canvas, dict(self.state)
+        whole, before, levels = canvas, dict(self.state), self._levels(again)
+        canvas = diffused(held, canvas, self.noise, levels) if self.noise and not again else canvas
         canvas = masked(held, canvas, self.hidden) if self.hidden and not again else canvas
         told = held.rows(canvas)
         live = self._live(fires, truths, held.present())
@@ -297,7 +284,7 @@ class _Row:
         made = dispatch(
             self.work, self.plan, self._stacks(), self.own, canvas, told, live, self._guard(live), learns=self.learns
         )
-        after, errors = held.settle(canvas, made, self._levels(again))
+        after, errors = held.settle(canvas, made, levels)
         if facts.program.parity:
             columns = {} if live is None else {n: c for n, c in enumerate(self.plan.columns) if c != ALWAYS}
             on = {n: self.work.part(live, 1, c, c + 1) for n, c in columns.items() if live is not None}

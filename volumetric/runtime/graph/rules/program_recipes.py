@@ -21,7 +21,7 @@ class Seen:
 
     Attributes
     ----------
-    whole : the canvas before it, with nothing hidden
+    whole : the canvas before it, with nothing hidden and without the noise of training
     before : the canvas that edges read
     brought : the canvas behind the dispatch
     after : the canvas behind it
