@@ -11,6 +11,7 @@ from tests.cpu.test_between import NETWORKS, OPTIONS, deep, late, rows
 from tests.devices import device
 from tests.graph.test_networks import chain
 from tests.pieces import agree_in_company, agree_in_cuts, close, run_all, take_late_ids
+from tests.program.test_guards import direct
 from tests.runtime.test_delays import LOOPS
 from tests.runtime.test_reference import chain as features
 from volumetric.grid import Coord, Link
@@ -187,3 +188,13 @@ def test_a_token_is_one_pass_with_programs_between() -> None:
     _, fast = pair(features((WIDTH,), Dense(in_features=WIDTH, out_features=WIDTH), Entmax()))
     names = [call.name for call in fast.recordings.calls("whole", Rows(1, 1, 0, 1, (1,)))]
     assert names == ["matvec", "graph/entmax", "move_rows"]
+
+
+def test_edges_of_programs_are_one_product_whatever_their_clocks() -> None:
+    network = direct("cross")
+    reference, fast = pair(network)
+    cores_of = [part.graph for part in fast._cut.parts if part.graph is not None]
+    [scan] = [node for graph in cores_of for node in graph.nodes if node.op == "scan"]
+    assert [node.op for node in scan.attrs["body"].nodes].count("cross_attend") == 1
+    x = np.random.default_rng(0).standard_normal((1, 2)).astype(np.float32)
+    close(fast.forward(fast.new_state(), x), reference.forward(reference.new_state(), x))

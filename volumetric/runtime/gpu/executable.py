@@ -23,6 +23,7 @@ from volumetric.runtime.gpu.commands import Executor, PlainExecutor
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.cores import GpuCores, rows_of_cores, steps
 from volumetric.runtime.gpu.decoding import Decoder
+from volumetric.runtime.gpu.graph.graphs import GpuGraphs
 from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.runtime.gpu.pages import PagePool
 from volumetric.runtime.gpu.picking import Picked, Picks, Wanted
@@ -79,7 +80,7 @@ class GpuExecutable:
         self.context = context
         self.plan = plan
         self._closed = False
-        self._cut = cut = Cut(plan, native)
+        self._cut = cut = Cut(plan, native, parted=GpuGraphs.parted)
         self.graph = graph = cut.graph
         parts = cut.parts
         self.options = options

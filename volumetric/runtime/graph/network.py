@@ -111,7 +111,7 @@ def resumed_states(plan: Plan) -> dict[str, StateSpec]:
     return found
 
 
-def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
+def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = False) -> Graph:
     """Return the forward pass of a layer-level plan for any number of rows, going on from the states of a sequence.
 
     Its buffers are parameters and states, by their keys. Norms, sums and soft caps are part of products beside them.
@@ -119,8 +119,9 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     Parameters
     ----------
     dialect : operations on the rows of a call that the device runs
+    parted : as `GraphDevice.parted` says
     """
-    work = GraphBuilder(dialect)
+    work = GraphBuilder(dialect, parted=parted)
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
     given = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
     made = emit_plan(work, plan, given, EmitOptions(resumes=True)).outputs

@@ -72,6 +72,7 @@ class Cut:
     ----------
     plan : layer by layer, of `lower`
     native : operations that the device runs on the rows of a call
+    parted : as `GraphDevice.parted` says
 
     Attributes
     ----------
@@ -82,9 +83,9 @@ class Cut:
     body : how many of them there are before the tail
     """
 
-    def __init__(self, plan: Plan, native: Collection[str]) -> None:
+    def __init__(self, plan: Plan, native: Collection[str], *, parted: bool = False) -> None:
         self.plan = plan
-        self.graph = graph = open_graph(plan, (DIALECT | GROUPED).intersection(native))
+        self.graph = graph = open_graph(plan, (DIALECT | GROUPED).intersection(native), parted=parted)
         self.inputs = dict(zip(plan.inputs, graph.given, strict=True))
         self.outputs = dict(zip(plan.outputs, graph.outputs, strict=True))
         self.parts = segments(graph, native)
