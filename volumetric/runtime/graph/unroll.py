@@ -73,7 +73,7 @@ def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[
             else:
                 outputs = work.emit(node.op, inputs, **node.attrs)
         of.update(zip(node.outputs, outputs, strict=True))
-        made = [replace(each, tail=node.tail) for each in work.nodes[first:]]
+        made = [each if each.tail == node.tail else replace(each, tail=node.tail) for each in work.nodes[first:]]
         if node.guard is not None:
             made = guarded_nodes(made, node.guard._replace(tensor=of[node.guard.tensor]), work.shape)
         work.nodes[first:] = made
