@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from volumetric.evolution.grids.config import PROGRAM_CHANGES
+from volumetric.evolution.grids.config import PROGRAM_CHANCES
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.job import open_problem, open_run, read_job
 from volumetric.layers import Program
@@ -25,7 +25,7 @@ def evolved(seed: int, generations: int, *, structure: bool) -> tuple[float, flo
     """Return the best fitness of the first generation and of the whole run, and the champion."""
     changes: dict[str, Any] = {"seed": seed}
     if not structure:
-        changes |= {f"mutation.{name}": 0.0 for name in PROGRAM_CHANGES}
+        changes |= {f"mutation.{name}": 0.0 for name in PROGRAM_CHANCES}
     job = read_job(EXAMPLE, changes)
     problem = open_problem(job)
     run = open_run(job, problem)
