@@ -26,6 +26,7 @@ from numba.core.ccallback import CFunc
 from numba.core.runtime._nrt_python import c_helpers
 
 import volumetric
+from volumetric.kernels.cpu import parts
 
 _log = logging.getLogger(__name__)
 
@@ -125,6 +126,19 @@ class _CodeAlone(_Implementation):
         return (name, kind, (code, llvmlite.binding.parse_assembly(names).as_bitcode())), *rest
 
 
+class _ModuleAlone(_Implementation):
+    """Keeps the module of a part in files of its own, for the same function may be kept as others are (`kernel`)."""
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        return f"part-{super().get_filename_base(fullname, abiflags)}"
+
+    def reduce(self, cres: Any) -> Any:
+        return parts.reduced(cres)
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        return parts.rebuilt(target_context, payload)
+
+
 class _KernelCache(FunctionCache):
     _impl_class = _Implementation
 
@@ -147,6 +161,10 @@ class _EntryCache(_KernelCache):
     _impl_class = _CodeAlone
 
 
+class _PartCache(_KernelCache):
+    _impl_class = _ModuleAlone
+
+
 @cache
 def _offer_symbols() -> None:
     """Let loaded code link to Numba's allocator, which only the path of an operation that raises would call."""
@@ -163,22 +181,25 @@ def _announce() -> None:
 def kernel(function: _Function) -> _Function:
     """Compile `function` on first call, without the GIL and with the options that all kernels share.
 
-    Only an operation is called by its address (`compile_operation`), so kernels need no second entry for C.
+    It is compiled for the kernels that call it (`parts`), and where Python calls it a second time, as an `entry`.
     """
-    return _compiled(function, _KernelCache)
+    compiled: Any = parts.Part(function, _options(), entry)
+    if cache_directory() is not None:
+        compiled._cache = _PartCache(function)
+    return compiled
 
 
 def entry(function: _Function) -> _Function:
     """Compile `function`, which only Python calls and no kernel, as `kernel` does; it loads in a third of the time."""
-    return _compiled(function, _EntryCache)
-
-
-def _compiled(function: _Function, cache: type[_KernelCache]) -> _Function:
-    options = {"nogil": True, "error_model": "numpy", "fastmath": set(FASTMATH), "no_cfunc_wrapper": True}
-    compiled: Any = numba.njit(**options)(function)
+    compiled: Any = numba.njit(pipeline_class=parts.Passes, **_options())(function)
     if cache_directory() is not None:
-        compiled._cache = cache(compiled.py_func)
+        compiled._cache = _EntryCache(function)
     return compiled
+
+
+def _options() -> dict[str, Any]:
+    """Only an operation is called by its address (`compile_operation`), so nothing else needs a second entry for C."""
+    return {"nogil": True, "error_model": "numpy", "fastmath": set(FASTMATH), "no_cfunc_wrapper": True}
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
@@ -196,7 +217,9 @@ def compile_operation(function: Callable[..., None]) -> Any:
     if not all(isinstance(value, str | int) for value in constants):
         raise TypeError(f"{function.__qualname__} may only close over strings and integers")
     options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nopython": True}
-    compiled: Any = CFunc(function, (OPERATION.args, OPERATION.return_type), locals={}, options=options)
+    compiled: Any = CFunc(
+        function, (OPERATION.args, OPERATION.return_type), locals={}, options=options, pipeline_class=parts.Passes
+    )
     if cache_directory() is not None:
         compiled._cache = _EntryCache(function)
     compiled.compile()

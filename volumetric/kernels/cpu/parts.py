@@ -1,0 +1,110 @@
+"""Kernels that are parts of others: compiled as far as linking needs, and made callable only when Python calls one.
+
+Numba compiles every function as if Python called it: it writes a wrapper that takes Python's objects, and machine code
+of both. Of a kernel inside others nothing but the optimised LLVM module is ever read, which is linked into its callers
+and becomes machine code there. So a part ends with that module, which is also all that is kept of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding
+from numba.core import compiler, dispatcher
+from numba.core.codegen import JITCodeLibrary
+from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import InlineOverloads, NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes
+
+_NEVER = {InlineClosureLikes, InlineOverloads, NopythonRewrites}
+
+
+class _Module(JITCodeLibrary):
+    """An optimised LLVM module that is linked into others, and never made machine code by itself."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+
+class Passes(compiler.Compiler):
+    """Numba's passes, without three that look for what kernels never have: closures, inlined overloads, arrays.
+
+    Each walks a function's whole code, and Numba analyses all of it anew afterwards.
+    """
+
+    def define_pipelines(self) -> list[Any]:
+        (manager,) = super().define_pipelines()
+        manager.passes = [each for each in manager.passes if each[0] not in _NEVER]
+        manager.finalize()
+        return [manager]
+
+
+class _PartPasses(Passes):
+    """The same, with such a module at the end."""
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        self.state.library = _Module(self.state.targetctx.codegen(), func.__qualname__)
+        return super().compile_extra(func)
+
+
+class _PartCompiler(dispatcher._FunctionCompiler):  # pyright: ignore[reportAttributeAccessIssue] - stubs leave it out
+    def _customize_flags(self, flags: Any) -> Any:
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
+        return flags
+
+    def _compile_core(self, args: Any, return_type: Any) -> Any:
+        return known(super()._compile_core(args, return_type))
+
+
+class Part(CPUDispatcher):
+    """A kernel for others to call. Called from Python, it is compiled once more, by `callable_of`."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any], callable_of: Callable[..., Any]) -> None:
+        super().__init__(function, targetoptions={**options, "nopython": True}, pipeline_class=_PartPasses)
+        self._compiler = _PartCompiler(function, self.targetdescr, self.targetoptions, self.locals, _PartPasses)
+        self._callable_of = callable_of
+        self._called: Any = None
+
+    def add_overload(self, cres: Any) -> None:
+        """Keep what was compiled, without offering it to Python."""
+        self.overloads[tuple(cres.signature.args)] = cres
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if self._called is None:
+            self._called = self._callable_of(self.py_func)
+        return self._called(*arguments, **named)
+
+
+def known(result: Any) -> Any:
+    """Tell Numba what to link where the part is called; a call finds it by what takes the place of an address."""
+    result = result._replace(entry_point=object())
+    result.target_context.insert_user_function(result.entry_point, result.fndesc, [result.library])
+    return result
+
+
+def reduced(result: Any) -> Any:
+    """What is kept of a part."""
+    result.fndesc.typemap = result.fndesc.calltypes = None
+    name, _, bitcode = result.library.serialize_using_bitcode()
+    return name, bitcode, result.fndesc, result.signature
+
+
+def rebuilt(target: Any, kept: Any) -> Any:
+    """A part from what was kept of it."""
+    name, bitcode, description, signature = kept
+    library = _Module(target.codegen(), name)
+    library._final_module = llvmlite.binding.parse_bitcode(bitcode)
+    library._finalize_final_module()
+    return compiler.compile_result(
+        typing_context=target.typing_context,
+        target_context=target,
+        library=library,
+        entry_point=object(),
+        fndesc=description,
+        signature=signature,
+        objectmode=False,
+        lifted=(),
+    )
