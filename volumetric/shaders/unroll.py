@@ -1,9 +1,9 @@
 """The one directive of the shader language: ``//@unroll`` before a loop of constant trip count writes it out.
 
 Neither naga nor every driver unrolls loops, and straight-line code is worth 1.5 to 2 times on matrix kernels. The loop
-must have the form ``for (var i = A; i < B; i++) {`` where A and B are integers, header constants, or sums, differences,
-products and quotients of these. Each copy of the body is a block that starts with ``const i = …;``, so arrays that the
-loop indexes stay in registers.
+must have the form ``for (var i = A; i < B; i++) {`` where A and B are integers, header constants, counters of marked
+loops around it, or sums, differences, products, quotients and shifts of these. Each copy of the body is a block that
+starts with ``const i = …;``, so arrays that the loop indexes stay in registers.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _OPERATORS = {
     ast.Div: operator.floordiv,
     ast.Mod: operator.mod,
     ast.BitOr: operator.or_,
+    ast.LShift: operator.lshift,
 }
 _FUNCTIONS = {"min": min, "max": max}
 
@@ -53,17 +54,19 @@ def unroll(text: str, constants: Mapping[str, int | float | bool]) -> str:
         body = text[loop.end() : end]
         if _JUMP.search(body):
             raise SpecError(f"an unrolled loop must not break or continue: {_line(text, mark.end())!r}")
-        copies = _copies(loop.group(1), _bound(loop.group(2), constants), _bound(loop.group(4), constants), body)
+        copies = _copies(
+            loop.group(1), _bound(loop.group(2), constants), _bound(loop.group(4), constants), body, constants
+        )
         text = text[: mark.start()] + copies + text[end + 1 :]
     return text
 
 
-def _copies(name: str, start: int, stop: int, body: str) -> str:
+def _copies(name: str, start: int, stop: int, body: str, constants: Mapping[str, int | float | bool]) -> str:
     if stop - start > _LIMIT:
         raise SpecError(
             f"unrolling {name} from {start} to {stop} writes over {_LIMIT} copies", hint="use a smaller tile"
         )
-    return "".join(f"{{ const {name} = {i}u;{body}}}\n" for i in range(start, stop))
+    return "".join(f"{{ const {name} = {i}u;{unroll(body, {**constants, name: i})}}}\n" for i in range(start, stop))
 
 
 def _closing_brace(text: str, start: int) -> int:

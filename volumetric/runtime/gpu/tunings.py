@@ -34,7 +34,8 @@ class Tunings:
     def __init__(self, identity: str, directory: Path | None = None) -> None:
         base = directory or platformdirs.user_cache_path("volumetric", appauthor=False) / "gpu"
         digest = hashlib.sha256(identity.encode())
-        for name in ("matvec", *(f"{folder}/{name}" for folder in ("dtype", "operand") for name in available(folder))):
+        parts = [f"{folder}/{name}" for folder in ("dtype", "operand", "sums") for name in available(folder)]
+        for name in ("matvec", *parts):
             digest.update(read(name).encode())
         self._path = base / f"tuning-{digest.hexdigest()[:16]}.json"
         self._cuts: dict[str, dict[str, int]] = {}
