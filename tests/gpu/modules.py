@@ -52,7 +52,7 @@ LEAST = Caps()
 DEVICES: Mapping[str, Caps] = {
     "least": LEAST,
     "software": Caps(subgroup_size=4, max_shared=32768, invocations=2048, unroll=2),
-    "large": Caps(subgroup_size=32, immediates=True, max_workgroup=1024, max_shared=49152),
+    "large": Caps(subgroup_size=32, immediates=True, max_workgroup=1024, max_shared=49152, max_storage_buffers=12),
 }
 
 

@@ -62,7 +62,7 @@ def test_a_row_of_a_fabric_is_ten_launches() -> None:
         graph, store = graph_of(network, rows, sequences=2, resumes=True), device.store()
         for key, tensor in graph.keyed.items():
             store.put(key, np.zeros(tensor.shape, np.float32))
-        assert store.keys() >= resumed_states(lower(network)).keys()
+        assert set(store.keys()) >= resumed_states(lower(network)).keys()
         return len(device.compile(graph, store).recording.entries)
 
     assert launches(13) - launches(7) <= 6 * 10 + 1  # what is handed out is joined six rows at a time

@@ -728,7 +728,8 @@ def _update(attrs: dict[str, Any], shape: tuple[int, ...], *, first: bool, apply
     scalars = np.array([0.01, 0.5, *corrections, apply], np.float32)
     values = [np.abs(normal(*shape)) * (0 if first else 1) for _ in range(slots)]
     if attrs["name"] == "rmsprop" and attrs["centered"]:
-        values[1] = np.float32(0.1) * values[1]
+        # A variance that is no difference of nearly equal numbers: float32 has no digits for that.
+        values[:2] = values[0] + np.float32(not first) * np.float32(0.1), np.float32(0.1) * values[1]
     return OpCase(
         op="update", inputs=(normal(*shape), normal(*shape), *values, scalars), attrs={**attrs, "in_place": False}
     )

@@ -184,8 +184,10 @@ class DrawnRow:
             self.ring[places] = drawing.numbers(self.chooser.ahead(drawing.NUMBERS))
 
 
-def kinds(rows: Sequence[DrawnRow]) -> Ways:
-    """What must be launched for some rows."""
+def kinds(rows: Sequence[DrawnRow]) -> Ways | None:
+    """What must be launched for some rows; None where each takes its arg max."""
+    if not any(row.plan.any() for row in rows):
+        return None
     by_weight = any(row.plan[0] & drawing.BY_WEIGHT and not row.plan[4] for row in rows)
     return by_weight, any(row.plan[4] > 0 for row in rows), any(len(row.changes) for row in rows)
 

@@ -175,7 +175,7 @@ class Recordings:
             self._prepare(key, lambda: [*self.calls("whole", rows, needed), *self._picking(ways, self._control)]), rows
         )
 
-    def picks(self, rows: int, ways: Ways) -> Pass:
+    def picks(self, rows: int, ways: Ways | None) -> Pass:
         """Draws from the first rows of the tail; tokens take the place of the call's."""
         counted = Rows(rows)
         key = self._key(f"picks {ways}", counted, ())
