@@ -29,7 +29,7 @@ class Conversation(Talk):
     model: Model
     session: Session
     template: dict[str, Any]
-    draft: Draft = field(default=None, kw_only=True)
+    draft: Draft | None = field(default=None, kw_only=True)
 
     def check(self, settings: dict[str, Any]) -> str:
         """Return the sampling parameters in force, and where each comes from."""
