@@ -12,7 +12,7 @@ import pytest
 from tests.arrays import array
 from tests.devices import DEVICES, device, graphs
 from tests.train.problems import waves
-from tests.train.test_checkpoint import After, InterruptError
+from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import assert_close, follow, pair
 from volumetric.builders import chain
 from volumetric.errors import CheckpointError, ShapeError, SpecError
@@ -180,12 +180,8 @@ def test_a_run_resumes_with_its_statistics_bit_for_bit(name: str, tmp_path: Path
             resume=resume,
         )
 
-    whole = run(tmp_path / "whole")
-    with pytest.raises(InterruptError):
-        run(tmp_path / "parts", After(3))
-    again = run(tmp_path / "parts", resume=True)
-    for key, store in whole.params.items():
-        np.testing.assert_array_equal(again.params[key].values(), store.values(), err_msg=key)
+    whole, again = whole_and_resumed(run, tmp_path, 3)
+    for key in whole.params:
         np.testing.assert_array_equal(again.best[key].values(), whole.best[key].values(), err_msg=key)
     assert not (whole.params[VAR].values() == 1).any()
 

@@ -11,7 +11,7 @@ import pytest
 from tests.arrays import array
 from tests.devices import DEVICES, device, graphs
 from tests.train.problems import waves
-from tests.train.test_checkpoint import After, InterruptError
+from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import assert_equal, follow, pair, sentences
 from volumetric.builders import chain
 from volumetric.errors import SpecError
@@ -103,12 +103,7 @@ def test_a_run_that_is_resumed_drops_what_it_would_have(name: str, tmp_path: Pat
             resume=resume,
         )
 
-    whole = run(tmp_path / "whole")
-    with pytest.raises(InterruptError):
-        run(tmp_path / "parts", After(1))
-    again = run(tmp_path / "parts", resume=True)
-    for key, store in whole.params.items():
-        np.testing.assert_array_equal(again.params[key].values(), store.values(), err_msg=key)
+    whole_and_resumed(run, tmp_path, 1)
 
 
 def test_a_learner_in_the_state_of_another_goes_on_as_it_does() -> None:

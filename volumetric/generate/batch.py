@@ -48,9 +48,7 @@ class BatchStream:
         for job in jobs:
             model.room_after(len(job.prompt))
         # All prompts are known to be good before the first one costs anything.
-        limits = Limits(
-            seats=together, prompt_rows=prompt_rows, prefix_bytes=0, queue=None, queue_tokens=None, queue_seconds=None
-        )
+        limits = Limits.of_one_caller(seats=together, prompt_rows=prompt_rows, prefix_bytes=0)
         self._scheduler = Scheduler(model, limits)
         self._tickets = [self._scheduler.submit(job) for job in jobs]
         self._number = {id(ticket): number for number, ticket in enumerate(self._tickets)}

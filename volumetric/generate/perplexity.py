@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
     from volumetric.generate.model import Model
 
-_TOGETHER = Limits(
-    seats=8, prompt_rows=PREFILL_ROWS, prefix_bytes=None, queue=None, queue_tokens=None, queue_seconds=None
-)
+_TOGETHER = Limits.of_one_caller(seats=8, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
 """Short windows are computed together; a call has no more rows than one of a long one."""
 
 

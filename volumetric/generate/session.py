@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from volumetric.generate.model import Model
     from volumetric.generate.prompt import Prompt
 
-_ALONE = Limits(seats=1, prompt_rows=PREFILL_ROWS, prefix_bytes=None, queue=None, queue_tokens=None, queue_seconds=None)
+_ALONE = Limits.of_one_caller(seats=1, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
 
 
 class Session:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Any, Protocol
 
 import numpy as np
@@ -143,15 +142,3 @@ def greedy_each(
         found = map(output_of, executable.run(fed))
         tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(found)]
         yield list(tokens)
-
-
-def greedy_ids(executable: Executable, state: State, token: int) -> Generator[int, None, None]:
-    """`Executable.greedy` of one sequence."""
-    return only(executable.greedy([state], [token]))
-
-
-def only(loop: Generator[list[int]]) -> Generator[int, None, None]:
-    """Tokens of a loop of one sequence; closing it closes the device's iterator, which may have run ahead."""
-    with closing(loop) as stream:
-        for found in stream:
-            yield found[0]

@@ -52,6 +52,12 @@ class Limits:
     queue_tokens: int | None = 65_536
     queue_seconds: float | None = 60.0
 
+    @classmethod
+    def of_one_caller(cls, *, seats: int, prompt_rows: int, prefix_bytes: int | None) -> Limits:
+        """Return limits for somebody who waits for all of their own jobs: any number of them may wait, for ever."""
+        given = {"seats": seats, "prompt_rows": prompt_rows, "prefix_bytes": prefix_bytes}
+        return cls(**given, queue=None, queue_tokens=None, queue_seconds=None)
+
     def __post_init__(self) -> None:
         for one in fields(self):
             value: Any = getattr(self, one.name)
