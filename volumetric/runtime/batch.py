@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Protocol
 
 import numpy as np
@@ -142,3 +143,10 @@ def greedy_each(
         found = map(output_of, executable.run(fed))
         tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(found)]
         yield list(tokens)
+
+
+def greedy_ids(executable: Executable, state: State, token: int) -> Generator[int, None, None]:
+    """`Executable.greedy` of one sequence; closing it closes the device's iterator, which may have run ahead."""
+    with closing(executable.greedy([state], [token])) as stream:
+        for found in stream:
+            yield found[0]
