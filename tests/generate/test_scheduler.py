@@ -127,11 +127,27 @@ def test_what_cannot_be_computed_is_refused_at_once():
         scheduler.submit(Job(prompt=[99], params=model.sampling()))
     with pytest.raises(GenerationError, match="empty"):
         scheduler.submit(Job(prompt=[], params=model.sampling()))
+    for wrong in ([1.5], [[1, 2]], ["a"], [[1], [2, 3]], [None]):
+        with pytest.raises(GenerationError, match="token ids must be a list of whole numbers"):
+            scheduler.submit(Job(prompt=wrong, params=model.sampling()))  # pyright: ignore[reportArgumentType]
+    for far in ([2**70, 1], [-(2**63), 1], [2**63]):
+        with pytest.raises(GenerationError, match=r"token ids (lie far below|must lie in 0)"):
+            scheduler.submit(Job(prompt=far, params=model.sampling()))
     assert scheduler.idle
     with pytest.raises(SpecError, match="seats must be a whole number of 1 or more"):
         Limits(seats=0)
     with pytest.raises(SpecError, match="max_stall must be a number"):
         Limits(max_stall="soon")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_prompt_is_what_it_was_at_submission():
+    model = letters()
+    given = [0, 1]
+    scheduler = Scheduler(model)
+    ticket = scheduler.submit(Job(prompt=given, params=model.sampling(max_tokens=2)))
+    given[:] = [5, 5]
+    finish(scheduler)
+    assert ticket.generations[0].text == "cd"
 
 
 def test_a_cancelled_job_ends_before_the_next_call():

@@ -21,7 +21,7 @@ from volumetric.generate.hidden import with_hidden
 from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.predicting import Predicts
-from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
+from volumetric.generate.prompt import Message, Prompt, check_ids, check_messages, encode_prompt, items_of
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, PROMPT_ROWS, TOGETHER
 from volumetric.generate.session import Session
 from volumetric.generate.stream import Stream
@@ -31,7 +31,6 @@ from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
-from volumetric.runtime.state import check_input, check_vocabulary
 
 if TYPE_CHECKING:
     from volumetric.generate.batch import BatchStream
@@ -156,12 +155,7 @@ class Model(Encodes, Adapts, Predicts):
         """
         self._require_tokens()
         ids = encode_prompt(prompt, self.loaded, template_args or {})
-        if not ids:
-            raise GenerationError("the prompt is empty", hint="a model continues a text: give it at least one token")
-        given = np.array(ids)
-        if given.dtype.kind not in "iu":  # beyond 64 bits NumPy has no integers
-            raise GenerationError(f"token ids lie far below 2⁶⁴, got {min(ids)} to {max(ids)}")
-        check_vocabulary(self.plan, check_input(self.plan, given))
+        check_ids(ids, self.plan)
         return ids
 
     def decoder(self, shown: Set[int] = frozenset()) -> Decoder | None:

@@ -30,8 +30,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from volumetric.errors import (
     DoesNotFitError,
     ExpiredError,
@@ -41,6 +39,7 @@ from volumetric.errors import (
     VolumetricError,
 )
 from volumetric.generate.events import TokenEvent
+from volumetric.generate.prompt import check_ids
 from volumetric.generate.scheduling.guesses import Guesses
 from volumetric.generate.scheduling.job import Event, Job, Ticket
 from volumetric.generate.scheduling.limits import Limits
@@ -241,25 +240,25 @@ class Scheduler:
         """Return the first text of a job, with the others behind it."""
         if not 1 <= job.n <= self.limits.seats:
             raise SpecError(f"n must be 1 to {self.limits.seats}, the scheduler's seats, got {job.n}")
-        prompt = self._model.encode(list(job.prompt))
-        if job.targets is not None and len(self._model.encode(list(job.targets))) != len(prompt):
+        rows = check_ids(job.prompt, self._model.plan)
+        prompt: list[int] = rows.tolist()
+        if job.targets is not None and len(check_ids(job.targets, self._model.plan)) != len(prompt):
             raise SpecError(f"a prompt of {len(prompt)} tokens needs as many targets, got {len(job.targets)}")
         params = job.params
         try:
             self._model.room_after(len(prompt))
         except GenerationError as error:
             raise DoesNotFitError(str(error), hint=error.hint) from None
-        rows = self._room.rows(job.n)
-        if rows is not None:
-            if rows < len(prompt):
+        most = self._room.rows(job.n)
+        if most is not None:
+            if most < len(prompt):
                 what = f"{job.n} states" if job.n > 1 else "a state"
                 raise DoesNotFitError(
-                    f"the prompt has {len(prompt)} tokens, the memory for {what} holds {rows}",
+                    f"the prompt has {len(prompt)} tokens, the memory for {what} holds {most}",
                     hint="shorten the prompt, or give states more memory",
                 )
-            params = dataclasses.replace(params, max_tokens=min(params.max_tokens, rows - len(prompt) + 1))
+            params = dataclasses.replace(params, max_tokens=min(params.max_tokens, most - len(prompt) + 1))
         ticket = Ticket(job, 0, self._clock())
-        ids = np.array(prompt, np.int32)
         texts: list[Live] = []
         for choice in range(job.n):
             if choice and params.seed is not None:
@@ -267,7 +266,7 @@ class Scheduler:
             transcript = Transcript(self._model, prompt, params, job.shown)
             ticket.transcripts.append(transcript)
             constraint = None if job.constraint is None else job.constraint()
-            texts.append(Live(ticket, choice, transcript, list(prompt), ids, constraint=constraint))
+            texts.append(Live(ticket, choice, transcript, list(prompt), rows, constraint=constraint))
         texts[0].followers = texts[1:]
         return texts[0]
 
