@@ -29,7 +29,7 @@ from volumetric.layers import (
     Sparsemax,
 )
 from volumetric.layers.entmax import entmax, sparsemax
-from volumetric.layers.softmax import AxisSoftmax, softmax
+from volumetric.layers.softmax import AxisSoftmax, log_likelihoods, log_softmax, softmax
 
 FAMILY = {name: case for name, case in CASES.items() if isinstance(case[0], AxisSoftmax)}
 LOGITS = arrays_of.arrays(np.float64, st.tuples(st.just(2), st.integers(1, 6)), elements=st.floats(-6, 6))
@@ -48,6 +48,23 @@ def test_every_variant_of_the_family_is_here() -> None:
     kinds = {kind for kind, cls in LAYERS.items() if issubclass(cls, AxisSoftmax)}
     assert {spec.kind for spec, _ in FAMILY.values()} == kinds
     assert len(kinds) == 9
+
+
+@given(LOGITS)
+def test_the_logarithm_is_that_of_the_softmax(logits: np.ndarray) -> None:
+    want = np.log([plain(row) for row in logits])
+    np.testing.assert_allclose(log_softmax(logits), want, rtol=0, atol=1e-12)
+    ids = np.arange(len(logits)) % logits.shape[1]
+    picked = want[np.arange(len(logits)), ids]
+    np.testing.assert_allclose(log_likelihoods(logits.copy(), ids), picked, rtol=0, atol=1e-12)
+
+
+def test_logarithms_of_odd_rows() -> None:
+    rows = np.array([[2**100, 0, -(2**100)], [-math.inf, 3, -math.inf], [-math.inf] * 3, [math.inf, 0, 0]], np.float32)
+    logs = log_softmax(rows)
+    np.testing.assert_array_equal(logs[:2], [[0, -(2**100), -(2**101)], [-math.inf, 0, -math.inf]])
+    assert np.isnan(logs[2:]).all()
+    np.testing.assert_array_equal(log_likelihoods(rows, np.array([0, 0, 1, 2])), [0, -math.inf, math.nan, math.nan])
 
 
 @pytest.mark.parametrize("name", FAMILY)

@@ -11,6 +11,7 @@ import numpy as np
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
+from volumetric.layers.softmax import log_softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,13 +108,8 @@ def _rows(p: F32Array, q: F32Array, following: np.ndarray) -> tuple[F32Array, ..
     """Figures of rows of logits ``[rows, V]``."""
     same = (p.argmax(-1) == q.argmax(-1)).astype(np.float32)
     widest = np.abs((p - p.mean(-1, keepdims=True)) - (q - q.mean(-1, keepdims=True))).max(-1)
-    p, q = (_log_softmax(x) for x in (p, q))
+    p, q = (log_softmax(x) for x in (p, q))
     losses = [-np.take_along_axis(x, following[:, None], -1)[:, 0] for x in (p, q)]
     q -= p
     kl = -np.einsum("rv,rv->r", np.exp(p), q)
     return kl, same, widest, *losses
-
-
-def _log_softmax(x: F32Array) -> F32Array:
-    x = x - x.max(-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(-1, keepdims=True))

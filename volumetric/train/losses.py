@@ -14,6 +14,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.softmax import log_softmax
 
 Reduction = Literal["mean", "sum"]
 IGNORED: Final = -100
@@ -238,7 +239,7 @@ class CrossEntropy(Loss):
         lead = output.shape[:-1]
         checked = self.checked(output.shape, target, mask)
         weights = np.ones(lead, output.dtype) if checked.weights is None else checked.weights.astype(output.dtype)
-        logp = _log_softmax(output)
+        logp = log_softmax(output)
         if self._are_ids(output.shape, target):
             ignored = target == self.ignore_index
             weights = np.where(ignored, output.dtype.type(0), weights)
@@ -288,11 +289,6 @@ class CrossEntropy(Loss):
         q = q * (1 - self.label_smoothing) + self.label_smoothing / q.shape[-1]
         values = -(q * np.where(q == 0, 0, logp)).sum(-1)  # 0 · log 0 is 0
         return values, np.exp(logp) * q.sum(-1, keepdims=True) - q
-
-
-def _log_softmax(z: Array) -> Array:
-    shifted = z - z.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 LOSSES: Final[dict[str, type[Loss]]] = {

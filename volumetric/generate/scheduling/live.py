@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from volumetric.generate.scheduling.job import Ticket
 from volumetric.generate.scheduling.length import Length
-from volumetric.generate.scheduling.scoring import log_likelihoods
 from volumetric.generate.transcript import Transcript
+from volumetric.layers.softmax import log_likelihoods
 from volumetric.network import OUTPUT
 from volumetric.runtime.device import Chooser, Piece, State
 

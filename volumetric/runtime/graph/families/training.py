@@ -10,6 +10,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.errors import SpecError
+from volumetric.layers.softmax import log_softmax
 from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.runtime.graph.ops import Node, Tensor
 
@@ -64,8 +65,7 @@ def _elementwise(y: Array, t: Array, attrs: Attrs) -> tuple[Array, Array]:
 def _cross_entropy(z: Array, target: Array, weights: Array, attrs: Attrs) -> tuple[Array, Array, Array]:
     """Return the values of the terms, their gradients and their weights."""
     smooth, classes = attrs["label_smoothing"], z.shape[-1]
-    shifted = z - z.max(-1, keepdims=True)
-    logp = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    logp = log_softmax(z)
     if np.issubdtype(target.dtype, np.integer):
         weights = np.where(target == attrs["ignore_index"], 0, weights).astype(z.dtype)
         q = np.zeros_like(z)
