@@ -11,7 +11,7 @@ from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of, rule_of_edge, write_of_edge
 from volumetric.layers.program.ports import Out, Signal
 from volumetric.layers.program.region import Region
-from volumetric.viz.figure import new_figure
+from volumetric.viz.figure import keep_layout, new_figure
 from volumetric.viz.program_arrows import LINE, STYLES, WIDTHS, Arrows, Spot, folded, rule_colour
 
 if TYPE_CHECKING:
@@ -55,13 +55,14 @@ def draw_program(program: Program, title: str = "program") -> Figure:
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.set_title(title, fontsize=10)
-    colours = family_colours(program)
+    colours, facts = family_colours(program), facts_of(program)
+    _legend(figure, program, colours, list(dict.fromkeys(wire.rule for wire in facts.wires)), sheet.left_out)
+    keep_layout(figure)
     sheet.draw_grounds(axes)
+    spots = {name: sheet.spots(name) for name in sheet.texts}
     for name in sorted(program.canvas.regions, key=lambda name: -_size(program.canvas.regions[name])):
-        sheet.draw_region(axes, name, colours[program.canvas.regions[name].family])
-    spots = {name: of[0] for name in sheet.texts if (of := sheet.spots(name))}
-    rules = Arrows(facts_of(program), spots, sheet.texts).draw(axes)
-    _legend(figure, program, colours, rules, sheet.left_out)
+        sheet.draw_region(axes, name, spots[name], colours[program.canvas.regions[name].family])
+    Arrows(facts, {name: of[0] for name, of in spots.items() if of}, sheet.texts).draw(axes)
     return figure
 
 
@@ -167,12 +168,12 @@ class _Sheet:
                 ]
                 axes.text(x, y - 0.2, ", ".join(said), ha="left", va="bottom", fontsize=7, color="#444444")
 
-    def draw_region(self, axes: Axes, name: str, colour: str) -> None:
+    def draw_region(self, axes: Axes, name: str, spots: Sequence[Spot], colour: str) -> None:
         """Draw the box of a region in each panel."""
         from matplotlib.patches import FancyBboxPatch
 
-        for left, top, wide, high in self.spots(name):
-            axes.add_patch(
+        for left, top, wide, high in spots:
+            axes.add_artist(
                 FancyBboxPatch(
                     (left, top), wide, high, boxstyle="round,pad=0,rounding_size=0.06", facecolor=colour,
                     edgecolor="#555555", linewidth=0.8, alpha=0.92, zorder=1,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, Wire
@@ -24,8 +24,11 @@ LINE: Final = 0.155
 """Inches of a line of text."""
 _LABELS, _REACH = 40, 1.2
 """Words beside arrows, at most; and inches that a curve goes straight, so that long ones stay near the canvas."""
+_HEAD: Final = 3.2 / 72, 1.6 / 72
+"""Inches that the head of an arrow is long, and half of its width."""
 Spot = tuple[float, float, float, float]
 """Left, top, width and height of a box, in inches."""
+_Points: TypeAlias = "list[tuple[float, float]]"
 
 
 def rule_colour(rule: str) -> str:
@@ -72,31 +75,45 @@ class Arrows:
             if wire.reads != wire.writes
         ]
 
-    def draw(self, axes: Axes) -> list[str]:
-        """Draw them all, and return the rules that there are."""
-        from matplotlib.patches import FancyArrowPatch
+    def draw(self, axes: Axes) -> None:
+        """Draw them all, those of one style together; limits of the axes stay as they are."""
+        from matplotlib.collections import PathCollection, PolyCollection
+        from matplotlib.lines import Line2D
         from matplotlib.path import Path
 
         places, told = self._places(), 0
+        alike: dict[tuple[tuple[str, Any], ...], list[_Points]] = {}
         for i, way in enumerate(self.ways):
             style = _style(way.wire)
-            a, b = places[i, 0], places[i, 1]
-            points = _curve(a, b, way.sides)
-            path = Path(points, [Path.MOVETO, *[Path.CURVE4] * 3])
-            axes.add_patch(
-                FancyArrowPatch(
-                    path=path, arrowstyle="-|>", mutation_scale=8, shrinkA=0, shrinkB=0, zorder=4, capstyle="butt",
-                    joinstyle="miter", **style,
+            points = _curve(places[i, 0], places[i, 1], way.sides)
+            alike.setdefault(tuple(style.items()), []).append(points)
+            told += self._say(axes, way.wire, told, lambda points=points: [_middle(points, t) for t in _ALONG])
+        for items, curves in alike.items():
+            style = dict(items)
+            heads = [_head(points, style["linewidth"]) for points in curves]
+            paths = [
+                Path([*points[:3], head[1]], [Path.MOVETO, *[Path.CURVE4] * 3])
+                for points, head in zip(curves, heads, strict=True)
+            ]
+            begun = zip(*(points[0] for points in curves), strict=True)
+            alike_in = {"edgecolors": style["color"], "linewidths": style["linewidth"], "alpha": style["alpha"]}
+            axes.add_artist(
+                PathCollection(
+                    paths, facecolors="none", linestyles=[style["linestyle"]], capstyle="butt", zorder=4, **alike_in
                 )
-            )  # fmt: skip
-            axes.plot(*a, marker="o", markersize=2.2, color=style["color"], alpha=style["alpha"], zorder=4)
-            told += self._say(axes, [_middle(points, t) for t in _ALONG], way.wire, told)
+            )
+            axes.add_artist(PolyCollection(heads, facecolors=style["color"], joinstyle="miter", zorder=4, **alike_in))
+            axes.add_artist(
+                Line2D(
+                    *begun, marker="o", markersize=2.2, color=style["color"], alpha=style["alpha"], ls="none", zorder=4
+                )
+            )
         used: dict[str, int] = {}
         for wire in self.loops:
             name = wire.edge.writes
             used[name] = used.get(name, -1) + 1
-            told += self._say(axes, [self._loop(axes, self.spots[name], used[name], _style(wire))], wire, told)
-        return list(dict.fromkeys(wire.rule for wire in self.facts.wires))
+            spot = self._loop(axes, self.spots[name], used[name], _style(wire))
+            told += self._say(axes, wire, told, lambda spot=spot: [spot])
 
     def _places(self) -> dict[tuple[int, int], tuple[float, float]]:
         """Where each arrow begins and ends: side by side, in the order of what is at their other ends."""
@@ -124,14 +141,14 @@ class Arrows:
                 )
         return found
 
-    def _say(self, axes: Axes, spots: Sequence[tuple[float, float]], wire: Wire, told: int) -> bool:
+    def _say(self, axes: Axes, wire: Wire, told: int, places: Callable[[], _Points]) -> bool:
         """Write what stands beside an arrow, where it hides least, unless there is nothing or too much already."""
         text = _told(wire.edge)
         if not text or told >= _LABELS:
             return False
         lines = text.split("\n")
         wide, high = 0.052 * max(map(len, lines)) + 0.08, 0.12 * len(lines) + 0.05
-        boxes = [(x - wide / 2, y - high / 2, wide, high) for x, y in spots]
+        boxes = [(x - wide / 2, y - high / 2, wide, high) for x, y in places()]
         box = min(boxes, key=lambda box: sum(_shared(box, other) for other in self.taken))
         self.taken.append(box)
         axes.text(
@@ -148,7 +165,7 @@ class Arrows:
 
         left, top, wide, high = spot
         x, y = left + wide - 0.32 - 0.3 * number, top + high - 0.08
-        axes.add_patch(
+        axes.add_artist(
             FancyArrowPatch(
                 (x, y), (x + 0.18, y), connectionstyle="arc3,rad=-1.4", arrowstyle="-|>", mutation_scale=8, shrinkA=0,
                 shrinkB=0, zorder=4, **style,
@@ -203,11 +220,22 @@ _ALONG: Final = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)
 _NORMAL: Final = {"left": (-1.0, 0.0), "right": (1.0, 0.0), "top": (0.0, -1.0), "bottom": (0.0, 1.0)}
 
 
-def _curve(a: tuple[float, float], b: tuple[float, float], sides: tuple[str, str]) -> list[tuple[float, float]]:
+def _curve(a: tuple[float, float], b: tuple[float, float], sides: tuple[str, str]) -> _Points:
     """Points of a cubic curve that leaves and meets boxes straight."""
     reach = min(max(0.12, 0.42 * math.dist(a, b)), _REACH)
     (ax, ay), (bx, by) = (_NORMAL[side] for side in sides)
     return [a, (a[0] + reach * ax, a[1] + reach * ay), (b[0] + reach * bx, b[1] + reach * by), b]
+
+
+def _head(points: _Points, line: float) -> _Points:
+    """Corners of the head of an arrow, the tip in the middle; with a border like its line it ends where that does."""
+    (x0, y0), (x, y) = points[-2:]
+    far, (long, half) = math.dist((x0, y0), (x, y)), _HEAD
+    ux, uy = (x - x0) / far, (y - y0) / far
+    border = 0.5 * line / 72 * math.hypot(long, half) / half
+    x, y = x - border * ux, y - border * uy
+    back_x, back_y = x - long * ux, y - long * uy
+    return [(back_x - half * uy, back_y + half * ux), (x, y), (back_x + half * uy, back_y - half * ux)]
 
 
 def _middle(points: Sequence[tuple[float, float]], t: float) -> tuple[float, float]:
