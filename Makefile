@@ -7,7 +7,8 @@ SHELL := /bin/bash
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# Modules are compiled when they are imported first: of the development tools' thousands, few ever are.
+PIP := $(PY) -m pip install --quiet --no-compile --disable-pip-version-check
 
 # Each stamp says which step of the installation is done; a newer pyproject.toml repeats the steps that read it.
 PYTHON_READY := $(VENV)/.stamp-python
