@@ -100,7 +100,6 @@ def test_other_forms(client):
             "tool_choice",
             "names 'rain', the tools are weather",
         ),
-        ({"tools": [WEATHER], "guided_regex": "a"}, "guided_regex", "exclude each other"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused(client, form, param, message):

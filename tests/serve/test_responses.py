@@ -205,7 +205,7 @@ def test_typed_answers_and_arguments_are_parsed(client):
         ({"tools": [TOOL | {"defer_loading": True}]}, "tools[0].defer_loading", "does not honour"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "rain"}}, "tool_choice", "names 'rain'"),
         ({"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format.schema", "is missing"),
-        ({"tools": [TOOL], "text": {"format": {"type": "json_object"}}}, "text.format", "tools and text.format"),
+        ({"tools": [TOOL], "guided_regex": "a"}, "guided_regex", "tools and guided_regex exclude each other"),
         ({"input": "a" * 40}, "input", "40 tokens"),
         ({"stream_options": {}}, "stream_options", "takes stream"),
         ({"model": "words"}, "model", "there is no model"),

@@ -45,6 +45,7 @@ class AnswerForm:
     ----------
     tools : what may be called
     calls : form of calls, where there may be some
+    apart : answers are calls or text, and never both
     thinking : how the model reasons, if it does
     channels : of the model, which has neither of the two then
     inside : answers begin in the final channel
@@ -53,6 +54,7 @@ class AnswerForm:
 
     tools: Sequence[Tool] = ()
     calls: CallForm | None = None
+    apart: bool = False
     thinking: Thinking | None = None
     channels: Harmony | None = None
     inside: bool = False
@@ -95,7 +97,7 @@ class _Reader:
         self._form = form
         self._channels = None if form.channels is None else ChannelReader(inside=form.inside)
         self._thinker = None if form.thinking is None else ReasoningReader(form.thinking)
-        self._caller = None if form.calls is None else CallReader(form.calls, form.tools)
+        self._caller = None if form.calls is None else CallReader(form.calls, form.tools, apart=form.apart)
 
     @property
     def calls(self) -> int:

@@ -6,16 +6,14 @@ The format is OpenAI's harmony (https://github.com/openai/harmony, docs/format.m
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from volumetric.generate.grammar import spaced
 from volumetric.serve.parts import Parts
 from volumetric.serve.tools.asked import AskedTools
-from volumetric.serve.tools.form import TEXT, CallForm
+from volumetric.serve.tools.form import TEXT, CallForm, json_rule
 from volumetric.serve.tools.reader import CallPiece
 
 _START, _CHANNEL, _MESSAGE, _END = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
@@ -38,29 +36,38 @@ class Harmony:
 
     marks: Mapping[str, int]
 
+    is_json = False
+    """A header tells calls from text."""
+
     @property
     def ends(self) -> list[int]:
         """Ids of the tokens that end an answer, whatever the model's files say."""
         return [self.marks[mark] for mark in (_CALL, _RETURN) if mark in self.marks]
 
-    def grammar(self, asked: AskedTools) -> str:
+    def grammar(self, asked: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
         """Return what the answer may be, in llguidance's Lark: reasoning, then a call or, unless it is required, text.
 
-        There is one call at most, as the model ends behind it.
+        There is one call at most, as the model ends behind it. By a `schema` the text is JSON, and nothing is said
+        before it.
         """
         lark = CallForm("", "", "", "", marks=self.marks).texts
         again = lark(_END, _START, "assistant")
         names = [f"call_{i}" for i in range(len(asked.tools))]
         rules = [
-            f"{name}: {lark(f'{_CHANNEL}commentary to=functions.{tool.name} {_CONSTRAIN}json{_MESSAGE}')} "
-            f"%json {json.dumps(spaced(tool.parameters))}"
+            json_rule(
+                name,
+                tool.parameters,
+                behind=lark(f"{_CHANNEL}commentary to=functions.{tool.name} {_CONSTRAIN}json{_MESSAGE}"),
+            )
             for name, tool in zip(names, asked.tools, strict=True)
         ]
         before = f"({lark(f'{_CHANNEL}analysis{_MESSAGE}')} TEXT {again})*"
         aloud = f"({lark(f'{_CHANNEL}commentary{_MESSAGE}')} TEXT {again})?"
-        last = " | ".join(names) if asked.required else f"{' | '.join(names)} | final"
-        final = f"final: {lark(FINAL)} TEXT"
-        return "\n".join(["%llguidance {}", f"start: {before} {aloud} ({last})", *rules, final, TEXT])
+        calls, last = f"{aloud} ({' | '.join(names)})", ""
+        if not asked.required:
+            last = " | final" if schema is not None else f" | {aloud} final"
+        final = f"final: {lark(FINAL)} TEXT" if schema is None else json_rule("final", schema, behind=lark(FINAL))
+        return "\n".join(["%llguidance {}", f"start: {before} ({calls}{last})", *rules, final, TEXT])
 
 
 def harmony_of(template: str, special_id: Callable[[str], int | None]) -> Harmony | None:

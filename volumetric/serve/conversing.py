@@ -77,6 +77,9 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     tail = _text(served, ids[-_TAIL:])
     form = replace(form, inside=bool(form.aloud) and tail.endswith(form.trigger))
     held = held_to_form(asked, asked.response_format)
+    if held and going_on and tools is not None:
+        told = "goes on with a message in a form, or with tools, not both: what has begun may be either"
+        raise bad(f"continue_final_message {told}", param="continue_final_message")
     thinking = None
     # An answer that is held to a form from its first token on has no room for reasoning.
     if channels is None and not held and not (tools is not None and tools.required):
@@ -86,7 +89,7 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
         thinking = None  # its marks are text, and stay where they are
     calls = None if tools is None else (tools, channels or form)
     grammar = await grammar_of(serving, served, asked, asked.response_format, calls, thinking)
-    if held and not going_on and served.model.tokenizer is not None:
+    if held and tools is None and not going_on and served.model.tokenizer is not None:
         head = FINAL if channels is not None else form.aloud + form.between if form.inside else ""
         ids = [*ids, *served.model.tokenizer.encode(head, add_special_tokens=False)]
     if channels is not None:
@@ -95,9 +98,10 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     answer = AnswerForm(
         tools=() if tools is None else tools.tools,
         calls=form if read and channels is None else None,
+        apart=held,
         thinking=thinking,
         channels=channels,
-        inside=held or going_on,
+        inside=(held and tools is None) or going_on,
         told=asked.include_reasoning is not False,
         merged=merged,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.grammar import Grammar, Grammars
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from volumetric.serve.serving import Served, Serving
     from volumetric.serve.tools.asked import AskedTools
     from volumetric.serve.tools.form import CallForm
+
+
+Wanted: TypeAlias = tuple[str, Any, str]
+"""The kind of a form, the form, and the field that asks for it."""
 
 
 async def grammar_of(
@@ -34,16 +39,22 @@ async def grammar_of(
     """
     wanted = _wanted(asked, answer)
     if tools is not None:
-        if wanted is not None:
-            raise bad(f"tools and {wanted[2]} exclude each other", param=wanted[2])
+        schema = _beside(wanted, *tools)
+        if wanted is not None and schema is not None:
+            await _made(serving, served, wanted)  # what is wrong with it is not the tools' fault
         try:
-            wanted = ("lark", calls_grammar(*tools, thinking), "tools")
+            wanted = ("lark", calls_grammar(*tools, thinking, schema), "tools")
         except SpecError as error:
             raise problem_of(error, param="tools") from None
     if wanted is None:
         return None
     if asked.ignore_eos:
         raise bad(f"ignore_eos and {wanted[2]} exclude each other: a form has an end", param="ignore_eos")
+    return await _made(serving, served, wanted)
+
+
+async def _made(serving: Serving, served: Served, wanted: Wanted) -> Grammar:
+    """Return the grammar of a form. Raises `RequestError` where it cannot be enforced."""
     kind, what, param = wanted
     try:
         async with served.compiling:
@@ -57,17 +68,39 @@ def held_to_form(asked: Sampled, answer: ResponseFormat | None) -> bool:
     return _wanted(asked, answer) is not None
 
 
-def calls_grammar(asked: AskedTools, form: CallForm | Harmony, thinking: Thinking | None) -> str:
-    """Return the grammar of an answer with calls, which may begin with reasoning."""
-    grammar = form.grammar(asked)
+def calls_grammar(
+    asked: AskedTools, form: CallForm | Harmony, thinking: Thinking | None, schema: Mapping[str, Any] | None = None
+) -> str:
+    """Return the grammar of an answer with calls, which may begin with reasoning; without calls it is by a schema."""
+    grammar = form.grammar(asked, schema)
     if thinking is None or not thinking.grammar:
         return grammar
     return grammar.replace("start: ", f"start: {thinking.grammar} answer\nanswer: ", 1)
 
 
-def _wanted(asked: Sampled, answer: ResponseFormat | None) -> tuple[str, Any, str] | None:
+def _beside(wanted: Wanted | None, tools: AskedTools, form: CallForm | Harmony) -> Mapping[str, Any] | None:
+    """Return the schema of an answer that may be calls instead; None where it is free, or can only be calls.
+
+    Raises
+    ------
+    RequestError : nobody could tell such an answer from calls
+    """
+    if wanted is None:
+        return None
+    kind, what, param = wanted
+    if kind != "json_schema":
+        raise bad(f"tools and {param} exclude each other: text that is not JSON may look like a call", param=param)
+    if tools.required:
+        return None
+    if form.is_json:
+        told = f"{param} and tools exclude each other for this model, whose calls are JSON, too"
+        raise bad(f'{told}: tool_choice "required" or "none" says which is wanted', param=param)
+    return what
+
+
+def _wanted(asked: Sampled, answer: ResponseFormat | None) -> Wanted | None:
     """Return the kind of form, the form, and the field that asks for it."""
-    found: list[tuple[str, Any, str]] = [
+    found: list[Wanted] = [
         (kind, value, field)
         for kind, field, value in (
             ("json_schema", "guided_json", asked.guided_json),

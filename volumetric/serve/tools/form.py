@@ -17,6 +17,11 @@ from volumetric.serve.tools.parameters import parameter_rules, written_parameter
 TEXT = r"TEXT: /(.|\n)*/"
 
 
+def json_rule(name: str, schema: Mapping[str, Any], *, behind: str = "") -> str:
+    """Return a rule of llguidance's Lark: JSON by a schema, behind what is given in Lark."""
+    return f"{name}: {behind} %json {json.dumps(spaced(schema))}"
+
+
 @dataclass(frozen=True, slots=True)
 class CallForm:
     """Texts of a call, in their order: trigger, opening, the name, between, the arguments, closing.
@@ -48,6 +53,11 @@ class CallForm:
     marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     id_length: int | None = None
 
+    @property
+    def is_json(self) -> bool:
+        """Whether calls begin as JSON does, so that they cannot be told from an answer that is JSON."""
+        return self.trigger.startswith("{")
+
     def new_id(self) -> str:
         """Return the id of a new call."""
         made = uuid.uuid4().hex
@@ -65,8 +75,12 @@ class CallForm:
             return given
         return written_parameters(given) if self.elements else json.dumps(given, ensure_ascii=False)
 
-    def grammar(self, asked: AskedTools) -> str:
+    def grammar(self, asked: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
         """Return what the answer may be, in llguidance's Lark: text and calls, or calls alone if they are required.
+
+        Parameters
+        ----------
+        schema : what an answer without calls is held to, as JSON; there is no text beside calls then
 
         Raises
         ------
@@ -79,26 +93,30 @@ class CallForm:
             more = f"({self.texts(self.joint)} {call})*" if asked.parallel else ""
             call = " ".join((self.texts(self.first), call, more, self.texts(self.last)))
         several = asked.parallel and not self.joint
-        if self.aloud:
-            start = self._aloud(call, asked)
-        elif asked.required:
-            start = f"{trigger} {call}"
-            start = f"{start} ({self.texts(self.gap)} {start})*" if several else start
+        alone = self._alone(call, several=several)
+        if asked.required:
+            start = alone
+        elif schema is not None:
+            start = f"{alone} | {self._spoken} json"
+            rules.append(json_rule("json", schema))
+        elif self.aloud:
+            start = f"{alone} | {self._spoken} (begun {call}){'*' if several else '?'} | {self._spoken} TEXT"
         elif self.trigger in self.marks:  # a special token ends a text by itself
             start = f"TEXT ({trigger} {call}){'*' if several else '?'}"
         else:
             start = f"(begun {call})* TEXT" if several else f"begun {call} | TEXT"
         return "\n".join(["%llguidance {}", f"start: {start}", f"begun[lazy]: TEXT {trigger}", *rules, TEXT])
 
-    def _aloud(self, call: str, asked: AskedTools) -> str:
-        """Return what an answer is where text has a name before it, too."""
+    def _alone(self, call: str, *, several: bool) -> str:
+        """Return an answer that is nothing but calls."""
         trigger = self.texts(self.trigger)
-        begin = "" if self.inside else trigger
-        calls = f"{begin} {call} ({trigger} {call})*" if asked.parallel else f"{begin} {call}"
-        if asked.required:
-            return calls
-        spoken = f"{begin} {self.texts(self.aloud + self.between)}"
-        return f"{calls} | {spoken} (begun {call}){'*' if asked.parallel else '?'} | {spoken} TEXT"
+        first = call if self.inside else f"{trigger} {call}"
+        return f"{first} ({self.texts(self.gap)} {trigger} {call})*" if several else first
+
+    @property
+    def _spoken(self) -> str:
+        """What is before text, in Lark; nothing in most forms."""
+        return self.texts("" if self.inside else self.trigger, self.aloud + self.between) if self.aloud else ""
 
     def texts(self, *texts: str) -> str:
         """Return texts in Lark, special tokens by their ids."""
@@ -113,7 +131,6 @@ class CallForm:
     def _rules(self, name: str, tool: Tool) -> Sequence[str]:
         head = self.texts(self.opening + tool.name + self.between)
         if not self.elements:
-            arguments, rules = f"%json {json.dumps(spaced(tool.parameters))}", []
-        else:
-            arguments, rules = parameter_rules(name, tool.parameters)
+            return [f"{json_rule(name, tool.parameters, behind=head)} {self.texts(self.closing)}"]
+        arguments, rules = parameter_rules(name, tool.parameters)
         return [f"{name}: {head} {arguments} {self.texts(self.closing)}", *rules]

@@ -27,15 +27,17 @@ class CallReader:
     ----------
     form : of the calls
     tools : what may be called; a form without elements, and without a name before text, does without them
+    apart : a text is calls or none at all: what does not begin as one has none
     """
 
-    def __init__(self, form: CallForm, tools: Sequence[Tool] = ()) -> None:
+    def __init__(self, form: CallForm, tools: Sequence[Tool] = (), *, apart: bool = False) -> None:
         self._form = form
+        self._apart = apart
         self._tools = {tool.name: tool for tool in tools}
         self._opening = form.first + form.opening
         self._begun = "" if form.inside else form.trigger
         self._held = ""
-        self._read = self._named if form.inside else self._said
+        self._read = self._named if form.inside else self._first if apart else self._said
         self._arguments: JsonEnd | ElementReader = JsonEnd()
         self._calls = 0
         self._content: list[str] = []
@@ -55,7 +57,7 @@ class CallReader:
 
     def end(self) -> tuple[str, list[CallPiece]]:
         """Return what was held back: a call that has not begun is text."""
-        if self._read in (self._said, self._named):
+        if self._read in (self._said, self._named, self._first):
             begun = self._begun if self._read == self._named else ""
             self._content.append(begun + self._held)
         self._held = ""
@@ -65,6 +67,20 @@ class CallReader:
         content, pieces = "".join(self._content), self._pieces
         self._content, self._pieces = [], []
         return content, pieces
+
+    def _first(self) -> bool:
+        """Find out whether a text is calls, by how it begins."""
+        trigger = self._form.trigger
+        if len(self._held) < len(trigger) and trigger.startswith(self._held):
+            return False
+        self._read = self._said if self._held.startswith(trigger) else self._spoken
+        return True
+
+    def _spoken(self) -> bool:
+        """Take all that comes as it is: no call can follow."""
+        self._content.append(self._held)
+        self._held = ""
+        return False
 
     def _said(self) -> bool:
         trigger = self._form.trigger
@@ -96,7 +112,7 @@ class CallReader:
                 self._held = self._held[len(opening + head + between) :]
             else:  # not held to the form, as after a stop text: it is text
                 self._content.append(self._begun)
-            self._read = self._said
+            self._read = self._spoken if self._apart and not self._calls else self._said
             return True
         self._held = self._held[len(opening + head + between) :]
         self._pieces.append(CallPiece(self._calls, id=self._form.new_id(), name=head))
