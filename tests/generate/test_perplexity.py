@@ -12,6 +12,7 @@ import volumetric
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.scheduler import Scheduler
 from volumetric.generate.scheduling.job import Job
+from volumetric.generate.scheduling.limits import Limits
 
 LLAMA = Path(__file__).parents[1] / "fixtures" / "hf_tiny" / "llama"
 IDS = [5, 80, 33, 7, 9, 41, 12, 60, 2, 5, 5]
@@ -93,3 +94,11 @@ def test_a_target_is_needed_for_each_token() -> None:
             scheduler.step()
         assert np.allclose(ticket.transcripts[0].likelihoods, [-loss for loss in losses(model, IDS)], atol=1e-5)
         assert ticket.generations[0].token_ids == model.generate(IDS[:-1], max_tokens=3).token_ids
+        scheduler = Scheduler(model, Limits(prompt_rows=2))
+        ticket = scheduler.submit(Job(prompt=IDS[:-1], params=model.sampling(max_tokens=1), targets=IDS[1:], tops=2))
+        while not ticket.ended:
+            scheduler.step()
+        found = ticket.generations[0]
+        assert np.allclose(found.likelihoods or (), [-loss for loss in losses(model, IDS)], atol=1e-5)
+        best = [tuple(np.argsort(-row, kind="stable")[:2]) for row in model.logits(IDS[:-1])]
+        assert [tuple(i for i, _ in row) for row in found.likeliest or ()] == best

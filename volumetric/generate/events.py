@@ -91,6 +91,7 @@ class Generation:
     token_ids : all drawn ids, including the end-of-text id
     seed : seed of the draws; the same seed gives the same text on the same device. None when greedy.
     logprobs, top_logprobs : of each token, where asked for
+    likelihoods, likeliest : of the targets of a scheduler's job, in the first of its texts
     """
 
     text: str
@@ -100,6 +101,8 @@ class Generation:
     seed: int | None = None
     logprobs: tuple[float, ...] | None = None
     top_logprobs: tuple[TopLogprobs, ...] | None = None
+    likelihoods: tuple[float, ...] | None = None
+    likeliest: tuple[TopLogprobs, ...] | None = None
 
     def __str__(self) -> str:
         return self.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Protocol
 
-from volumetric.generate.events import FinishReason, Generation, GenerationStats, TokenEvent
+from volumetric.generate.events import FinishReason, Generation, GenerationStats, TokenEvent, TopLogprobs
 from volumetric.generate.memory import peak_resident_bytes
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw, Sampler
@@ -37,7 +37,8 @@ class Transcript:
     sampler : draws its tokens
     cached : tokens of the prompt that needed no computing
     prompt_seconds : time to compute the prompt
-    likelihoods : ``log p`` of the job's targets, if it has any, as far as they are computed
+    likelihoods, likeliest : ``log p`` of the job's targets, and of the likeliest tokens in their places, if it has any,
+        as far as they are computed
     drafted, accepted : tokens that a draft proposed, and those of them that were drawn
     reason : why it ended; None while it goes on
     """
@@ -52,6 +53,7 @@ class Transcript:
         self.cached = 0
         self.prompt_seconds = 0.0
         self.likelihoods: list[float] = []
+        self.likeliest: list[TopLogprobs] = []
         self.drafted = self.accepted = 0
         self.reason: FinishReason | None = None
         # The last token drawn needs no place of its own: it is not fed again.
@@ -141,6 +143,8 @@ class Transcript:
             seed=None if self.params.temperature == 0.0 else self.sampler.seed,
             logprobs=tuple(draw.logprob or 0.0 for draw in self._draws) if wanted else None,
             top_logprobs=tuple(draw.top_logprobs or () for draw in self._draws) if wanted else None,
+            likelihoods=tuple(self.likelihoods) or None,
+            likeliest=tuple(self.likeliest) or None,
         )
 
     @property

@@ -74,7 +74,7 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
         drafter = await serving.aside(_drafter, served, asked.predicted)
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
-    tail = _text(served, ids[-_TAIL:])
+    tail = served.text(ids[-_TAIL:])
     form = replace(form, inside=bool(form.aloud) and tail.endswith(form.trigger))
     held = held_to_form(asked, asked.response_format)
     if held and going_on and tools is not None:
@@ -121,11 +121,6 @@ def _told_of_tools(
     if telling == "message":
         return with_system(messages, tools=functions(tools))
     return with_system(messages, instructions(tools, form))
-
-
-def _text(served: Served, ids: Sequence[int]) -> str:
-    tokenizer = served.model.tokenizer
-    return "" if tokenizer is None else tokenizer.decode(ids, skip_special_tokens=False)
 
 
 def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:

@@ -26,12 +26,13 @@ def jobs_of(
     grammar: Grammar | None,
     drafter: Callable[[], Drafter] | None = None,
     shown: Iterable[int] = (),
+    scored: bool = False,
     param: str,
 ) -> list[Job]:
     """Return the jobs of a request's prompts.
 
     Without ``max_tokens`` a text may be as long as the context leaves room for, and more than that is no error.
-    Errors of prompts name the field `param`.
+    Errors of prompts name the field `param`. Where they are `scored`, log-probabilities of their tokens are told too.
 
     Raises
     ------
@@ -61,6 +62,8 @@ def jobs_of(
             constraint=None if grammar is None else grammar.begin,
             drafter=drafter,
             shown=frozenset(shown),
+            targets=[*ids[1:], ids[-1]] if scored else None,  # what follows the last one is not known yet
+            tops=(asked.tops or 0) if scored else 0,
         )
         for ids in prompts
     ]

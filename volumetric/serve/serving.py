@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -134,8 +134,12 @@ class Served:
 
     def text_of(self, token: int) -> str:
         """Return the text of a single token."""
+        return self.text([token])
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens, special ones included; empty without a tokenizer."""
         tokenizer = self.model.tokenizer
-        return "" if tokenizer is None else tokenizer.decode([token], skip_special_tokens=False)
+        return "" if tokenizer is None else tokenizer.decode(ids, skip_special_tokens=False)
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ class Job:
     drafter : makes what proposes tokens, called once for each text, in the place of the scheduler's own draft
     targets : a token for each of the prompt; how likely it is to follow is told (`Transcript.likelihoods`). All rows of
         the prompt are computed then, with logits
+    tops : how many of the likeliest tokens are told where a target is (`Transcript.likeliest`)
     held : has the state that its only text goes on in, and takes it back; such a text proposes tokens whenever it can
     """
 
@@ -48,6 +49,7 @@ class Job:
     shown: frozenset[int] = frozenset()
     drafter: Callable[[], Drafter] | None = None
     targets: Sequence[int] | None = None
+    tops: int = 0
     held: Held | None = None
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from volumetric.generate.scheduling.job import Ticket
 from volumetric.generate.scheduling.length import Length
+from volumetric.generate.scheduling.scoring import scores
 from volumetric.generate.transcript import Transcript
-from volumetric.layers.softmax import log_likelihoods
 from volumetric.network import OUTPUT
 from volumetric.runtime.device import Chooser, Piece, State
 
@@ -112,8 +112,10 @@ class Live:
         assert targets is not None
         last, begin = logits[-1:].copy(), self.fed - len(logits)
         following = np.array(targets[begin : self.fed], np.int64)
-        del self.transcript.likelihoods[begin:]  # of a generation that had to give up its seat
-        self.transcript.likelihoods += log_likelihoods(logits, following).tolist()
+        del self.transcript.likelihoods[begin:], self.transcript.likeliest[begin:]  # had it to give up its seat
+        likelihoods, likeliest = scores(logits, following, self.ticket.job.tops)
+        self.transcript.likelihoods += likelihoods
+        self.transcript.likeliest += likeliest
         return last
 
     def rest(self) -> None:

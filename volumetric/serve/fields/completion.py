@@ -20,10 +20,18 @@ class CompletionRequest(Sampled, kw_only=True):
     def check(self) -> None:
         """Raise `RequestError` for what cannot be honoured."""
         self.check_streaming()
-        if self.echo:
-            raise bad("echo is not supported: the prompt is what you sent", param="echo")
+        if self.echo and self.suffix:
+            raise bad("echo and suffix exclude each other: the text is in the middle then", param="echo")
+        if self.echo and self.stream and self.logprobs is not None:
+            told = "log-probabilities of a prompt come with whole answers: leave stream, echo or logprobs out"
+            raise bad(told, param="echo")
         if self.best_of not in (None, 1, self.n):
             raise bad("best_of is not supported: ask for n texts", param="best_of")
+
+    @property
+    def alone(self) -> bool:
+        """Whether the prompt is to be told, and nothing that follows it."""
+        return bool(self.echo) and self.max_tokens == 0
 
     @property
     def tops(self) -> int | None:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from volumetric.errors import GenerationError
 from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete, engine_of
+from volumetric.serve.echo import EchoShape
 from volumetric.serve.fields.completion import CompletionRequest
 from volumetric.serve.filling import filling_of
 from volumetric.serve.forms import grammar_of
@@ -39,5 +40,12 @@ async def completions(request: Request) -> Response:
     except GenerationError as error:
         raise problem_of(error, param="prompt") from None
     grammar = await grammar_of(serving, served, asked)
-    jobs = jobs_of(asked, served, prompts, serving.settings, grammar=grammar, param="prompt")
-    return await complete(request, served, jobs, TextShape(**served.told_of(asked)), stream=bool(asked.stream))
+    shape = TextShape(**served.told_of(asked))
+    if asked.echo:
+        texts = [one if isinstance(one, str) else served.text(one) for one in asked.prompts()]
+        given = list(zip(texts, prompts, strict=True))
+        shape = EchoShape(**served.told_of(asked), prompts=given, texts=asked.texts, alone=asked.alone)
+        asked.max_tokens = 1 if asked.alone else asked.max_tokens
+    scored = bool(asked.echo) and asked.tops is not None
+    jobs = jobs_of(asked, served, prompts, serving.settings, grammar=grammar, scored=scored, param="prompt")
+    return await complete(request, served, jobs, shape, stream=bool(asked.stream))

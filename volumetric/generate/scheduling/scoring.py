@@ -1,0 +1,32 @@
+"""How likely given tokens are, and which others are likelier, by the logits before each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric._typing import F32Array
+from volumetric.generate.events import TopLogprobs
+from volumetric.generate.reference_sampler import top_k_indices
+from volumetric.layers.softmax import log_likelihoods, log_softmax
+
+
+def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float], list[TopLogprobs]]:
+    """Return ``log softmax(logits)[token]`` of each row, and its `tops` likeliest tokens with theirs, likeliest first.
+
+    Parameters
+    ----------
+    logits : ``[T, V]``, overwritten
+    tokens : ids, ``[T]``
+    tops : how many others; 0: there is nothing to tell of a row, and less to compute
+    """
+    if not tops:
+        return log_likelihoods(logits, tokens).tolist(), [()] * len(tokens)
+    logs = log_softmax(logits)
+    found = np.take_along_axis(logs, tokens[:, None], -1)[:, 0]
+    return found.tolist(), [_likeliest(row, tops) for row in logs]
+
+
+def _likeliest(logs: F32Array, count: int) -> TopLogprobs:
+    ids = top_k_indices(logs, count)
+    ids = ids[np.argsort(-logs[ids], kind="stable")]
+    return tuple(zip(ids.tolist(), logs[ids].tolist(), strict=True))
