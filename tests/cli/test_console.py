@@ -114,6 +114,19 @@ def test_tables_keep_their_lines_whole_where_stdout_is_no_terminal(capsys):
     assert [line.split() for line in lines if "x" in line] == [["x" * 150, "y" * 150]]
 
 
+def test_columns_that_may_be_folded_make_a_table_readable(capsys):
+    parts = [f"part{number} 64×64" for number in range(40)]
+    when = " || ".join(["err.prediction > 0.25"] * 9)
+    console.table(("name", "parts", "when"), [["a", "  ".join(parts), when]], fold=("parts", "when"))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= console.READABLE
+    text = "\n".join(lines)
+    assert all(part in text for part in parts)  # a name stays beside its shape
+    assert text.count("err.prediction") == 9
+    console.table(("name", "parts"), [["a", "b  c"]], fold=("parts",))
+    assert "b  c" in capsys.readouterr().out  # what is short stays as it is
+
+
 def counted(monkeypatch, screen: io.StringIO) -> io.StringIO:
     """Read three tensors, with every one told."""
     monkeypatch.setattr("sys.stderr", screen)

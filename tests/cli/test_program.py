@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from volumetric.builders.chain import chain
 from volumetric.cli import main
 from volumetric.layers import Dense
+from volumetric.layers import Program as Layer
 from volumetric.loaders import load_exported, open_model, read_exported, save_native
 from volumetric.network import initialise
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire, read_program, save_program
@@ -264,6 +265,23 @@ def test_what_cannot_be_compiled_is_an_error_and_writes_nothing(
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["program", *arguments]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_inspect_of_a_network_tells_its_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layers = [Dense(in_features=3, out_features=192), Layer(program=PROGRAM), Dense(in_features=6, out_features=192)]
+    network = chain([*layers, Layer(program=PROGRAM)], (3,))
+    save_native(tmp_path / "m", network, initialise(network))
+    assert main(["inspect", str(tmp_path / "m")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    rows = [line.split() for line in lines]
+    summary = ["4", "regions,", f"{len(PROGRAM.edges)}", "edges,", "2", "ports"]
+    assert [row[:2] + row[4:] for row in rows if row[1:2] == ["program"]] == [
+        ["1.0.0.0", "program", *summary],
+        ["3.0.0.0", "program", *summary],
+    ]
+    assert lines.count("program at 1.0.0.0, 3.0.0.0:") == 1
+    assert sum(row[:1] == ["act<eye#0"] for row in rows) == 1
 
 
 def test_inspect_tells_what_a_program_is(path: str, capsys: pytest.CaptureFixture[str]) -> None:

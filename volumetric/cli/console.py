@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,12 @@ WORKERS = ("volumetric.kernels.cpu.jit", "volumetric.runtime.cpu.compiling", "vo
 
 UNBOUNDED = 100_000
 """Width of a table that no terminal limits."""
+READABLE = 100
+"""Width that tables keep to by folding the columns that may be folded, where no terminal has another."""
+_LEAST = 14
+"""Width of a folded column, at least."""
+_JOINTS = re.compile(r" (?=&&|\|\|)|(?<=,) (?=[A-Za-z_])")
+"""Where text is folded that has no parts with two spaces between them: before what joins clocks, and between names."""
 
 _notes = logging.getLogger(f"{__name__}.notes")
 
@@ -72,8 +79,17 @@ def progress(text: str) -> Iterator[None]:
         yield
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print a table to stdout; its full width, so that it can be searched and cut, where that is not a terminal."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), fold: Sequence[str] = ()
+) -> None:
+    """Print a table to stdout; where that is not a terminal its full width, so that it can be searched and cut.
+
+    Parameters
+    ----------
+    right : columns whose text stands at the right
+    fold : columns whose long text is put on several lines, between parts with two spaces between them or else between
+        the parts of a clock or a list, so that the table is no wider than `READABLE` or the terminal if it can be
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -81,7 +97,35 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Seque
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*row)
     with writing():
-        Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED).print(drawn)
+        shown = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED)
+        for row in _fitted(columns, rows, fold, READABLE if shown.width == UNBOUNDED else shown.width):
+            drawn.add_row(*row)
+        shown.print(drawn)
+
+
+def _fitted(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], fold: Sequence[str], width: int
+) -> Iterator[Sequence[str]]:
+    """Yield the rows, with text of columns that may be folded on as many lines as make the table `width` wide."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    over = sum(widths) + 3 * len(columns) - width  # a space at each side of a cell, and one between columns
+    limits: dict[int, int] = {}
+    for index in sorted(map(columns.index, fold), key=lambda index: -widths[index]):
+        if over > 0:
+            limits[index] = max(min(_LEAST, widths[index]), widths[index] - over)
+            over -= widths[index] - limits[index]
+    for row in rows:
+        yield [_lines(cell, limits[i]) if i in limits else cell for i, cell in enumerate(row)]
+
+
+def _lines(text: str, width: int) -> str:
+    apart = "  " in text
+    lines: list[str] = []
+    for part in text.split("  ") if apart else _JOINTS.split(text):
+        joined = f"{lines[-1]}{'  ' if apart else ' '}{part}" if lines else part
+        if lines and len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    return "\n".join(lines)

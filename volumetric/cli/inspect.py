@@ -18,12 +18,13 @@ from volumetric.cli import console, exits
 from volumetric.cli.detected import show_detection
 from volumetric.cli.exits import UsageError
 from volumetric.cli.inspect_clocked import show_clocked
-from volumetric.cli.inspect_program import show_program
+from volumetric.cli.inspect_program import parts_of, show_program, show_programs
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
 from volumetric.grid import Coord
 from volumetric.kernels.gpu.blocks import LAYOUTS
+from volumetric.layers import Program
 from volumetric.layers.base import show_shape
 from volumetric.loaders import LoadedModel, detect_model, open_model
 from volumetric.network import OUTPUT, Network, Params
@@ -44,7 +45,7 @@ def inspect(
     """Show what a model is made of: layers, tensors, numeric types, size.
 
     Of safetensors without a configuration: what they are taken for, how certain that is, and why. Of a program,
-    x.program.json: its regions, edges, clocks and ports.
+    x.program.json or as a layer: its regions, edges, clocks and ports.
 
     Parameters
     ----------
@@ -88,7 +89,8 @@ def inspect(
     width = max(map(len, facts)) + 2
     console.write("".join(f"{name + ':':{width}}{_text(value)}\n" for name, value in facts.items()))
     columns = ("where", "layer", "output", "weights", "shape")
-    console.table(columns, [row.cells() for row in _rows(loaded)], right=("weights",))
+    console.table(columns, [row.cells() for row in _rows(loaded)], right=("weights",), fold=("shape",))
+    show_programs(loaded.network)
     if tensors:
         rows = [
             [t["name"], "×".join(map(str, t["shape"])), t["dtype"], byte_size(t["bytes"])]
@@ -202,8 +204,10 @@ def _layer_rows(loaded: LoadedModel) -> Iterator[_Row]:
     for depth, fact in blueprint(loaded.network).walk():
         coord, _, path = fact.where.partition("/")
         at = Coord.parse(coord)
+        spec = None if path else loaded.network.layers[at]
         owned = [p for p in fact.params if p.shared_from is None]
         names = [p.key.removeprefix(fact.where + "/") for p in owned]
+        shapes = [f"{name} {'×'.join(map(str, p.shape))}" for name, p in zip(names, owned, strict=True)]
         yield _Row(
             first=at,
             last=at,
@@ -211,7 +215,7 @@ def _layer_rows(loaded: LoadedModel) -> Iterator[_Row]:
             layer="  " * depth + _label(fact),
             output="×".join("T" if axis < 0 else str(axis) for axis in fact.output),
             weights=sum(p.elements for p in owned),
-            shape="  ".join(f"{name} {'×'.join(map(str, p.shape))}" for name, p in zip(names, owned, strict=True)),
+            shape=parts_of(spec.program) if isinstance(spec, Program) else "  ".join(shapes),
         )
 
 

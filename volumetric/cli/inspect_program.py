@@ -1,12 +1,16 @@
-"""What ``inspect x.program.json`` tells: regions, edges, clocks, ports, and how long inputs take to outputs."""
+"""What ``inspect`` tells of programs: regions, edges, clocks, ports, and how long inputs take to outputs."""
 
 from __future__ import annotations
 
 import json as jsonlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from volumetric.cli import console
 from volumetric.progress import byte_size
+
+if TYPE_CHECKING:
+    from volumetric.network import Network
+    from volumetric.program import Program
 
 
 def show_program(path: str, *, json: bool) -> None:
@@ -37,19 +41,51 @@ def show_program(path: str, *, json: bool) -> None:
     }
     width = max(map(len, told)) + 2
     console.write("".join(f"{name + ':':{width}}{value}\n" for name, value in told.items()))
+    _show_parts(facts)
+
+
+def show_programs(network: Network) -> None:
+    """Print regions, edges and ports of the programs that are layers of a network; of those that are alike once."""
+    from volumetric.layers import Program as Layer
+    from volumetric.program.describe import describe
+
+    at: dict[Program, list[str]] = {}
+    for coord, spec in network.layers.items():
+        if isinstance(spec, Layer):
+            at.setdefault(spec.program, []).append(str(coord))
+    for program, coords in at.items():
+        console.write(f"program at {', '.join(coords)}:\n")
+        _show_parts(describe(program))
+
+
+def parts_of(program: Program) -> str:
+    """Return how many parts a program has."""
+    return f"{len(program.canvas.regions):,} regions, {len(program.edges):,} edges, {len(program.ports):,} ports"
+
+
+def _show_parts(facts: dict[str, Any]) -> None:
+    first = int(facts["canvas"]["frames"] == 1)  # boxes are of space alone where there is one frame
     regions = [
-        [name, of["family"], of["carrier"], _box(of["box"]), f"{of['positions']:,}", of["clock"] or "", _meter(of)]
+        [
+            name,
+            of["family"],
+            of["carrier"],
+            _box(of["box"][first:]),
+            f"{of['positions']:,}",
+            of["clock"] or "",
+            _meter(of),
+        ]
         for name, of in facts["regions"].items()
     ]
     columns = ("region", "family", "carrier", "box", "positions", "clock", "meter")
-    console.table(columns, regions, right=("positions",))
+    console.table(columns, regions, right=("positions",), fold=("clock", "meter"))
     if facts["edges"]:
         edges = [
             [name, of["operator"], of["rule"], of["write"], f"{of['weight']:g}", _lag(of), _pairs(of), of["when"] or ""]
             for name, of in facts["edges"].items()
         ]
         columns = ("edge (writes<reads)", "operator", "rule", "write", "weight", "lag", "pairs", "when")
-        console.table(columns, edges, right=("weight", "lag", "pairs"))
+        console.table(columns, edges, right=("weight", "lag", "pairs"), fold=("when",))
     if facts["ports"]:
         ports = [
             [name, of["kind"], of["region"] or "", f"{of['columns'][0]} … {of['columns'][1] - 1}", _steps(facts, name)]

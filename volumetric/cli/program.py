@@ -107,6 +107,7 @@ def program(
 
 
 def _check(path: str, *, json: bool) -> int:
+    from volumetric.cli.inspect_program import parts_of
     from volumetric.program import read_program
     from volumetric.program.describe import problems
 
@@ -115,9 +116,8 @@ def _check(path: str, *, json: bool) -> int:
     if json:
         console.write(jsonlib.dumps({"program": path, "problems": found}, indent=2) + "\n")
     else:
-        count = f"{len(read.canvas.regions):,} regions, {len(read.edges):,} edges, {len(read.ports):,} ports"
         lines = [f"problem: {problem}" for problem in found] or ["nothing keeps it from being run"]
-        console.write("\n".join([f"{path}: {count}", *lines]) + "\n")
+        console.write("\n".join([f"{path}: {parts_of(read)}", *lines]) + "\n")
     return exits.FAILED if found else exits.OK
 
 
