@@ -58,23 +58,28 @@ def test_prompts_are_scored(client: openai.OpenAI, rows: list[np.ndarray], more:
 def test_texts_come_behind_their_prompts(client: openai.OpenAI):
     ask: Any = {"model": "letters", "prompt": ["ab", "cd"], "echo": True, "max_tokens": 2, "n": 2}
     assert [one.text for one in client.completions.create(**ask).choices] == ["abcd", "abcd", "cdef", "cdef"]
-    whole = client.completions.create(**ask, logprobs=1)
-    assert [one.logprobs.tokens for one in whole.choices if one.logprobs] == [list("abcd")] * 2 + [list("cdef")] * 2
-    assert len({str(one.logprobs) for one in whole.choices}) == 2
     for more, ends in ((2, ["abcd", "abcd", "cdef", "cdef"]), (0, ["ab", "ab", "cd", "cd"])):
-        texts, reasons = [""] * 4, [""] * 4
-        for chunk in client.completions.create(**ask | {"max_tokens": more, "stream": True}):
-            choice = chunk.choices[0]
-            texts[choice.index] += choice.text
-            reasons[choice.index] = choice.finish_reason or ""
-        assert (texts, reasons) == (ends, ["length"] * 4)
+        for tops in ({}, {"logprobs": 2}):
+            wanted = ask | tops | {"max_tokens": more}
+            texts, reasons, tokens = [""] * 4, [""] * 4, [list[Any]() for _ in range(4)]
+            for chunk in client.completions.create(**wanted, stream=True):
+                choice = chunk.choices[0]
+                texts[choice.index] += choice.text
+                reasons[choice.index] = choice.finish_reason or ""
+                told: Any = choice.logprobs
+                if told is not None:
+                    tokens[choice.index] += zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True)
+            assert (texts, reasons) == (ends, ["length"] * 4)
+            for choice, streamed in zip(client.completions.create(**wanted).choices, tokens, strict=True):
+                told = choice.logprobs
+                whole = told and list(zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True))
+                assert streamed == (whole or [])
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
         ({"echo": True, "suffix": "c"}, "echo and suffix exclude each other"),
-        ({"echo": True, "stream": True, "logprobs": 1}, "come with whole answers"),
         ({"max_tokens": 0}, "max_tokens"),
     ],
 )

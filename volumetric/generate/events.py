@@ -70,6 +70,7 @@ class TokenEvent:
     text : text that became certain with this token. Empty while a character or a stop text is incomplete; the last
         event brings all that was held back.
     finish_reason, stats : on the last event only
+    likelihoods, likeliest : of the targets of a scheduler's job, with the first token of the first of its texts
     """
 
     index: int
@@ -79,6 +80,8 @@ class TokenEvent:
     top_logprobs: TopLogprobs | None = None
     finish_reason: FinishReason | None = None
     stats: GenerationStats | None = None
+    likelihoods: tuple[float, ...] | None = None
+    likeliest: tuple[TopLogprobs, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,7 @@ class Transcript:
         if self.reason is not None and not stopped:
             shown += self._flush()
         self._texts.append(shown)
+        scored = bool(self.likelihoods) and len(self._draws) == 1
         return TokenEvent(
             index=len(self._draws) - 1,
             token_id=token,
@@ -109,6 +110,8 @@ class Transcript:
             top_logprobs=draw.top_logprobs,
             finish_reason=self.reason,
             stats=self.stats if self.reason else None,
+            likelihoods=tuple(self.likelihoods) if scored else None,
+            likeliest=tuple(self.likeliest) if scored else None,
         )
 
     def _flush(self) -> str:

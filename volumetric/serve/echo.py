@@ -24,6 +24,8 @@ class EchoShape(TextShape):
     prompts: Sequence[tuple[str, Sequence[int]]] = field(default_factory=tuple)
     texts: int = 1
     alone: bool = False
+    _told: dict[int, Told | None] = field(default_factory=dict)
+    """Log-probabilities of prompts whose stream has begun, by number."""
 
     def whole(self, prompts: Sequence[Sequence[Generation]]) -> Told:
         """Return the answer to prompts with some texts each."""
@@ -44,11 +46,6 @@ class EchoShape(TextShape):
             told |= {"completion_tokens": 0, "total_tokens": told["prompt_tokens"]}
         return told
 
-    def opening(self, index: int) -> list[Told]:
-        """Return the prompt."""
-        text, _ = self.prompts[index // self.texts]
-        return [{"index": index, "text": text, "logprobs": None, "finish_reason": None}]
-
     def choice(self, index: int, generation: Generation) -> Told:
         """Return a whole text, without the prompt."""
         if not self.alone:
@@ -56,16 +53,23 @@ class EchoShape(TextShape):
         return {"index": index, "text": "", "logprobs": self._tokens(()), "finish_reason": "length"}
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
-        """Return some tokens of a text."""
-        return [] if self.alone else TextShape.piece(self, index, tokens)
+        """Return some tokens of a text; the prompt is before the first one."""
+        told = [] if self.alone else TextShape.piece(self, index, tokens)
+        if tokens[0].index:
+            return told
+        number = index // self.texts
+        text, ids = self.prompts[number]
+        if number not in self._told:  # the first text of a prompt brings what they all tell of it
+            self._told[number] = None if self.tops is None else self._scored(ids, tokens[0])
+        return [{"index": index, "text": text, "logprobs": self._told[number], "finish_reason": None}, *told]
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what comes after the last token of a text."""
         return TextShape.closing(self, index, "length" if self.alone else reason)
 
-    def _scored(self, ids: Sequence[int], generation: Generation) -> Told:
+    def _scored(self, ids: Sequence[int], told: Generation | TokenEvent) -> Told:
         """Return log-probabilities of a prompt: none of its first token, which nothing is before."""
-        likelihoods, likeliest = generation.likelihoods or (), generation.likeliest or ()
+        likelihoods, likeliest = told.likelihoods or (), told.likeliest or ()
         tops = [{self.text_of(i): finite(value) for i, value in row} for row in likeliest[: len(ids) - 1]]
         return {
             "tokens": [self.text_of(token) for token in ids],

@@ -22,9 +22,6 @@ class CompletionRequest(Sampled, kw_only=True):
         self.check_streaming()
         if self.echo and self.suffix:
             raise bad("echo and suffix exclude each other: the text is in the middle then", param="echo")
-        if self.echo and self.stream and self.logprobs is not None:
-            told = "log-probabilities of a prompt come with whole answers: leave stream, echo or logprobs out"
-            raise bad(told, param="echo")
         if self.best_of not in (None, 1, self.n):
             raise bad("best_of is not supported: ask for n texts", param="best_of")
 
