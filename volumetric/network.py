@@ -14,7 +14,7 @@ from volumetric._typing import ROWS, Shape
 from volumetric.errors import CheckpointError, ShapeError, SpecError, VolumetricError
 from volumetric.grid import Coord, Grid, Link, Port, check_name
 from volumetric.layers import LayerSpec, ParamSpec
-from volumetric.layers.fresh import filled
+from volumetric.layers.fresh import filled, is_drawn
 from volumetric.weights import Params, WeightStore
 from volumetric.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
 
@@ -256,9 +256,11 @@ def _no_ids(sources: list[Source]) -> None:
 def initialise(network: Network, seed: int = 0) -> Params:
     """Fill the parameters of a fresh network. Each tensor has a random stream of its own, whatever the order."""
     stores: dict[str, WeightStore] = {}
+    idle = np.random.Generator(np.random.Philox(seed))
     for key, spec in network.param_specs().items():
-        stream = np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))
-        rng = np.random.Generator(np.random.Philox(stream))
+        rng = idle
+        if is_drawn(spec):  # a stream takes longer to begin than most tensors to fill
+            rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))))
         stores[key] = WeightStore.from_array(filled(spec, rng))
     return Params(stores)
 

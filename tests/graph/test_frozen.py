@@ -9,8 +9,9 @@ from volumetric.builders.chain import chain
 from volumetric.layers import SLSTM, XLAttention
 from volumetric.network import initialise
 from volumetric.runtime.graph import Graph, GraphBuilder, interpret
-from volumetric.runtime.graph.frozen import PREFIX, split_frozen
+from volumetric.runtime.graph.frozen import PREFIX, frozen_values, split_frozen
 from volumetric.runtime.graph.network import graph_of, resumed_states
+from volumetric.runtime.graph.numpy_graphs import NumpyGraphs, NumpyProgram, NumpyStore
 from volumetric.runtime.lower import lower
 
 NETWORK = chain([XLAttention(embed_dim=6, num_heads=2, memory=3), SLSTM(embed_dim=6, num_heads=2)], (6,))
@@ -82,3 +83,29 @@ def test_streams_keep_it_once() -> None:
         np.testing.assert_allclose(stream.run(rows), want.run(rows), rtol=0, atol=2e-6)
     fork = stream.fork()
     np.testing.assert_array_equal(fork.run(x), stream.run(x))
+
+
+def test_what_is_only_moved_is_moved_without_a_program_and_the_rest_computed() -> None:
+    work = GraphBuilder()
+    a, b = work.stored("a", (2, 3)), work.stored("b", (2, 3))
+    joined = work.permute(work.reshape(work.concat((a, b), 0), (2, 2, 3)), (0, 2, 1))
+    x = work.input("x", (2, 3, 2))
+    outputs = [work.binary("mul", x, joined), work.binary("mul", x, work.unary(joined, "exp"))]
+    split = split_frozen(work.finish(outputs), ["a", "b"])
+    compiled: list[list[str]] = []
+
+    class Counting(NumpyGraphs):
+        def compile(self, graph: Graph, store: NumpyStore) -> NumpyProgram:
+            compiled.append([node.op for node in graph.nodes])
+            return super().compile(graph, store)
+
+    store = NumpyStore()
+    for key, value in (("a", 1.0), ("b", 2.0)):
+        store.put(key, np.arange(6, dtype=np.float32).reshape(2, 3) + np.float32(value))
+    found = dict(zip(split.keys, frozen_values(split, Counting(), store), strict=True))
+    assert split.first is not None
+    whole = dict(zip(split.keys, interpret(split.first, [], store.buffers), strict=True))
+    assert found.keys() == whole.keys()
+    assert all(np.array_equal(found[key], whole[key]) for key in whole)
+    assert len(found) == 2
+    assert [ops[-1] for ops in compiled] == ["unary"]

@@ -20,6 +20,7 @@ has left is filled up with whatever its encoder put there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import Array, Shape, U32Array
 from volumetric.dtypes.bits import pack_codes, unpack_codes
-from volumetric.dtypes.registry import parse_dtype
+from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.dtypes.scheme import Scheme
 from volumetric.errors import DTypeError, ShapeError
 
@@ -193,7 +194,7 @@ class Packed:
             raise DTypeError(f"{dtype} arrays are not stored one element a byte", hint="use encode")
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
-        scheme = Scheme(dtype=dtype)
+        scheme = _plain(dtype)
         shape = array.shape
         k = shape[-1] if shape else 1
         rows = prod(shape[:-1])
@@ -202,3 +203,9 @@ class Packed:
         if matrix.ctypes.data % 4:
             matrix = matrix.copy()
         return Packed(scheme=scheme, shape=shape, payload=pack_codes(matrix, dtype.bits, words))
+
+
+@lru_cache(64)
+def _plain(dtype: DType) -> Scheme:
+    """Return a type without scales: one for all tensors of it, of which a network may have tens of thousands."""
+    return Scheme(dtype=dtype)

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import ml_dtypes
@@ -148,10 +149,17 @@ def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
 
 
 def _from_numpy(spec: Any) -> DType | None:
+    if isinstance(spec, np.dtype):
+        return _of_name(spec)
     try:
-        name = np.dtype(spec).name
+        return _of_name(np.dtype(spec))
     except TypeError:
         return _SPELLINGS.get(_fold(str(spec)))  # a torch.dtype prints as "torch.bfloat16"
+
+
+@lru_cache(64)  # NumPy writes the name anew each time, and a model asks for each of its tensors
+def _of_name(spec: np.dtype[Any]) -> DType | None:
+    name = spec.name
     return next((dtype for dtype in DTYPES if dtype.name == name), None)
 
 

@@ -179,6 +179,7 @@ def _has_small_codes(dtype: DType) -> bool:
     return dtype.name == "float4_e2m1fn" or (dtype.kind in ("int", "uint") and dtype.bits <= 8)
 
 
+@lru_cache(64)
 def _default_scale_dtype(dtype: DType) -> DType:
     return parse_dtype("float16" if _has_small_codes(dtype) else "float32")
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.layers.base import ParamSpec
 
+_FIXED: Final = frozenset({"ones", "zeros", "log_counts", "forget", "forget_block"})
+
+
+def is_drawn(spec: ParamSpec) -> bool:
+    """Whether fresh values of a parameter are random."""
+    return bool(spec.around) or spec.init not in _FIXED
+
 
 def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
-    """Return fresh values of a parameter."""
+    """Return fresh values of a parameter; from `rng` nothing is taken unless it `is_drawn`."""
     if spec.around:
         return _around(spec, rng)
     if spec.init == "ones":

@@ -209,24 +209,31 @@ def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) 
     body may be skipped, or come again: threads meet before its first step and after its last.
     """
     meets = [False] * len(placement.leaves)
-    open_: dict[tuple[int, int], set[_Touch]] = {}  # by blocks of memory: a step meets few of all that went before
+    # By blocks of memory, a step meets few of all that went before; and what is read, of that only what is written.
+    read: dict[tuple[int, int], set[_Touch]] = {}
+    written: dict[tuple[int, int], set[_Touch]] = {}
     at = 0
     for step in steps:
         walked = step.leaves == step.body
         if walked and at:
-            meets[at - 1] |= bool(open_)
-            open_ = {}
+            meets[at - 1] |= bool(read or written)
+            read, written = {}, {}
         for leaf in step.leaves:
             mine = [(block, b) for b in _touched(leaf, placement, sizes) for block in _blocks(b)]
-            if any(_clash(a, b) for block, b in mine for a in open_.get(block, ())):
+            if any(
+                _clash(a, b)
+                for block, b in mine
+                for before in ((written, read) if b[3] else (written,))
+                for a in before.get(block, ())
+            ):
                 meets[at - 1] = True
-                open_ = {}
+                read, written = {}, {}
             for block, b in mine:
-                open_.setdefault(block, set()).add(b)
+                (written if b[3] else read).setdefault(block, set()).add(b)
             at += 1
         if walked:
             meets[at - 1] = True
-            open_ = {}
+            read, written = {}, {}
     return meets
 
 

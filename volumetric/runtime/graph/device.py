@@ -28,6 +28,10 @@ class TensorStore(Protocol):
         """Copy a buffer back to the host. Raises `KeyError`."""
         ...
 
+    def seen(self, key: str) -> Array | None:
+        """Return a buffer where it lies in host memory, to be read at once; None elsewhere. Raises `KeyError`."""
+        ...
+
     def keys(self) -> Iterable[str]:
         """Names of all buffers."""
         ...

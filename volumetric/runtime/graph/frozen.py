@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
+from volumetric._typing import Array
+from volumetric.runtime.graph.device import GraphDevice, TensorStore
+from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.pruning import pruned
 
 PREFIX: Final = "frozen/"
+_MOVES: Final = frozenset({"concat", "permute", "reshape", "slice"})
 _SMALL: Final = 4096
 """Elements up to which a result is kept, even if it is larger than what it is made of."""
 
@@ -48,7 +52,7 @@ def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
     for node in graph.nodes:
         if not (node.outputs and names.keys() >= set(node.inputs) and _may_go(graph, node)):
             continue
-        alone.append(replace(node, guard=None))  # it runs once, whatever fires
+        alone.append(node if node.guard is None else replace(node, guard=None))  # it runs once, whatever fires
         of = [names[i] for i in node.inputs], sorted(node.attrs.items())
         names.update((i, _digest(node.op, at, *of)) for at, i in enumerate(node.outputs))
         if node.op != "reshape":
@@ -66,6 +70,27 @@ def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
         return Split(first=None, keys=(), rest=graph)
     first = pruned(replace(graph, nodes=tuple(alone), inputs=(), outputs=tuple(of_key.values())))
     return Split(first=first, keys=tuple(of_key), rest=rest)
+
+
+def frozen_values(split: Split, graphs: GraphDevice, store: TensorStore) -> list[Array]:
+    """Return what `Split.first` makes, in the order of the keys, once.
+
+    What only moves numbers of buffers in host memory is moved here, as it is: a step of a program takes longer to be
+    compiled than to be run once, and large programs put tens of thousands of weights side by side.
+    """
+    if split.first is None:
+        return []
+    graph, found = split.first, dict[int, Array]()
+    inside = {i: store.seen(t.key) for i, t in enumerate(graph.tensors) if t.key is not None}
+    found |= {i: value for i, value in inside.items() if value is not None}
+    for node in graph.nodes:
+        if node.op in _MOVES and all(i in found for i in node.inputs):
+            found.update(zip(node.outputs, OPS[node.op].run([found[i] for i in node.inputs], node.attrs), strict=True))
+    left = [i for i in graph.outputs if i not in found]
+    if left:
+        made = graphs.compile(pruned(replace(graph, outputs=tuple(left))), store).run([])
+        found.update(zip(left, made, strict=True))
+    return [found[i] for i in graph.outputs]
 
 
 def _may_go(graph: Graph, node: Node) -> bool:

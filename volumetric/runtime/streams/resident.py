@@ -18,7 +18,7 @@ from volumetric.errors import SpecError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.network import Network, Params, check_params
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.frozen import split_frozen
+from volumetric.runtime.graph.frozen import frozen_values, split_frozen
 from volumetric.runtime.graph.network import graph_of, resumed_states
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.programs import ProgramCache
@@ -138,8 +138,7 @@ class ResidentStream(RowStream):
             raise _TooLongError(fits)
         split = split_frozen(graph, self._weights)
         if split.first is not None and not set(self._store.keys()).issuperset(split.keys):
-            values = self._graphs.compile(split.first, self._store).run([])
-            for key, value in zip(split.keys, values, strict=True):
+            for key, value in zip(split.keys, frozen_values(split, self._graphs, self._store), strict=True):
                 self._store.put(key, value)
         program = self._graphs.compile(split.rest, self._store)
         prepared = getattr(program, "prepared", None)  # of programs that run where they are called

@@ -48,6 +48,10 @@ class CpuStore:
         with self.lock:
             return self.buffers[key].copy()
 
+    def seen(self, key: str) -> Array | None:
+        """Return a buffer as it is."""
+        return self.buffers[key]
+
     def keys(self) -> Iterable[str]:
         """Names of all buffers."""
         return self.buffers.keys()

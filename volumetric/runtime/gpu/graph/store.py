@@ -102,6 +102,10 @@ class GpuStore:
             raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape), held.start)
         return raw.view(held.dtype).reshape(held.shape).copy()
 
+    def seen(self, key: str) -> Array | None:
+        """Return None: buffers lie on the device."""
+        return None
+
     def keys(self) -> Iterable[str]:
         """Names of all tensors."""
         return [key for key in self._held if key != PACKED]
