@@ -19,6 +19,7 @@ CELLS: Final = ("causal_conv1d", "slstm", "mlstm", "agalite", "axon", "axon_line
 SCAFFOLDS: Final = ("pass_through", "pre_up", "pre_up_gated", "post_up", "post_up_gated", "adapter", "column")
 PROGRAM_CHANCES: Final = (
     "add_region", "drop_region", "change_region", "add_edge", "drop_edge", "change_edge", "change_clock",
+    "change_carrier", "change_slots", "change_mask", "change_learning",
 )  # fmt: skip
 """Chances of changes of programs."""
 NAMED: Final = (*CELLS, *SCAFFOLDS)
@@ -46,6 +47,10 @@ class GridMutationConfig:
     add_edge, drop_edge, change_edge : an edge that brings nothing at first, where that is possible; one that goes;
         another rule, way of writing, weight, lag, mask, or other ends
     change_clock : a clock of a region or a condition of an edge comes, becomes looser or tighter, or goes
+    change_carrier, change_slots : a filter that believes all that it is told, or a twin of a region with another
+        carrier or with slots, which nothing hears at first; other slots; or they go
+    change_mask, change_learning : a mask that hides nothing yet, or a loss of weight 0 of a region's own; other pairs,
+        another weight; or they go. These four happen where they are set
     add_link, drop_link : a value that also flows to a later layer; one that no longer does
     activations, kinds : what mutation chooses from; cells and scaffolds of stacks, such as ``"slstm"`` or
         ``"post_up"``, only where they are named
@@ -72,6 +77,10 @@ class GridMutationConfig:
     drop_edge: float = 0.05
     change_edge: float = 0.2
     change_clock: float = 0.1
+    change_carrier: float = 0.0
+    change_slots: float = 0.0
+    change_mask: float = 0.0
+    change_learning: float = 0.0
     activations: tuple[str, ...] = ("relu", "silu", "gelu", "tanh", "sigmoid", "linear")
     kinds: tuple[str, ...] = KINDS
     sequences: bool | None = None

@@ -66,7 +66,7 @@ def distance(a: GridGenome, b: GridGenome, rules: SpeciesConfig) -> float:
 
     E and D count excess and disjoint layers and links, N those of the larger genome (1 for small ones). W̄ is the mean
     over the matching layers: 1 where they differ in kind, shape or settings, else ``Σ|x - y| / Σ(|x| + |y|)`` over
-    their weights, and for two programs what `programs.crossover.difference` says; half of 1 is added where one of the
+    their weights, and for two programs what `programs.distance.difference` says; half of 1 is added where one of the
     two is disabled.
     """
     alone = a.genes ^ b.genes
@@ -84,7 +84,7 @@ def _difference(a: Allele, b: Allele) -> float:
     if a is b:
         return 0.0
     if a.spec.kind == b.spec.kind == "program":
-        from volumetric.evolution.programs.crossover import difference
+        from volumetric.evolution.programs.distance import difference
         from volumetric.layers import Program
 
         assert isinstance(a.spec, Program)

@@ -16,17 +16,21 @@ _LAST: Final = ("o.weight", "o.bias", "proj.weight", "proj.bias")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A program after a change. Parameters of one name and shape stay; all others are fresh unless said here.
+    """A program after a change.
+
+    Parameters of one name and shape stay, and rows of slots; others are fresh unless it is said here.
 
     Attributes
     ----------
     copies : part → part of the program before whose parameters it begins with
     closed : edges that begin with zeros in their last product, so that they bring nothing
+    begins : parameter → the number that all of it begins with, where it is new
     """
 
     program: Program
     copies: Mapping[str, str] = field(default_factory=dict)
     closed: tuple[str, ...] = ()
+    begins: Mapping[str, float] = field(default_factory=dict)
 
     def source_of(self, param: str) -> str | None:
         """Return the parameter of the program before that a new one copies."""
@@ -35,9 +39,15 @@ class Change:
                 return source + param[len(part) :]
         return None
 
-    def begins_closed(self, param: str) -> bool:
-        """Whether a parameter begins with zeros."""
-        return any(param.startswith(f"edges.{name}.") for name in self.closed) and param.endswith(_LAST)
+    def first_of(self, param: str) -> float | None:
+        """Return the number that all of a new parameter begins with; None: with fresh values."""
+        closed = any(param.startswith(f"edges.{name}.") for name in self.closed) and param.endswith(_LAST)
+        return 0.0 if closed else self.begins.get(param)
+
+
+def goes_by_rows(param: str) -> bool:
+    """Whether a parameter has a row for each slot of a region."""
+    return param.startswith("regions.") and param.endswith(".slots")
 
 
 def can_close(rule: str) -> bool:

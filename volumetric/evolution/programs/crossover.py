@@ -1,4 +1,4 @@
-"""Crossover of programs, aligned by the names of regions and edges; and how far two are apart."""
+"""Crossover of programs, aligned by the names of regions and edges."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from volumetric._typing import F32Array
 from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.crossover import in_type_of
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.grids.initial import fresh
 from volumetric.evolution.grids.structure import restructured
-from volumetric.evolution.programs.parts import parts_of
+from volumetric.evolution.programs.masks import fitted
+from volumetric.evolution.programs.parts import genes_of, parts_of
 from volumetric.grid import Coord
 from volumetric.layers.program.declared import Program as Declared
 from volumetric.layers.program.spec import Program
@@ -46,7 +46,7 @@ def crossed(
     ----------
     shapes : of the other parent's parameters, by name
     """
-    genes = dict.fromkeys((*_genes(mine.program), *parts_of(mine)))
+    genes = dict.fromkeys((*genes_of(mine.program), *parts_of(mine)))
     other = {gene for gene in genes if rng.random() < 0.5}
     spec = _structure(mine, theirs.program, other) or mine
     child = {param.name: param.shape for param in spec.tensors()}
@@ -80,6 +80,7 @@ def _structure(spec: Program, theirs: Declared, other: set[str]) -> Program | No
             edges=tuple(exchanged),
             meters=(*program.meters, *meters),
         )
+        made = fitted(made)
         return None if problems(made) else dataclasses.replace(spec, program=made)
     except VolumetricError:
         return None
@@ -118,43 +119,3 @@ def with_program(
         made[start + param.name] = store
     child = restructured(fitter, layers={**fitter.network.layers, coord: spec}, params=made)
     return (fitter, stores) if child is None else (child, dict(child.params))
-
-
-def difference(a: Program, b: Program, mine: F32Array, theirs: F32Array) -> float:
-    """Return how far two programs are apart, 0 … 1.
-
-    That is the share of regions, edges and ports, by name, that one has and the other has not, and for the rest the
-    mean of: 1 where they are declared otherwise, else ``Σ|x - y| / Σ(|x| + |y|)`` over their parameters.
-
-    Parameters
-    ----------
-    mine, theirs : parameters side by side, in the order of the layers'
-    """
-    one, other = _genes(a.program), _genes(b.program)
-    both = one.keys() & other.keys()
-    alone = (len(one) + len(other) - 2 * len(both)) / (len(one) + len(other) - len(both))
-    parts = _values(a, mine), _values(b, theirs)
-    apart = [1.0 if one[gene] != other[gene] else _apart(*(of.get(gene) for of in parts)) for gene in sorted(both)]
-    return alone + (1 - alone) * (sum(apart) / len(apart) if apart else 0.0)
-
-
-def _genes(program: Declared) -> dict[str, object]:
-    found: dict[str, object] = {f"regions.{name}": region for name, region in program.canvas.regions.items()}
-    found |= {f"edges.{edge.name}": edge for edge in program.edges}
-    return found | {f"ports.{name}": port for name, port in program.ports.items()}
-
-
-def _values(spec: Program, flat: F32Array) -> dict[str, F32Array]:
-    """Parameters of each part, side by side; none where some of them are another layer's."""
-    sizes = [int(np.prod(param.shape)) for param in spec.tensors()]
-    if sum(sizes) != len(flat):
-        return {}
-    by_name = dict(zip((p.name for p in spec.tensors()), np.split(flat, np.cumsum(sizes)[:-1]), strict=True))
-    return {part: np.concatenate([by_name[name] for name in names]) for part, names in parts_of(spec).items()}
-
-
-def _apart(x: F32Array | None, y: F32Array | None) -> float:
-    if x is None or y is None or len(x) != len(y):
-        return float((x is None) != (y is None) or (x is not None and y is not None))
-    whole = float(np.abs(x).sum(dtype=np.float64) + np.abs(y).sum(dtype=np.float64))
-    return float(np.abs(x - y).sum(dtype=np.float64)) / whole if whole > 0 else 0.0

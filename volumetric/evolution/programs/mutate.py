@@ -12,8 +12,11 @@ from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.initial import fresh
 from volumetric.evolution.grids.structure import restructured
-from volumetric.evolution.programs.change import Change, Mark
+from volumetric.evolution.programs.carriers import change_carrier, change_slots
+from volumetric.evolution.programs.change import Change, Mark, goes_by_rows
 from volumetric.evolution.programs.edges import add_edge, change_edge, drop_edge
+from volumetric.evolution.programs.learned import change_learning
+from volumetric.evolution.programs.masks import change_mask, fitted
 from volumetric.evolution.programs.regions import add_region, change_clock, change_region, drop_region
 from volumetric.grid import Coord
 from volumetric.layers.program.declared import Program as Declared
@@ -30,6 +33,10 @@ CHANGES: Mapping[str, Changing] = {
     "drop_edge": drop_edge,
     "change_edge": change_edge,
     "change_clock": change_clock,
+    "change_carrier": change_carrier,
+    "change_slots": change_slots,
+    "change_mask": change_mask,
+    "change_learning": change_learning,
 }
 """Chance in `GridMutationConfig` → the change; they come in this order."""
 
@@ -52,7 +59,8 @@ def mutate_program(
         return innovations.mark((marking, *event))
 
     for name, change in CHANGES.items():
-        if rng.random() < getattr(rules, name):
+        chance: float = getattr(rules, name)
+        if chance > 0 and rng.random() < chance:
             genome = changed(genome, coord, change, mark, rng) or genome
     return genome
 
@@ -65,7 +73,10 @@ def changed(
     assert isinstance(spec, Program)
     try:
         made = change(spec.program, mark, rng)
-        if made is None or problems(made.program):
+        if made is None:
+            return None
+        made = dataclasses.replace(made, program=fitted(made.program))
+        if problems(made.program):
             return None
         after = dataclasses.replace(spec, program=made.program)
     except VolumetricError:
@@ -80,15 +91,21 @@ def changed(
 def carried(
     spec: Program, before: Mapping[str, WeightStore], change: Change, rng: np.random.Generator
 ) -> dict[str, WeightStore]:
-    """Return the parameters of a changed program: those of one name and shape, copies, zeros, and fresh ones."""
+    """Return the parameters of a changed program.
+
+    Those of one name and shape stay, and so do rows of slots that there still are; others are copies, numbers, or fresh
+    as the change says.
+    """
     found: dict[str, WeightStore] = {}
     for param in spec.tensors():
-        source = change.source_of(param.name) or param.name
-        if source in before and before[source].shape == param.shape:
-            found[param.name] = before[source]
-        else:
-            zeros = change.begins_closed(param.name)
-            found[param.name] = WeightStore.from_array(
-                np.zeros(param.shape, np.float32) if zeros else fresh(param, rng)
-            )
+        old = before.get(change.source_of(param.name) or param.name)
+        if old is not None and old.shape == param.shape:
+            found[param.name] = old
+            continue
+        begins = change.first_of(param.name)
+        value = fresh(param, rng) if begins is None else np.full(param.shape, begins, np.float32)
+        if begins is None and old is not None and goes_by_rows(param.name) and old.shape[1:] == param.shape[1:]:
+            rows = min(old.shape[0], param.shape[0])
+            value[:rows] = old.values()[:rows]
+        found[param.name] = WeightStore.from_array(value)
     return found

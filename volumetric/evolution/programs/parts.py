@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from volumetric.layers.program.declared import Program as Declared
+from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import facts_of, rule_of_edge
+from volumetric.layers.program.ports import Port
+from volumetric.layers.program.region import Region
 from volumetric.layers.program.spec import Program
 
 CODES = "codes"
@@ -26,6 +30,14 @@ def parts_of(spec: Program) -> dict[str, tuple[str, ...]]:
     for param in spec.params():
         found.setdefault(_part(param.name, known), []).append(param.name)
     return {part: tuple(names) for part, names in found.items()}
+
+
+def genes_of(program: Declared) -> dict[str, Region | Edge | Port]:
+    """Return regions, edges and ports by the names of their parts."""
+    found: dict[str, Region | Edge | Port] = {}
+    found |= {f"regions.{name}": region for name, region in program.canvas.regions.items()}
+    found |= {f"edges.{edge.name}": edge for edge in program.edges}
+    return found | {f"ports.{name}": port for name, port in program.ports.items()}
 
 
 def kind_of_part(spec: Program, part: str) -> str:

@@ -4,53 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.lib.stride_tricks import sliding_window_view
 
 from volumetric.evolution.programs.change import Change, Mark
 from volumetric.evolution.programs.clocks import changed_clock, new_clock
-from volumetric.evolution.programs.edges import one_of, with_edge
+from volumetric.evolution.programs.edges import one_of
+from volumetric.evolution.programs.learned import learning_with
+from volumetric.evolution.programs.twins import MOST_POSITIONS, Box, twin_of
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import FAMILIES, RULES
 from volumetric.layers.program.ports import Signal
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Carrier, Region
 
-MOST_POSITIONS = 4096
-"""A canvas that has no free place grows up to so many positions."""
-Box = tuple[tuple[int, int], ...]
+CARRIERS: Final[tuple[Carrier, ...]] = ("deterministic", "filter", "residual", "memory")
+"""Carriers that mutation gives. A constant is written by nothing, and a diffusive region without a port that tells its
+level of noise is a deterministic one: neither is given."""
+
+
+def with_carrier(region: Region, carrier: Carrier) -> Region:
+    """Return a region with another carrier, without what this one has nothing for."""
+    slots = region.slots if carrier == "memory" else None
+    return replace(region, carrier=carrier, slots=slots, learning=learning_with(region, carrier))
 
 
 def add_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Put a copy of a region, with copies of the edges that write it, into a free place; some region reads it.
-
-    The copy begins with the parameters of its model. It is read through a gate and with nothing to say at first, so
-    that the program computes what it did, where the region that reads it is deterministic; one such is preferred.
-    """
-    regions = program.canvas.regions
-    model = one_of([*regions], rng)
-    name = f"r{mark(('program region', model))}"
-    if name in regions:
-        return None
-    canvas, box = _free(program.canvas, regions[model].box, rng)
-    if canvas is None or box is None:
-        return None
-    copies = {f"regions.{name}": f"regions.{model}"}
-    edges = [*program.edges]
-    for edge in program.edges:
-        if edge.writes == model:
-            own = f"e{mark(('program copy', edge.name, name))}"
-            edges.append(replace(edge, writes=name, reads=name if edge.reads == model else edge.reads, name=own))
-            copies[f"edges.{own}"] = f"edges.{edge.name}"
-    grown = replace(canvas, regions={**regions, name: replace(regions[model], box=box)})
-    quiet = [of for of, region in regions.items() if region.carrier == "deterministic"]
-    made = replace(program, canvas=grown, edges=tuple(edges))
-    read = with_edge(made, name, one_of(quiet or [*regions], rng), "cross", mark)
-    return None if read is None else Change(program=read.program, copies=copies, closed=read.closed)
+    """Put a copy of a region, which nothing hears at first, into a free place (see `twins.twin_of`)."""
+    return twin_of(program, one_of([*program.canvas.regions], rng), mark, rng)
 
 
 def drop_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
@@ -107,30 +92,10 @@ def change_clock(program: Program, mark: Mark, rng: np.random.Generator) -> Chan
     return Change(program=replace(program, edges=(*program.edges[:at], changed, *program.edges[at + 1 :])))
 
 
-def _free(canvas: Canvas, box: Box, rng: np.random.Generator) -> tuple[Canvas | None, Box | None]:
-    """Return a place for a box of this size, at the same frames; the canvas grows along space where it has none."""
-    taken = np.zeros(canvas.shape, bool)
-    for region in canvas.regions.values():
-        taken[tuple(slice(*side) for side in region.box[1:])] = True
-    size = tuple(high - low for low, high in box[1:])
-    if all(a <= b for a, b in zip(size, canvas.shape, strict=True)):
-        windows = sliding_window_view(taken, size).any(tuple(range(len(size), 2 * len(size))))
-        spots = np.argwhere(~windows)
-        if len(spots):
-            spot = spots[int(rng.integers(len(spots)))].tolist()
-            return canvas, (box[0], *((at, at + side) for at, side in zip(spot, size, strict=True)))
-    shape = (canvas.shape[0] + size[0], *canvas.shape[1:])
-    if canvas.frames * math.prod(shape) > MOST_POSITIONS:
-        return None, None
-    spot = (canvas.shape[0], *([0] * (len(size) - 1)))
-    return replace(canvas, shape=shape), (box[0], *((at, at + side) for at, side in zip(spot, size, strict=True)))
-
-
 def _carrier(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
     if region.carrier in ("diffusive", "constant"):
         return None
-    carrier = one_of(("deterministic", "filter", "residual", "memory"), rng)
-    return replace(region, carrier=carrier, slots=region.slots if carrier == "memory" else None)
+    return with_carrier(region, one_of(CARRIERS, rng))
 
 
 def _family(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region:
@@ -145,11 +110,17 @@ def _residual(canvas: Canvas, region: Region, rng: np.random.Generator) -> Regio
     return replace(region, residual=not region.keeps_old)
 
 
-def _slots(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
+def _rows(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
+    """Give a memory more or fewer rows."""
     if region.carrier != "memory":
         return None
     now = region.slots or math.prod(high - low for low, high in region.box)
-    return replace(region, slots=int(np.clip(one_of((now - 1, now + 1, now * 2, now // 2), rng), 1, MOST_POSITIONS)))
+    return replace(region, slots=otherwise_many(now, rng))
+
+
+def otherwise_many(now: int, rng: np.random.Generator) -> int:
+    """Return one more or less, or twice or half as many."""
+    return int(np.clip(one_of((now - 1, now + 1, now * 2, now // 2), rng), 1, MOST_POSITIONS))
 
 
 def _size(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
@@ -171,5 +142,5 @@ def _meet(a: Box, b: Box) -> bool:
 
 
 _CHANGES: tuple[Callable[[Canvas, Region, np.random.Generator], Region | None], ...] = (
-    _carrier, _family, _rule, _residual, _slots, _size, _size,
+    _carrier, _family, _rule, _residual, _rows, _size, _size,
 )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Masks as genes: tiles, blocks and single pairs, and how they go on where their regions have other sizes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from msgspec.structs import replace
+
+from volumetric.evolution.programs.change import Change, Mark
+from volumetric.evolution.programs.edges import one_of
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.masks import Bits, Mask, Rects, Tile
+from volumetric.layers.program.region import Region
+
+MOST_PAIRS = 4096
+"""Pairs of positions that a new mask of single pairs is made for: its text has a digit for each."""
+_MOST_BLOCKS = 8
+_Shape = tuple[int, int]
+
+
+def change_mask(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
+    """Give an edge a mask that hides nothing yet, or change the one that it has, or take it away."""
+    able = [at for at, edge in enumerate(program.edges) if by_positions(program.canvas.regions[edge.reads])]
+    if not able:
+        return None
+    at = one_of(able, rng)
+    edge = program.edges[at]
+    mask = new_mask(program, edge, rng) if edge.mask is None else changed_mask(program, edge, rng)
+    if mask == edge.mask:
+        return None
+    edges = (*program.edges[:at], replace(edge, mask=mask), *program.edges[at + 1 :])
+    return Change(program=replace(program, edges=edges))
+
+
+def new_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask:
+    """Return a mask that hides nothing: a block of all pairs, or all pairs one by one."""
+    shape = pairs_of(program, edge)
+    if rng.random() < 0.5 or math.prod(shape) > MOST_PAIRS:
+        return Rects([(0, shape[0], 0, shape[1])])
+    return Bits(np.ones(shape))
+
+
+def changed_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask | None:
+    """Return a mask with a side, block or some pairs changed; None: it goes."""
+    mask, shape = edge.mask, pairs_of(program, edge)
+    if rng.random() < 0.25 or not isinstance(mask, Tile | Rects | Bits):
+        return None
+    if isinstance(mask, Tile):
+        sides = [*mask.shape]
+        at = int(rng.integers(len(sides)))
+        sides[at] = int(np.clip(sides[at] + rng.choice((-1, 1)), 1, program.canvas.shape[at]))
+        return Tile(tuple(sides))
+    if isinstance(mask, Bits):
+        found = mask.array.copy()
+        count = int(rng.integers(1, max(2, found.size // 16)))
+        found.flat[rng.choice(found.size, count, replace=False)] ^= True
+        return Bits(found)
+    blocks, choice = [*mask.rects], rng.random()
+    at = int(rng.integers(len(blocks)))
+    if choice < 0.25 and len(blocks) < _MOST_BLOCKS:
+        return Rects([*blocks, _block(shape, rng)])
+    if choice < 0.5 and len(blocks) > 1:
+        return Rects(blocks[:at] + blocks[at + 1 :])
+    ends = [*blocks[at]]
+    side = int(rng.integers(4))
+    ends[side] = int(np.clip(ends[side] + rng.choice((-1, 1)), 0, shape[side // 2]))
+    w0, w1, r0, r1 = ends
+    blocks[at] = (w0, w1, r0, r1) if w0 < w1 and r0 < r1 else blocks[at]
+    return Rects(blocks)
+
+
+def fitted(program: Program) -> Program:
+    """Return a program whose masks of blocks and pairs fit the regions of their edges.
+
+    Blocks are cut where a region ends, and go with the last of them; single pairs are cut, and positions that came look
+    at all, and all at them. What is read through slots, or as a memory, has no positions: such masks of it go.
+    """
+    edges = tuple(_fitted(program, edge) for edge in program.edges)
+    return program if edges == program.edges else replace(program, edges=edges)
+
+
+def _fitted(program: Program, edge: Edge) -> Edge:
+    mask, read = edge.mask, program.canvas.regions[edge.reads]
+    if not isinstance(mask, Rects | Bits):
+        return edge
+    if not by_positions(read):
+        return replace(edge, mask=None)
+    written, seen = pairs_of(program, edge)
+    if isinstance(mask, Rects):
+        cut = [(w0, min(w1, written), r0, min(r1, seen)) for w0, w1, r0, r1 in mask.rects]
+        cut = [block for block in cut if block[0] < block[1] and block[2] < block[3]]
+        return edge if tuple(cut) == mask.rects else replace(edge, mask=Rects(cut) if cut else None)
+    old = mask.array
+    if old.shape == (written, seen):
+        return edge
+    found = np.ones((written, seen), np.bool_)
+    rows, columns = min(written, old.shape[0]), min(seen, old.shape[1])
+    found[:rows, :columns] = old[:rows, :columns]
+    return replace(edge, mask=Bits(found))
+
+
+def by_positions(region: Region) -> bool:
+    """Whether a region is read by its positions, in any program."""
+    return region.identity is None and region.carrier != "memory" and region.slots is None
+
+
+def pairs_of(program: Program, edge: Edge) -> _Shape:
+    """Return how many positions an edge writes, and how many it reads."""
+    regions = program.canvas.regions
+    return _positions(regions[edge.writes]), _positions(regions[edge.reads])
+
+
+def _positions(region: Region) -> int:
+    return math.prod(high - low for low, high in region.box)
+
+
+def _block(shape: _Shape, rng: np.random.Generator) -> tuple[int, int, int, int]:
+    """Return a block anywhere in a mask, at most as large as it."""
+    (w0, w1), (r0, r1) = (sorted(rng.choice(size + 1, 2, replace=False).tolist()) for size in shape)
+    return w0, w1, r0, r1
