@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -13,6 +14,12 @@ from volumetric.errors import SpecError
 from volumetric.hints import shown, suggestion
 
 T = TypeVar("T")
+
+
+def not_toml(path: Path, error: Exception) -> SpecError:
+    """Return the error of a file that should be a table and is none; `error` is what the parser says."""
+    named = f'a TOML file names it: [network] with file = "{path.name}"' if path.suffix == ".json" else None
+    return SpecError(f"{path}: not valid TOML: {error}", hint=named)
 
 
 def expect_keys(table: object, allowed: Iterable[str], where: str, form: str = "a table") -> dict[str, Any]:

@@ -240,6 +240,7 @@ def test_what_cannot_be_compiled_is_an_error_and_writes_nothing(
         ([path, "--outputs", ","], 1, "no output is left"),
         ([str(tmp_path / "none.json")], 1, "No such file"),
         ([str(tmp_path / "dense")], 2, "is a program without weights"),
+        ([path, "--after", "3"], 2, "has no weights, with which rows could be run"),
     ):
         assert main(["program", "compile", *given, "-o", str(out)]) == code
         assert message in capsys.readouterr().err
@@ -247,6 +248,18 @@ def test_what_cannot_be_compiled_is_an_error_and_writes_nothing(
     assert "no layer of the network is a program" in capsys.readouterr().err
     assert not out.exists()
     assert not (tmp_path / "s").exists()
+    before = Path(path).read_bytes()
+    assert main(["program", "compile", path, "-o", path]) == 2
+    assert "is what is compiled" in capsys.readouterr().err
+    assert Path(path).read_bytes() == before
+    assert main(["run", str(cut), "--in", "x.npz"]) == 1
+    assert f"error: {cut} is not JSON" in capsys.readouterr().err
+    cut.write_text(Path(path).read_text().replace('"region": "eye"', '"region": "eyes"'))
+    assert main(["run", str(cut), "--in", "x.npz"]) == 1
+    assert f"error: {cut}: " in capsys.readouterr().err
+    for verb in ("train", "evolve"):
+        assert main([verb, path]) == 1
+        assert 'a TOML file names it: [network] with file = "x.program.json"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

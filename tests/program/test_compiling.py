@@ -236,6 +236,8 @@ def test_it_is_saved_and_opened_and_programs_inside_of_networks_are_compiled(tmp
 
 
 def test_what_cannot_be_compiled_is_refused() -> None:
+    with pytest.raises(SpecError, match="outputs must be a list of names, got 'y'"):
+        compile_program(program().program, outputs="y")
     with pytest.raises(SpecError, match="there is no output 'gues'"):
         compile_program(TIMED.program, outputs=["gues"])
     with pytest.raises(SpecError, match="no output is left"):

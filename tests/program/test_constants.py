@@ -290,7 +290,10 @@ def test_rows_that_are_none_of_the_program_are_refused() -> None:
         ({"after": 0}, "after"),
         ({"rows": np.zeros((2, 4))}, r"rows are \[T, 3\], at least one, got \[2, 4\]"),
         ({"rows": np.zeros((0, 3))}, "at least one"),
+        ({"after": 10**14}, r"after must be a whole number from 1 to 16,777,216"),
         ({"rows": [["a", "b", "c"]]}, "no numbers"),
+        ({"rows": np.zeros((2, 3), complex)}, "no numbers"),
+        ({"rows": [[0.0] * 3, [0.0]]}, "no numbers"),
         ({"rows": {"heard": np.zeros((2, 3))}}, "rows are of heard"),
         ({"rows": {"seen": np.zeros((2, 2))}}, "input 'seen': expected"),
     ]

@@ -16,7 +16,7 @@ import volumetric
 from tests.devices import DEVICES, device
 from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, KNOWN, PORTS, TIMED, WHOLE, program
 from tests.layers.test_vjp import arrays
-from volumetric.errors import SpecError
+from volumetric.errors import ShapeError, SpecError
 from volumetric.layers import Memory, Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.forward import Machine
@@ -204,6 +204,17 @@ def test_a_program_is_a_network_with_ports(name: str) -> None:
     found = stream.run({"seen": x})
     want = program().forward({k.partition("/")[2]: s.values() for k, s in params.items()}, x)[0]
     np.testing.assert_allclose(found["guess"], want, rtol=0, atol=1e-5)
+    odd: list[tuple[Any, str]] = [
+        ({"seen": x, "heard": x}, "no input 'heard' its inputs are 'seen', 'input'"),
+        ({"sene": x}, "no input 'sene' its inputs are 'seen', 'input'"),
+        ({"seen": x.astype(complex)}, "expected float32, got complex128"),
+        ({"seen": np.full(x.shape, "x")}, "expected float32, got <U1"),
+        ({"seen": x.astype(object)}, "expected float32, got object"),
+    ]
+    for given, message in odd:
+        with pytest.raises((SpecError, ShapeError)) as caught:
+            stream.run(given)
+        assert message in f"{caught.value} {caught.value.hint}"
 
 
 def test_samples_are_sequences_of_their_own(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def compile_file(source: str, out: Path, *, options: Mapping[str, Any], rows: st
 
     Raises
     ------
-    UsageError : one is a file of a program and the other is not
+    UsageError : one is a file of a program and the other is not, or both are the same; a file is to be run
     VolumetricError : the one cannot be read or compiled, or the other not written
     """
     alone = Path(source).suffix == ".json"
@@ -42,8 +42,10 @@ def compile_file(source: str, out: Path, *, options: Mapping[str, Any], rows: st
             f"{which[0]} is a program without weights, {which[1]} is not",
             hint="compile a file to a file, or a model to a directory",
         )
-    if alone and rows is not None:
+    if alone and (rows is not None or options["after"] is not None):
         raise UsageError(f"{source} has no weights, with which rows could be run", hint="give a model's directory")
+    if out.exists() and Path(source).exists() and out.samefile(source):
+        raise UsageError(f"--out {out} is what is compiled", hint="name another: what goes could not be had back")
     reports, frozen = _program(source, out, options) if alone else _model(source, out, options, rows)
     if json:
         told = {name: report.to_dict() for name, report in reports.items()}

@@ -166,7 +166,7 @@ def read_job(path: Path, changes: Mapping[str, Any] | None = None) -> Job:
     except OSError as error:
         raise SpecError(f"cannot read {path}: {error.strerror or error}", hint="name a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SpecError(f"{path}: not valid TOML: {error}") from None
+        raise tables.not_toml(path, error) from None
     for name, value in (changes or {}).items():
         *parts, last = name.split(".")
         inner = table

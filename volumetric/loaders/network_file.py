@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from volumetric.errors import CheckpointError
+from volumetric.errors import CheckpointError, SpecError
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.loom_json import is_loom, read_loom
 from volumetric.loaders.native import MAX_NETWORK_BYTES
@@ -27,13 +27,15 @@ def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
     try:
         head = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}", hint="name a network.json") from error
-    if isinstance(head, dict) and head.get("format") == FORMAT:
-        return Network.from_json(data), None
-    if isinstance(head, dict) and head.get("format") == PROGRAM:
+        raise CheckpointError(f"{path} is not JSON: {error}", hint="name a network.json or x.program.json") from error
+    of = head.get("format") if isinstance(head, dict) else None
+    if of in (FORMAT, PROGRAM):
         from volumetric.layers.program.declared import Program
 
-        return Program.from_json(data).network(), None
+        try:
+            return Network.from_json(data) if of == FORMAT else Program.from_json(data).network(), None
+        except SpecError as error:
+            raise SpecError(f"{path}: {error}", hint=error.hint) from None
     if is_loom(head):
         return read_loom(data, str(path))
     raise CheckpointError(f"{path} describes no network", hint=f"its format should be {FORMAT!r}")

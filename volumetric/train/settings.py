@@ -274,7 +274,7 @@ def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) ->
     except OSError as error:
         raise SpecError(f"cannot read {where}: {error.strerror or error}", hint="name a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SpecError(f"{where}: not valid TOML: {error}") from None
+        raise tables.not_toml(where, error) from None
     for name, value in (changes or {}).items():
         _put(table, name, value)
     try:

@@ -69,7 +69,10 @@ def program_from_json(text: str | bytes) -> Program:
         )
     version = data.get("version")
     if isinstance(version, bool) or version != VERSION:
-        raise SpecError(f"program: version {shown(version)} is not known", hint=f"versions up to {VERSION} are read")
+        newer = isinstance(version, int) and version > VERSION
+        read = f"versions up to {VERSION} are read"
+        hint = f"a newer volumetric wrote it; {read} here" if newer else read
+        raise SpecError(f"program: version {shown(version)} is not known", hint=hint)
     edges = data.get("edges")
     if isinstance(edges, list) and len(edges) > MOST_EDGES:
         refuse_edges(len(edges), _width(data))
@@ -88,7 +91,8 @@ def read_json(text: str | bytes, what: str) -> Any:
     except SpecError as error:
         raise SpecError(f"{what}: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"{what}: not valid JSON ({error})") from None
+        why = "nested too deep" if isinstance(error, RecursionError) else error
+        raise SpecError(f"{what}: not valid JSON ({why})", hint="it is cut short, or another kind of file") from None
 
 
 def built(data: Any, cls: type[T], where: str, known: Iterable[str] = ()) -> T:

@@ -165,6 +165,8 @@ def compiled_part(
 def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> Program:
     if outputs is None:
         return program
+    if isinstance(outputs, str):
+        raise SpecError(f"compile: outputs must be a list of names, got {outputs!r}", hint=f"outputs=[{outputs!r}]")
     for name in outputs:
         if name not in program.outputs:
             known = program.outputs

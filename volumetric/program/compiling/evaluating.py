@@ -11,6 +11,7 @@ import numpy as np
 from volumetric._typing import Array, F32Array
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.checks import check_whole
+from volumetric.layers.clock import LONGEST
 from volumetric.layers.program.constants import put_in
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts
@@ -127,9 +128,9 @@ def rows_of_run(program: Program, after: int | None, rows: Array | Mapping[str, 
         raise SpecError("compile: after and rows are both given", hint="rows come in and are counted themselves")
     columns = columns_of(program)
     if rows is None:
-        check_whole("compile: after", after)
+        check_whole("compile: after", after, most=LONGEST)
         assert after is not None
-        return np.zeros((after, columns))
+        return np.broadcast_to(np.zeros(columns), (after, columns))
     given = _of_ports(program, rows) if isinstance(rows, Mapping) else _numbers(rows)
     if given.ndim != 2 or given.shape[1] != columns or not len(given):
         raise SpecError(
@@ -141,9 +142,12 @@ def rows_of_run(program: Program, after: int | None, rows: Array | Mapping[str, 
 
 def _numbers(given: object) -> Array:
     try:
-        return np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise SpecError("compile: rows are no numbers", hint="[T, columns] of one stream") from None
+        found = np.asarray(given)
+    except ValueError:
+        found = np.asarray(None)
+    if found.dtype.kind not in "biuf":
+        raise SpecError("compile: rows are no numbers", hint="[T, columns] of one stream, without gaps")
+    return found.astype(np.float64)
 
 
 def _of_ports(program: Program, rows: Mapping[str, Array]) -> Array:

@@ -26,13 +26,12 @@ def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: i
     rows: int | None = None
     for name, value in given.items():
         if name not in network.ports:
-            known = ", ".join(map(repr, network.ports))
-            raise SpecError(f"the network has no input {name!r}", hint=f"its inputs are {known}")
+            raise _no_input(network, name)
         want, value = network.ports[name], np.asarray(value)
         if value.ndim != 2 + len(want.shape) or value.shape[0] != batch or value.shape[2:] != want.shape:
             shown = ", ".join(map(str, (batch, "T", *want.shape)))
             raise ShapeError(f"input {name!r}: expected [{shown}], got {list(value.shape)}")
-        if (want.dtype == "int32") != (value.dtype.kind in "iu"):
+        if value.dtype.kind not in ("iu" if want.dtype == "int32" else "fbV"):  # bfloat16 is of kind V
             raise ShapeError(f"input {name!r}: expected {want.dtype}, got {value.dtype}")
         if rows not in (None, value.shape[1]):
             raise ShapeError(f"input {name!r} has {value.shape[1]} rows, others have {rows}")
@@ -80,11 +79,15 @@ def by_port(network: Network, x: Mapping[str, Array], batch: int) -> dict[str, A
 
     Raises
     ------
+    SpecError : there are rows of a port and of none
     ShapeError : a port's rows are missing, or have another width, or there are not as many of each
     """
     ports = row_ports(network, "inputs")
-    if not ports or not x or x.keys() == {INPUT} or not x.keys() <= ports.keys():
+    if x.keys().isdisjoint(ports) or x.keys() == {INPUT}:
         return dict(x)
+    for name in x:
+        if name not in ports:
+            raise _no_input(network, name)
     parts: list[Array] = []
     for name, (first, last) in ports.items():
         if name not in x:
@@ -96,6 +99,11 @@ def by_port(network: Network, x: Mapping[str, Array], batch: int) -> dict[str, A
             raise ShapeError(f"input {name!r} has {part.shape[1]} rows, others have {parts[0].shape[1]}")
         parts.append(part)
     return {INPUT: np.concatenate(parts, 2)}
+
+
+def _no_input(network: Network, name: object) -> SpecError:
+    known = ", ".join(map(repr, dict.fromkeys([*row_ports(network, "inputs"), *network.ports])))
+    return SpecError(f"the network has no input {name!r}", hint=f"its inputs are {known}")
 
 
 def parted(network: Network, x: object, made: dict[str, Array]) -> Array | dict[str, Array]:
