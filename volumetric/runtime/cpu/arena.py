@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -94,5 +95,5 @@ def address_of(array: NDArray[np.generic]) -> int:
 
 def aligned_array(shape: tuple[int, ...], kind: DTypeLike) -> NDArray[Any]:
     """Zeros whose first element lies at a multiple of 64 bytes."""
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+    size = prod(shape) * np.dtype(kind).itemsize
     return aligned_zeros(max(size, 1))[:size].view(np.dtype(kind)).reshape(shape)

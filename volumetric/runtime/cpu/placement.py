@@ -168,7 +168,10 @@ class Placement:
             storage.offset = at = _gap(taken[0], taken[1], size)
             end = max(end, at + size)
             place = np.searchsorted(taken[0], at)
-            taken = np.insert(taken, place, (at, at + size, storage.last), axis=1)
+            grown = np.empty((3, taken.shape[1] + 1), np.int64)  # a tenth of the time that `np.insert` takes
+            grown[:, :place], grown[:, place + 1 :] = taken[:, :place], taken[:, place:]
+            grown[:, place] = at, at + size, storage.last
+            taken = grown
         return end
 
     def place(self, tensor: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ looked up when the step runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -244,8 +244,8 @@ class Draft:
     ) -> None:
         """Make steps the body of one; where the first of them is and how many there are, the table knows."""
         body = tuple(self.steps[first:])
-        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, **given)
-        self.steps[first:] = [replace(step, body=body)]
+        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, body=body, **given)
+        self.steps[first:] = [step]
 
     def argument(self, place: int | Address | None) -> Argument:
         """What a step has in the place of a tensor: where it begins, unless told; 0 for none."""
@@ -254,7 +254,7 @@ class Draft:
 
 Places: TypeAlias = "Sequence[int] | Mapping[str, int | Address | None]"
 
-_OF_STEP = {"flat", "shared", "over", "work", "tail", "note"}
+_OF_STEP = {"flat", "shared", "over", "work", "tail", "note", "body"}
 
 StepRule: TypeAlias = Callable[[Any, Node], None]
 

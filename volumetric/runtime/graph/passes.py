@@ -178,7 +178,7 @@ def spread_late(graph: Graph) -> Graph:
         inputs = node.inputs
         for place, i in enumerate(inputs if node.op == "binary" else ()):
             other = (*inputs[:place], spread.get(i, i), *inputs[place + 1 :])
-            if _fits([shapes[j] for j in other], shapes[node.outputs[0]]):
+            if other != inputs and _fits([shapes[j] for j in other], shapes[node.outputs[0]]):
                 inputs = other
         nodes.append(node if inputs == node.inputs else dataclasses.replace(node, inputs=inputs))
     return pruned(dataclasses.replace(graph, nodes=tuple(nodes))) if spread else graph

@@ -10,9 +10,10 @@ from volumetric.runtime.graph.ops import Graph, Node
 def pruned(graph: Graph) -> Graph:
     """Return `graph` without nodes whose results neither an output nor a persistent buffer needs, and renumbered."""
     needed = set(graph.outputs)
+    keyed = {i for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if needed.intersection(node.outputs) or any(graph.tensors[i].key is not None for i in node.outputs):
+        if not needed.isdisjoint(node.outputs) or not keyed.isdisjoint(node.outputs):
             kept.append(node)
             needed.update(node.inputs, node.guard[:1] if node.guard else ())
     given = [i for i in graph.inputs if i not in graph.derived or i in needed]
