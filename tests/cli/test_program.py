@@ -318,5 +318,11 @@ def test_inspect_tells_what_a_program_is(path: str, capsys: pytest.CaptureFixtur
     assert told["parameters"] > 4 * 64 * 64
     assert told["latency"] == {"motor": 1}
     assert told["problems"] == []
+    assert main(["program", "check", str(Path(path).parent)]) == 1
+    assert "`volumetric inspect` tells the programs" in capsys.readouterr().err
+    cut = Path(path).read_text().replace("> 0.25", ">")
+    Path(path).write_text(cut)
+    assert main(["program", "check", path]) == 1
+    assert "belief: a region: clock: expected a number, at character 17" in capsys.readouterr().err
     assert main(["inspect", "none.program.json"]) == 1
     assert "No such file" in capsys.readouterr().err

@@ -58,9 +58,10 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
                 edges += (rest + data).count(b'"reads"')
                 rest = data[-6:]
     except OSError as error:
-        raise CheckpointError(
-            f"{path}: {error.strerror or error}", hint="name a file that volumetric wrote or a program was written to"
-        ) from None
+        hint = "name a file that volumetric wrote or a program was written to"
+        if isinstance(error, IsADirectoryError):
+            hint = "name a file, x.program.json; of a model's directory `volumetric inspect` tells the programs"
+        raise CheckpointError(f"{path}: {error.strerror or error}", hint=hint) from None
     if edges > MOST_EDGES:
         refuse_edges(edges, _WIDTH)
     raise SpecError(f"{path}: longer than {MOST_BYTES >> 20} MiB, which no program is")

@@ -145,7 +145,7 @@ def clock_text(what: str, given: Any) -> str | None:
     try:
         return str(clock_of(given))
     except SpecError as error:
-        raise SpecError(f"{what}: {error}", hint=error.hint) from None
+        raise SpecError(f"{what}: {str(error).removeprefix('clock: ')}", hint=error.hint) from None
 
 
 @lru_cache(maxsize=4096)
