@@ -86,7 +86,7 @@ class Step:
     @property
     def inner(self) -> tuple[Step, ...]:
         """Steps that it runs: they stand behind it in the table."""
-        return (*self.body, *(value for value in self.arguments if isinstance(value, Step)))
+        return (*self.body, *[value for value in self.arguments if type(value) is Step])  # asked often
 
     @property
     def leaves(self) -> tuple[Step, ...]:

@@ -113,9 +113,12 @@ class StepTable:
         if step.body:
             values = [self._address(behind), len(step.body), *values]
         behind += len(step.body)
+        numbers: list[int] = []
         for word, value in enumerate(values, FIRST_ARGUMENT):
             number = value
-            if isinstance(value, Address):
+            if type(value) is int:  # as most are
+                pass
+            elif isinstance(value, Address):
                 self._later.append((at * STEP_WORDS + word, value.tensor, value.offset))
                 number = 0
             elif isinstance(value, Operation):
@@ -124,7 +127,8 @@ class StepTable:
                 number, behind = self._address(behind), behind + 1
             elif isinstance(value, float):
                 number = int(np.float32(value).view(np.uint32))
-            self._words[at, word] = number
+            numbers.append(number)
+        self._words[at, FIRST_ARGUMENT : FIRST_ARGUMENT + len(numbers)] = numbers
 
     def _address(self, step: int) -> int:
         return address_of(self._words) + step * 8 * STEP_WORDS
