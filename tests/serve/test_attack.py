@@ -86,6 +86,10 @@ def post(body: bytes, length: int | None = None) -> bytes:
         (post(b'{"prompt": [1180591620717411303424]}'), 400, None),
         (post(b'{"prompt": "ab", "max_tokens": 1, "model": null, "seed": null}'), 200, None),
         (post(b'{"prompt": null}'), 400, "invalid_type"),
+        (post(b"{", 2**40), 413, "body_too_large"),  # nobody waits for it to come
+        (HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "invalid_http"),
+        (HEAD + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b", 415, "unsupported_media_type"),
+        (b"GET /health HTTP/1.0\r\n\r\n", 200, None),  # as load balancers ask, without a name
     ],
 )
 def test_what_a_connection_may_say(server: Address, data: bytes, status: int, code: str | None):

@@ -177,7 +177,7 @@ def test_embeddings_are_those_of_the_library(client):
         ({"temperatur": 1}, "temperatur", "did you mean 'temperature'"),
         ({"audio": {}}, "audio", "does not honour it"),
         ({"temperature": "hot"}, "temperature", "float"),
-        ({"temperature": -1}, "temperature", "0 or more"),
+        ({"temperature": -1}, "temperature", "0 to 1,000,000"),
         ({"max_tokens": 0}, "max_tokens", "1 or more"),
         ({"n": 9}, "n", "from 1 to 8"),
         ({"stop": ["a"] * 17}, "stop", "at most 16"),

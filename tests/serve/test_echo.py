@@ -31,6 +31,10 @@ def rows() -> list[np.ndarray]:
     return [x - np.log(np.exp(x).sum(-1, keepdims=True)) for x in logits]
 
 
+def _columns(told: Any) -> tuple[Any, ...]:
+    return told.tokens, told.token_logprobs, told.top_logprobs, told.text_offset
+
+
 @pytest.mark.parametrize("more", [0, 1, 3])
 @pytest.mark.parametrize("tops", [0, 1, 3])
 def test_prompts_are_scored(client: openai.OpenAI, rows: list[np.ndarray], more: int, tops: int):
@@ -43,6 +47,7 @@ def test_prompts_are_scored(client: openai.OpenAI, rows: list[np.ndarray], more:
         assert choice.finish_reason == "length"
         assert len(told.tokens) == len(told.token_logprobs) == len(told.top_logprobs) == len(ids) + more
         assert "".join(told.tokens) == choice.text
+        assert told.text_offset == [len("".join(told.tokens[:i])) for i in range(len(told.tokens))]
         assert choice.text.startswith("".join(LETTERS[i] for i in ids))
         assert (told.token_logprobs[0], told.top_logprobs[0]) == (None, None)
         given = [logs[at, token] for at, token in enumerate(ids[1:])]
@@ -68,11 +73,11 @@ def test_texts_come_behind_their_prompts(client: openai.OpenAI):
                 reasons[choice.index] = choice.finish_reason or ""
                 told: Any = choice.logprobs
                 if told is not None:
-                    tokens[choice.index] += zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True)
+                    tokens[choice.index] += zip(*_columns(told), strict=True)
             assert (texts, reasons) == (ends, ["length"] * 4)
             for choice, streamed in zip(client.completions.create(**wanted).choices, tokens, strict=True):
                 told = choice.logprobs
-                whole = told and list(zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True))
+                whole = told and list(zip(*_columns(told), strict=True))
                 assert streamed == (whole or [])
 
 

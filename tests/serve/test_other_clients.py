@@ -102,7 +102,7 @@ def test_litellm_tools_and_forms(litellm, ask):
 def test_litellm_errors(litellm, ask, server):
     with pytest.raises(litellm.ContextWindowExceededError, match=r"40 tokens.* 32"):
         litellm.completion("openai/letters", LONG, **ask)
-    with pytest.raises(litellm.BadRequestError, match="0 or more"):
+    with pytest.raises(litellm.BadRequestError, match="0 to 1,000,000"):
         litellm.completion("openai/letters", MESSAGES, temperature=-1, **ask)
     with pytest.raises(litellm.NotFoundError, match="no model 'words'"):
         litellm.completion("openai/words", MESSAGES, **ask)

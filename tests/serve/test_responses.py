@@ -193,7 +193,7 @@ def test_typed_answers_and_arguments_are_parsed(client):
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].type", "keeps nothing"),
         ({"input": [{"role": "robot", "content": "a"}]}, "input[0].role", "robot"),
         ({"input": [{"role": "user", "content": "a", "mood": 1}]}, "input[0].mood", "unknown field"),
-        ({"input": [{"role": "user"}]}, "input[0]", "content"),
+        ({"input": [{"role": "user"}]}, "input[0].content", "is missing"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
             "input[0].content[0]",

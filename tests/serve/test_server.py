@@ -54,6 +54,12 @@ def ask(address: Address, path: str, body: bytes | None = None, headers: dict[st
         (b'{"prompt": "a"} {}', 400, "not JSON"),
         (b'{"messages": ' + b"[" * 2000 + b"]" * 2000 + b"}", 400, "not JSON"),
         (b'{"messages": null}', 400, "messages"),
+        (b"{}", 400, "messages is missing"),
+        (
+            b'{"messages": [{"role": "user", "content": "a"}], "logit_bias": {"99": 1}}',
+            400,
+            "logit_bias names token 99",
+        ),
         (b'{"model": 5, "messages": []}', 400, "model"),
         (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, ""),
         (b'{"messages": [{"role": "user", "content": "a"}], "seed": 1e400}', 400, ""),
@@ -72,7 +78,8 @@ def test_other_kinds_of_bodies_paths_and_methods_are_refused(server):
     status, told = ask(server, "/v1/complete", b"{}")
     assert status == 404
     assert "/v1/completions" in told["error"]["message"]
-    assert ask(server, "/v1/completions")[0] == 405
+    status, told = ask(server, "/v1/completions")
+    assert (status, told["error"]["message"]) == (405, "/v1/completions takes POST, not GET")
     status, told = ask(server, "/tokenize", b"{}", JSON | {"Host": "evil.example"})
     assert (status, told["error"]["code"]) == (403, "unknown_host")
 

@@ -147,7 +147,7 @@ _MAX = float("inf")
 _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
     {
         "max_tokens": (Integral, 1, _MAX, "a whole number of 1 or more"),
-        "temperature": (Real, 0.0, 1e6, "a number of 0 or more"),
+        "temperature": (Real, 0.0, 1e6, "a number from 0 to 1,000,000"),
         "top_k": (Integral, 0, _MAX, "a whole number of 0 (off) or more"),
         "top_p": (Real, math.ulp(0.0), 1.0, "above 0 and at most 1"),
         "min_p": (Real, 0.0, 1.0, "from 0 to 1"),
@@ -155,7 +155,7 @@ _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
         "repetition_window": (Integral, -1, _MAX, "a whole number of 0 or more, or -1 for all tokens"),
         "presence_penalty": (Real, -1e6, 1e6, "a number"),
         "frequency_penalty": (Real, -1e6, 1e6, "a number"),
-        "seed": (Integral, -1, 2.0**64, "a whole number of 0 or more, or -1 for a fresh one"),
+        "seed": (Integral, -1, 2**64 - 1, "a whole number from 0 to 2⁶⁴ - 1, or -1 for a fresh one"),
         "logprobs": (Integral, 0, 1000, "a whole number from 0 to 1000"),
     }
 )

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from volumetric.serve.fields.reading import read
-from volumetric.serve.problem import RequestError
+from volumetric.serve.problem import LAST, RequestError
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -32,11 +32,21 @@ async def body_of(request: Request, kind: type[T]) -> T:
         raise RequestError(
             415, "Content-Type must be application/json", param="Content-Type", code="unsupported_media_type"
         )
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise RequestError(
+            415,
+            "bodies are taken as they are, not compressed: leave Content-Encoding out",
+            param="Content-Encoding",
+            code="unsupported_media_type",
+        )
     most = request.app.state.serving.settings.max_body
+    too_large = RequestError(413, f"the body has more than {most} bytes", code="body_too_large", headers=LAST)
     body, length = bytearray(), 0
     told = request.headers.get("content-length", "")
-    # A body that says to be too long is not held, only taken.
-    holds = most if not told.isdecimal() or int(told) <= most else 0
+    says = int(told) if told.isdecimal() else 0
+    if says > _DRAINED * most:
+        raise too_large
+    holds = most if says <= most else 0  # a body that says to be too long is not held, only taken
     try:
         async with asyncio.timeout(PATIENCE) as timeout:
             async for chunk in request.stream():
@@ -45,11 +55,12 @@ async def body_of(request: Request, kind: type[T]) -> T:
                 if length <= holds:
                     body += chunk
                 elif length > _DRAINED * most:
-                    break
+                    raise too_large
     except TimeoutError:
-        raise RequestError(408, f"no more of the body came for {PATIENCE:g} s", code="body_timeout") from None
+        told = f"no more of the body came for {PATIENCE:g} s"
+        raise RequestError(408, told, code="body_timeout", headers=LAST) from None
     except ClientDisconnect:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
-        raise RequestError(413, f"the body has more than {most} bytes", code="body_too_large")
+        raise RequestError(413, str(too_large), code="body_too_large")
     return read(bytes(body), kind)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from volumetric.generate.events import Generation, TokenEvent
+from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
 from volumetric.serve.shapes import TextShape
-from volumetric.serve.told import Told, finite
+from volumetric.serve.told import Told
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,18 +24,17 @@ class EchoShape(TextShape):
     prompts: Sequence[tuple[str, Sequence[int]]] = field(default_factory=tuple)
     texts: int = 1
     alone: bool = False
-    _told: dict[int, Told | None] = field(default_factory=dict)
-    """Log-probabilities of prompts whose stream has begun, by number."""
+    _told: dict[int, tuple[list[float | None], list[TopLogprobs | None]]] = field(default_factory=dict)
+    """Log-probabilities of prompts, and likelier tokens, by number."""
 
     def whole(self, prompts: Sequence[Sequence[Generation]]) -> Told:
         """Return the answer to prompts with some texts each."""
-        told = TextShape.whole(self, prompts)
         first = [generations[0] for generations in prompts for _ in generations]
-        for choice, generation in zip(told["choices"], first, strict=True):
-            text, ids = self.prompts[choice["index"] // self.texts]
+        heads = [self._head_of(index, generation) for index, generation in enumerate(first)]
+        told = TextShape.whole(self, prompts)
+        for choice, (text, scored) in zip(told["choices"], heads, strict=True):
             choice["text"] = text + choice["text"]
-            if choice["logprobs"] is not None:
-                scored = self._scored(ids, generation)
+            if scored is not None:
                 choice["logprobs"] = {name: scored[name] + values for name, values in choice["logprobs"].items()}
         return told
 
@@ -50,29 +49,30 @@ class EchoShape(TextShape):
         """Return a whole text, without the prompt."""
         if not self.alone:
             return TextShape.choice(self, index, generation)
-        return {"index": index, "text": "", "logprobs": self._tokens(()), "finish_reason": "length"}
+        return {"index": index, "text": "", "logprobs": self._tokens(index, ()), "finish_reason": "length"}
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
         """Return some tokens of a text; the prompt is before the first one."""
-        told = [] if self.alone else TextShape.piece(self, index, tokens)
-        if tokens[0].index:
-            return told
-        number = index // self.texts
-        text, ids = self.prompts[number]
-        if number not in self._told:  # the first text of a prompt brings what they all tell of it
-            self._told[number] = None if self.tops is None else self._scored(ids, tokens[0])
-        return [{"index": index, "text": text, "logprobs": self._told[number], "finish_reason": None}, *told]
+        head: list[Told] = []
+        if not tokens[0].index:
+            text, scored = self._head_of(index, tokens[0])
+            head = [{"index": index, "text": text, "logprobs": scored, "finish_reason": None}]
+        return head if self.alone else [*head, *TextShape.piece(self, index, tokens)]
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what comes after the last token of a text."""
         return TextShape.closing(self, index, "length" if self.alone else reason)
 
-    def _scored(self, ids: Sequence[int], told: Generation | TokenEvent) -> Told:
-        """Return log-probabilities of a prompt: none of its first token, which nothing is before."""
-        likelihoods, likeliest = told.likelihoods or (), told.likeliest or ()
-        tops = [{self.text_of(i): finite(value) for i, value in row} for row in likeliest[: len(ids) - 1]]
-        return {
-            "tokens": [self.text_of(token) for token in ids],
-            "token_logprobs": [None, *(finite(value) for value in likelihoods[: len(ids) - 1])],
-            "top_logprobs": [None, *tops],
-        }
+    def _head_of(self, index: int, told: Generation | TokenEvent) -> tuple[str, Told | None]:
+        """Return the prompt of a text, and how likely its tokens were: not the first, which nothing is before.
+
+        The first text of a prompt brings what they all tell of it.
+        """
+        number = index // self.texts
+        text, ids = self.prompts[number]
+        if self.tops is None:
+            return text, None
+        if number not in self._told:
+            likelihoods, likeliest = told.likelihoods or (), told.likeliest or ()
+            self._told[number] = [None, *likelihoods[: len(ids) - 1]], [None, *likeliest[: len(ids) - 1]]
+        return text, self.scored(index, ids, *self._told[number])

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from volumetric.serve.problem import RequestError, problem_of
+from volumetric.serve.problem import LAST, RequestError, problem_of
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
@@ -84,8 +84,14 @@ class Guard:
         host = (
             headers.get("host", "").rsplit(":", 1)[0] if not headers.get("host", "").endswith("]") else headers["host"]
         )
-        if settings.hosts is not None and host.lower() not in settings.hosts:
-            # A web page may let its own name point to this machine; then the browser tells that name here.
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # Where one request ends, and another one begins, must be the same for all who pass it on.
+            raise RequestError(
+                400, "Content-Length and Transfer-Encoding exclude each other", code="invalid_http", headers=LAST
+            )
+        # A web page may let its own name point to this machine; then the browser tells that name here. Who tells none
+        # is no browser: load balancers ask for health so.
+        if settings.hosts is not None and host and host.lower() not in settings.hosts:
             raise RequestError(403, f"this server does not answer to the name {host[:100]!r}", code="unknown_host")
         if settings.api_key is None or scope["path"] in _OPEN or scope["path"] == _PAGE or scope["method"] == "OPTIONS":
             return
@@ -128,5 +134,7 @@ def _problem(error: Exception, scope: Scope) -> RequestError:
             404, f"there is no {scope['path'][:200]} here; there is: {', '.join(PATHS)}", code="not_found"
         )
     if error.status_code == 405:
-        return RequestError(405, f"{scope['path']} does not take {scope['method']}", code="method_not_allowed")
+        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        told = f"{scope['path']} takes {allowed}, not {scope['method']}"
+        return RequestError(405, told, code="method_not_allowed", headers={"allow": allowed})
     return RequestError(error.status_code, error.detail)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from volumetric.errors import DoesNotFitError, GenerationError, SpecError
 from volumetric.generate.scheduling.job import Job
-from volumetric.serve.problem import problem_of
+from volumetric.serve.problem import bad, problem_of
 
 if TYPE_CHECKING:
     from volumetric.generate.drafting import Drafter
@@ -50,6 +50,9 @@ def jobs_of(
         params = model.sampling(**explicit)
     except SpecError as error:
         raise problem_of(error) from None
+    if max(params.logit_bias or (), default=0) >= model.info.vocab_size:
+        told = f"logit_bias names token {max(params.logit_bias)}, but the model has {model.info.vocab_size} tokens"
+        raise bad(told, param="logit_bias", code="invalid_value")
     deadline = time.monotonic() + settings.request_seconds
     return [
         Job(

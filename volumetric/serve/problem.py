@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +21,8 @@ from volumetric.errors import (
 )
 
 INVALID = "invalid_request_error"
+LAST: Final = MappingProxyType({"connection": "close"})
+"""Headers of an answer behind which the rest of a body may come yet, which is no request."""
 
 
 class RequestError(Exception):
@@ -32,6 +35,7 @@ class RequestError(Exception):
     kind, code : ``type`` and ``code`` of the error
     param : place in the body, as ``messages[0].role``
     retry_after : seconds after which it is worth trying again
+    headers : of the answer, besides its type and length
     """
 
     def __init__(
@@ -43,13 +47,16 @@ class RequestError(Exception):
         code: str | None = None,
         param: str | None = None,
         retry_after: float | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(message)
         self.status = status
         self.kind = kind
         self.code = code
         self.param = param
-        self.retry_after = retry_after
+        self.headers = dict(headers)
+        if retry_after is not None:
+            self.headers["retry-after"] = str(math.ceil(retry_after))
 
     @property
     def detail(self) -> dict[str, Any]:
@@ -61,15 +68,6 @@ class RequestError(Exception):
     def encoded(self) -> bytes:
         """The body of the answer as JSON."""
         return msgspec.json.encode(self.detail)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers of the answer besides its type and length."""
-        if self.status == 408:  # the rest of the body may come yet, and is no request
-            return {"connection": "close"}
-        if self.retry_after is None:
-            return {}
-        return {"retry-after": str(math.ceil(self.retry_after))}
 
 
 def bad(message: str, *, param: str | None = None, code: str | None = None) -> RequestError:

@@ -6,8 +6,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from volumetric.generate.events import Generation, TokenEvent
+from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
 from volumetric.serve.answers import AnswerForm, AnswerReader
 from volumetric.serve.event_stream import event
 from volumetric.serve.parts import Parts
@@ -37,6 +38,8 @@ class Shape:
     with_usage: bool = False
     id: str = ""
     created: int = field(default_factory=lambda: int(time.time()))
+    _lengths: dict[int, int] = field(default_factory=dict)
+    """Characters of the tokens that were told of each text."""
 
     prefix = "cmpl-"
     whole_kind = piece_kind = "text_completion"
@@ -104,7 +107,7 @@ class Shape:
         return {
             "index": index,
             "text": generation.text,
-            "logprobs": self._tokens(drawn_of(generation)),
+            "logprobs": self._tokens(index, drawn_of(generation)),
             "finish_reason": generation.finish_reason,
         }
 
@@ -112,22 +115,33 @@ class Shape:
         """Return some tokens of a text; nothing where there is nothing to tell of them yet."""
         if self.tops is None and not any(token.text for token in tokens):
             return []
-        text, logprobs = "".join(token.text for token in tokens), self._tokens(drawn_in(tokens))
+        text, logprobs = "".join(token.text for token in tokens), self._tokens(index, drawn_in(tokens))
         return [{"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}]
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what comes after the last token of a text."""
         return [{"index": index, "text": "", "logprobs": None, "finish_reason": reason}]
 
-    def _tokens(self, drawn: Sequence[Drawn]) -> Told | None:
-        """Return log-probabilities in the shape of text completions."""
+    def _tokens(self, index: int, drawn: Sequence[Drawn]) -> Told | None:
+        """Return log-probabilities of the next tokens of a text, in the shape of text completions."""
         if self.tops is None:
             return None
-        texts = [self.text_of(token) for token, _, _ in drawn]
+        ids, scores, tops = zip(*drawn, strict=True) if drawn else ((), (), ())
+        return self.scored(index, ids, scores, tops)
+
+    def scored(
+        self, index: int, ids: Sequence[int], scores: Sequence[float | None], tops: Sequence[TopLogprobs | None]
+    ) -> Told:
+        """Return tokens with log-probabilities, where there are some, and where each begins in its text."""
+        texts = [self.text_of(token) for token in ids]
+        *begins, self._lengths[index] = accumulate(map(len, texts), initial=self._lengths.get(index, 0))
         return {
             "tokens": texts,
-            "token_logprobs": [finite(logprob) for _, logprob, _ in drawn],
-            "top_logprobs": [{self.text_of(i): finite(value) for i, value in tops} for _, _, tops in drawn],
+            "token_logprobs": [None if score is None else finite(score) for score in scores],
+            "top_logprobs": [
+                None if row is None else {self.text_of(token): finite(score) for token, score in row} for row in tops
+            ],
+            "text_offset": begins,
         }
 
 
@@ -169,7 +183,7 @@ class ChatShape(Shape):
         return {
             "index": index,
             "message": message,
-            "logprobs": self._tokens(drawn_of(generation)),
+            "logprobs": self._tokens(index, drawn_of(generation)),
             "finish_reason": reason,
         }
 
@@ -178,7 +192,7 @@ class ChatShape(Shape):
         delta = _delta(self._readers[index].push("".join(token.text for token in tokens)))
         if not delta and self.tops is None:
             return []
-        return [self._piece(index, delta or {"content": ""}, logprobs=self._tokens(drawn_in(tokens)))]
+        return [self._piece(index, delta or {"content": ""}, logprobs=self._tokens(index, drawn_in(tokens)))]
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what was held back, and why a message ended."""
@@ -194,7 +208,7 @@ class ChatShape(Shape):
     def _piece(self, index: int, delta: Told, *, logprobs: Told | None = None, reason: str | None = None) -> Told:
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
 
-    def _tokens(self, drawn: Sequence[Drawn]) -> Told | None:
+    def _tokens(self, index: int, drawn: Sequence[Drawn]) -> Told | None:
         return None if self.tops is None else {"content": tokens_told(drawn, self.text_of), "refusal": None}
 
 

@@ -29,6 +29,7 @@ NO_EFFECT: Final = frozenset(
 )
 """Fields that name who asks or what it costs: they change no answer, and are accepted."""
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
 _PLACE = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
 _DEEPEST: Final = 64
 
@@ -85,7 +86,10 @@ def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestErr
     inner = found["place"] if (found := _PLACE.search(message)) else None
     place = ".".join(part for part in (where, inner) if part) or None
     told = _PLACE.sub("", message)
-    unknown = _UNKNOWN.search(told)
+    missing, unknown = _MISSING.search(told), _UNKNOWN.search(told)
+    if missing is not None:
+        full = f"{place}.{missing['name']}" if place else missing["name"]
+        return bad(f"{full} is missing", param=full, code="missing_required_parameter")
     if unknown is None:
         return bad(f"{place or 'body'}: {told[:1].lower()}{told[1:]}", param=place, code="invalid_type")
     name = unknown["name"]

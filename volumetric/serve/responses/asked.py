@@ -61,7 +61,7 @@ def in_its_words(problem: RequestError) -> RequestError:
         kind=problem.kind,
         code=problem.code,
         param=problem.param and _CHATS.sub(lambda found: _NAMES[found[0]], problem.param).replace("].function", "]"),
-        retry_after=problem.retry_after,
+        headers=problem.headers,
     )
 
 
