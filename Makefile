@@ -54,8 +54,11 @@ demo: $(PACKAGE_READY) $(MODEL_READY) ## Generate text with SmolLM2 on the CPU, 
 	@$(PY) scripts/demo.py
 
 # A file's tests stay in one process, which shares devices and compiled shaders among them. Each process needs up to
-# 2 GB, so a large machine does not start one for each of its cores.
-WORKERS := $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
+# 6 GB, compiled kernels above all, so there are no more than memory has room for, and not one for each of many cores.
+CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+ROOM := $(shell awk '/^MemTotal/ { print int($$2 / 6e6) }' /proc/meminfo 2>/dev/null \
+	|| echo $$(($$(sysctl -n hw.memsize 2>/dev/null || echo 16000000000) / 6000000000)))
+WORKERS := $(shell n=$$(($(CORES) < $(ROOM) ? $(CORES) : $(ROOM))); echo $$((n < 1 ? 1 : n < 4 ? n : 4)))
 
 test: dev ## Run all tests; ARGS="tests/dtypes -x" narrows
 	@bash scripts/software_vulkan.sh $(VENV)

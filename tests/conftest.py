@@ -28,8 +28,6 @@ LATE = ("dtypes/", "network/", "builders/", "viz/", "analysis/")
 # Set before any library reads them: a test that reaches for the network is wrong and must fail at once.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-# Mesa's software driver, for the tests a stand-in of a GPU, runs most shaders once or twice: compiling is their cost.
-os.environ.setdefault("GALLIVM_PERF", "nopt")
 
 # A kernel's first call compiles it, which takes far longer than hypothesis' deadline and says nothing about the code.
 # Fixed seeds: the suite checks the same cases everywhere, so a failure on one machine is a failure on all.
