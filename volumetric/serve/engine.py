@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from volumetric.errors import GenerationError, VolumetricError
+from volumetric.errors import GenerationError, ShuttingDownError, VolumetricError
 from volumetric.generate.scheduler import Scheduler
 from volumetric.generate.scheduling.job import Event, Job, Ticket
 
@@ -74,7 +74,9 @@ class Engine:
         self._thread.join()
 
     def submit(self, jobs: Sequence[Job]) -> Running:
-        """Let jobs wait for seats, all or none; raises what `Scheduler.submit` raises."""
+        """Let jobs wait for seats, all or none; raises what `Scheduler.submit` raises, and once it is closed."""
+        if self._ending:
+            raise ShuttingDownError("the model was closed before the request came to it")
         running = Running(self)
         try:
             for job in jobs:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import uvicorn
 from starlette.applications import Starlette
 
-from volumetric.errors import DeviceError
+from volumetric.errors import DeviceError, SpecError
 from volumetric.serve.app import application
 from volumetric.serve.engine import Engine
 from volumetric.serve.heap import trim
@@ -40,7 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises
     ------
-    DeviceError : the address is in use, or is none of this machine
+    DeviceError : the address is in use, or is none of this machine; there is no such port
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -48,10 +48,11 @@ def listen(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(2048)
-    except OSError as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         sock.close()
+        reason = error.strerror if isinstance(error, OSError) else error
         raise DeviceError(
-            f"cannot listen on {host} port {port}: {error.strerror}",
+            f"cannot listen on {host} port {port}: {reason}",
             hint="choose another with --port, or 0 for a free one",
         ) from error
     return sock
@@ -75,6 +76,10 @@ class Server:
     settings, limits : of requests, and of each engine
     drain : seconds that requests under way have when the server is to end
     drafts : names of models → what opens the one that proposes tokens for it, or ``"lookup"``
+
+    Raises
+    ------
+    SpecError : `drain` is below 0
     """
 
     def __init__(
@@ -86,6 +91,8 @@ class Server:
         drain: float = 30.0,
         drafts: Mapping[str, Callable[[], Model] | Literal["lookup"]] = MappingProxyType({}),
     ) -> None:
+        if not drain >= 0:
+            raise SpecError(f"drain must be 0 seconds or more, got {drain:g}")
         self.serving = Serving(models={}, settings=settings, created=int(time.time()))
         self._openers = models
         self._limits = limits
@@ -95,6 +102,9 @@ class Server:
         self._server: _Uvicorn | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = False
+        self._opening = asyncio.Lock()
+        self._reloads = 0
+        self._before: set[Served] = set()  # models that were opened anew, and still have requests
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, sock: socket.socket, *, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -146,7 +156,7 @@ class Server:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            for served in self.serving.models.values():
+            for served in (*self.serving.models.values(), *self._before):
                 served.close()
             self.serving.pool.shutdown(wait=False, cancel_futures=True)
 
@@ -164,9 +174,10 @@ class Server:
     async def _open(self, on_ready: Callable[[], None]) -> None:
         """Open all models, and take requests."""
         try:
-            for name, opener in self._openers.items():
-                served = await self._opened(name, opener)
-                self.serving.models = {**self.serving.models, name: served}
+            async with self._opening:
+                for name, opener in self._openers.items():
+                    served = await self._opened(name, opener)
+                    self.serving.models = {**self.serving.models, name: served}
         except Exception as error:  # `run` raises it, once the server has ended
             self._failure = error
             if self._server is not None:
@@ -190,8 +201,21 @@ class Server:
         return Served(name, model, Engine(model, self._limits, guessing), guessing)
 
     async def _reload(self) -> None:
-        """Open all models anew, one after the other; requests under way are finished by the model that they have."""
+        """Open all models anew, one after the other; requests under way are finished by the model that they have.
+
+        Who asks for it while models are opened waits for these, and of several who wait one is enough.
+        """
+        if self._reloads:
+            return
+        self._reloads += 1
+        async with self._opening:
+            self._reloads -= 1
+            await self._open_anew()
+
+    async def _open_anew(self) -> None:
         for name, opener in self._openers.items():
+            if self._ending or name not in self.serving.models:  # opening failed, and the server ends
+                return
             try:
                 served = await self._opened(name, opener)
             except Exception as error:  # the model of before goes on
@@ -200,8 +224,10 @@ class Server:
             before = self.serving.models[name]
             self.serving.models = {**self.serving.models, name: served}
             logger.info("%s was opened anew", name)
+            self._before.add(before)
             while before.busy:
                 await asyncio.sleep(0.05)
+            self._before.discard(before)
             await asyncio.to_thread(before.close)
 
     def _end(self) -> None:
@@ -217,7 +243,8 @@ class Server:
 
     async def _finish(self, server: _Uvicorn) -> None:
         until = time.monotonic() + self._drain
-        engines = list(self.serving.engines)
+        before = [served.engine for served in self._before if served.engine is not None]
+        engines = [*self.serving.engines, *before]
         for engine in engines:
             engine.scheduler.drain(until)
         while not all(engine.scheduler.idle for engine in engines) and time.monotonic() < until + _GRACE:

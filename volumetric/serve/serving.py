@@ -49,6 +49,8 @@ class Settings:
         """Check the fields."""
         if self.api_key is not None and not self.api_key.strip():
             raise SpecError("the API key is empty", hint="leave it out, or set it to something that is hard to guess")
+        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise SpecError("the API key has characters that no header can hold", hint="take letters, digits, - and _")
         if self.max_body < 1 or not self.request_seconds > 0:
             raise SpecError("limits of requests must be above 0")
 
@@ -74,6 +76,7 @@ class Served:
         self.embedding = asyncio.Lock()
         self.compiling = asyncio.Lock()
         self.grammars: Grammars | None = None
+        self._requests: set[asyncio.Task[Any]] = set()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -82,10 +85,17 @@ class Served:
         what = (volumetric.__version__, info.name, info.dtype, info.device, repr(info.options))
         return "fp_" + hashlib.blake2b("\0".join(what).encode(), digest_size=6).hexdigest()
 
+    def hold(self) -> None:
+        """Let the request of this task have the model until the task ends, whatever is opened meanwhile."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+
     @property
     def busy(self) -> bool:
-        """Whether requests are under way."""
-        return self.embedding.locked() or (self.engine is not None and not self.engine.scheduler.idle)
+        """Whether requests have it: those that wait for tokens or a grammar, too."""
+        return bool(self._requests) or (self.engine is not None and not self.engine.scheduler.idle)
 
     def close(self) -> None:
         """End what is under way, and let go of the model."""
@@ -166,19 +176,20 @@ class Serving:
     def model(self, name: str | None) -> Served:
         """Return the model that a request names; the only one, or the first, where it names none.
 
+        The request has it until its task ends.
+
         Raises
         ------
         RequestError : there is no such model, or the server is not ready
         """
         self.check_ready()
-        if name in (None, "", "default"):
-            return next(iter(self.models.values()))
-        found = self.models.get(name)
+        found = next(iter(self.models.values())) if name in (None, "", "default") else self.models.get(name)
         if found is None:
             known = ", ".join(self.models)
             raise RequestError(
                 404, f"there is no model {name!r} here; there is: {known}", param="model", code="model_not_found"
             )
+        found.hold()
         return found
 
     def check_ready(self) -> None:

@@ -1,0 +1,110 @@
+"""Models that are opened anew while requests are under way: none is dropped, and none waits for what is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+import pytest
+
+from tests.generate.letters import letters
+from tests.serve.servers import PATIENCE, running, slow_letters
+from volumetric.errors import CheckpointError, ShuttingDownError
+from volumetric.generate import Limits, Model
+from volumetric.serve.engine import Engine
+from volumetric.serve.serving import Served
+
+
+def until(what: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not what() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert what()
+
+
+def reload(server) -> None:
+    server._loop.call_soon_threadsafe(lambda: server._start(server._reload()))
+
+
+def test_a_request_keeps_the_model_that_it_began_with(monkeypatch: pytest.MonkeyPatch):
+    """Also one whose prompt is not made into tokens yet, so that no engine knows of it."""
+    with running({"letters": letters()}) as address, address.client() as client:
+        server, held, go = address.server, threading.Event(), threading.Event()
+        before = server.serving.models["letters"]
+        encode, first = before.model.encode, [True]
+
+        def slowly(*args, **rest):
+            if first and first.pop():
+                held.set()
+                assert go.wait(PATIENCE)
+            return encode(*args, **rest)
+
+        monkeypatch.setattr(before.model, "encode", slowly)
+        server._openers = {"letters": letters}
+        with ThreadPoolExecutor(1) as pool:
+            ask = pool.submit(
+                lambda: client.chat.completions.create(model="letters", messages=[{"role": "user", "content": "ab"}])
+            )
+            assert held.wait(PATIENCE)
+            reload(server)
+            until(lambda: server.serving.models["letters"] is not before)
+            time.sleep(0.15)  # longer than the server waits between two looks
+            assert before.engine is not None
+            assert before.engine.alive
+            go.set()
+            assert ask.result(PATIENCE).choices[0].message.content == "cdefgh"
+        until(lambda: not before.engine or not before.engine.alive)
+        assert client.completions.create(model="letters", prompt="a").choices[0].text == "bcdefgh"
+
+
+def test_reloads_wait_for_each_other_and_leave_what_cannot_be_replaced(caplog: pytest.LogCaptureFixture):
+    opened: list[int] = []
+
+    def again() -> Model:
+        opened.append(1)
+        time.sleep(0.05)
+        if len(opened) == 2:
+            raise CheckpointError("the file is gone")
+        return letters()
+
+    with running({"letters": letters()}) as address, address.client() as client:
+        address.server._openers = {"letters": again}
+        for _ in range(4):  # the first runs, the second waits, and the others would do the same
+            reload(address.server)
+        until(lambda: len(opened) == 2 and not address.server._opening.locked())
+        assert "letters was not opened anew: the file is gone" in caplog.text
+        assert client.completions.create(model="letters", prompt="a").choices[0].text == "bcdefgh"
+
+
+def test_a_server_that_ends_tells_requests_of_models_that_were_replaced():
+    with running({"random": slow_letters()}, drain=0.2) as address, address.client() as client:
+        server = address.server
+        before = server.serving.models["random"]
+        stream = client.completions.create(
+            model="random", prompt="ab", extra_body={"ignore_eos": True}, temperature=1, stream=True
+        )
+        next(iter(stream))
+        server._openers = {"random": letters}
+        reload(server)
+        until(lambda: server.serving.models["random"] is not before)
+        server.stop()
+        with pytest.raises(openai.APIError, match="shut down"):
+            list(stream)
+
+
+def test_an_engine_that_is_closed_takes_nothing():
+    async def closed() -> None:
+        served = Served("letters", letters(), None)
+        engine = Engine(served.model, Limits())
+        engine.close()
+        with pytest.raises(ShuttingDownError, match="closed"):
+            engine.submit([])
+        served.hold()
+        assert served.busy
+        served.close()
+
+    asyncio.run(closed())
