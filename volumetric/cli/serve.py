@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +36,7 @@ KEY = "VOLUMETRIC_API_KEY"
 """Variable of the environment that may hold the key; on a command line every user of the machine can read it."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+/?")
 _MIB = 2**20
 
 
@@ -75,18 +77,27 @@ class AddressOptions:
         """
         if self.api_key is not None and self.api_key_file is not None:
             raise UsageError("--api-key and --api-key-file were given", hint="one of them")
-        found = self.api_key or os.environ.get(KEY) or None
+        # One that is given and empty is no wish to have none: it is a variable of a shell that is not set.
+        found = self.api_key if self.api_key is not None else os.environ.get(KEY) or None
         if self.api_key_file is not None:
             try:
-                found = self.api_key_file.read_text(encoding="utf-8").partition("\n")[0].strip()
+                found = self.api_key_file.read_text(encoding="utf-8-sig").partition("\n")[0]
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"--api-key-file: {error}") from None
+        found = None if found is None else found.strip()
         if found is None and self.host not in _LOOPBACK and not self.no_auth:
             raise UsageError(
                 f"--host {self.host} can be reached by others, and there is no key",
                 hint=f"set {KEY} or --api-key-file, or say --no-auth",
             )
         return found
+
+    def origins(self) -> tuple[str, ...]:
+        """Return the origins, as browsers tell them. Raises `UsageError` for what no browser tells."""
+        for origin in self.cors:
+            if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin):
+                raise UsageError(f"--cors {origin} is no origin", hint="as in https://example.org, or * for all")
+        return tuple(origin.lower().rstrip("/") for origin in self.cors)
 
 
 @Parameter(name="*", group=LOAD)
@@ -196,11 +207,12 @@ def serve(
         settings = Settings(
             api_key=key,
             hosts=_HOSTS if address.host in _LOOPBACK else None,
-            origins=address.cors,
+            origins=address.origins(),
             max_body=load.max_body * _MIB,
             request_seconds=load.request_timeout,
             reasoning=reasoning,
         )
+        server = Server(openers, settings, limits, drain=load.drain, drafts=drafts)
     except SpecError as error:
         raise UsageError(str(error), hint=error.hint) from None
     sock = listen(address.host, address.port)
@@ -209,9 +221,7 @@ def serve(
     if not output.quiet:
         logging.getLogger("volumetric.serve").setLevel(logging.INFO)
     console.note(f"listening at {url}; opening {', '.join(openers)}…")
-    Server(openers, settings, limits, drain=load.drain, drafts=drafts).run(
-        sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}")
-    )
+    server.run(sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}"))
     return exits.OK
 
 

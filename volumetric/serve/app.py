@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from volumetric.serve.access import Access
 from volumetric.serve.guard import Guard
 from volumetric.serve.problem import RequestError
 from volumetric.serve.routes.chat import chat
@@ -62,10 +63,16 @@ def application(serving: Serving, lifespan: Lifespan | None = None) -> Starlette
     passed = dict.fromkeys((RequestError, HTTPException), _passed)
     app = Starlette(
         routes=[*_routes(_GET, ("GET",)), *_routes(_POST, ("POST",)), Route("/", page, methods=["GET"])],
-        middleware=[Middleware(Guard, serving=serving), *_cors(serving.settings.origins)],
+        # Answers to what the guard refuses are for pages of other origins, too.
+        middleware=[
+            Middleware(Access, serving=serving, paths={*_GET, *_POST, *map(_other, (*_GET, *_POST)), "/"}),
+            *_cors(serving.settings.origins),
+            Middleware(Guard, serving=serving),
+        ],
         exception_handlers=passed,  # pyright: ignore[reportArgumentType]  (their types have Exception alone)
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # paths are plain already
     app.state.serving = serving
     return app
 
@@ -73,15 +80,28 @@ def application(serving: Serving, lifespan: Lifespan | None = None) -> Starlette
 def _routes(table: Mapping[str, Callable[[Request], object]], methods: Sequence[str]) -> list[BaseRoute]:
     routes: list[BaseRoute] = []
     for path, endpoint in table.items():
-        other = path.removeprefix("/v1") if path.startswith("/v1") else f"/v1{path}"
-        routes += [Route(one, endpoint, methods=list(methods)) for one in (path, other)]
+        routes += [Route(one, endpoint, methods=list(methods)) for one in (path, _other(path))]
     return routes
+
+
+def _other(path: str) -> str:
+    """Return a path with ``/v1``, or without it, where it has it."""
+    return path.removeprefix("/v1") if path.startswith("/v1") else f"/v1{path}"
 
 
 def _cors(origins: Sequence[str]) -> list[Middleware]:
     if not origins:
         return []
-    return [Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])]
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            allow_private_network=True,  # browsers ask for it where a page elsewhere wants a server on this machine
+            expose_headers=["retry-after", "x-request-id"],
+        )
+    ]
 
 
 def _passed(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Guard: what stands before all endpoints: who may ask, under which name, what becomes of errors, and the log.
+"""Guard: what stands before all endpoints: who may ask, under which name, and what becomes of errors.
 
 Plain ASGI: it adds microseconds, and leaves streams alone.
 """
@@ -6,14 +6,10 @@ Plain ASGI: it adds microseconds, and leaves streams alone.
 from __future__ import annotations
 
 import hmac
-import json
 import logging
-import time
-import uuid
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -25,12 +21,10 @@ if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
 
 logger = logging.getLogger(__name__)
-access = logging.getLogger("volumetric.serve.access")
 
 _OPEN = ("/health", "/v1/health")
 """Paths that need no key: load balancers ask there."""
 _PAGE = "/"
-_GONE = 499
 
 
 class Guard:
@@ -51,32 +45,22 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.monotonic(), 0
-        request_id = uuid.uuid4().hex
+        begun = False
 
         async def sending(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+            nonlocal begun
+            begun = True
             await send(message)
 
         try:
             self._check(scope)
             await self._app(scope, receive, sending)
         except ClientDisconnect:
-            status = _GONE
+            return
         except Exception as error:
-            problem = _problem(error, scope)
-            if problem.status >= 500 and not isinstance(error, RequestError):
-                logger.error("request %s: %s", request_id, error, exc_info=error)
-            if status == 0:
-                answer = Response(
-                    problem.encoded, problem.status, headers=dict(problem.headers), media_type="application/json"
-                )
+            answer = _answer(error, scope)
+            if not begun:
                 await answer(scope, receive, sending)
-        finally:
-            self._log(scope, request_id, status, time.monotonic() - began)
 
     def _check(self, scope: Scope) -> None:
         """Raise `RequestError` for a name that is not ours, or without the key."""
@@ -105,23 +89,20 @@ class Guard:
                 code="invalid_api_key",
             )
 
-    def _log(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        """Tell of a request: never of what it asked, nor of who may."""
-        path = scope["path"] if status not in (404, 405) else "other"
-        answered = self._serving.answered
-        answered[path, status] = answered.get((path, status), 0) + 1
-        if access.isEnabledFor(logging.INFO):
-            client = scope.get("client")
-            told: Mapping[str, object] = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "id": request_id,
-                "client": client[0] if client else None,
-                "method": scope["method"],
-                "path": scope["path"][:200],
-                "status": status,
-                "seconds": round(seconds, 4),
-            }
-            access.info(json.dumps(told))
+
+def _answer(error: Exception, scope: Scope) -> Response:
+    """Return what is answered in the place of an error; what nobody foresaw is in the log, too."""
+    if isinstance(error, HTTPException) and error.status_code == 405 and scope["method"] == "OPTIONS":
+        return Response(status_code=204, headers={"allow": _allowed(error, "OPTIONS")})
+    problem = _problem(error, scope)
+    if problem.status >= 500 and not isinstance(error, RequestError):
+        logger.error("request %s: %s", scope["state"]["request_id"], error, exc_info=error)
+    return Response(problem.encoded, problem.status, headers=dict(problem.headers), media_type="application/json")
+
+
+def _allowed(error: HTTPException, *others: str) -> str:
+    """Return the methods that a path takes."""
+    return ", ".join(sorted({*(error.headers or {}).get("Allow", "").split(", "), *others} - {""}))
 
 
 def _problem(error: Exception, scope: Scope) -> RequestError:
@@ -134,7 +115,7 @@ def _problem(error: Exception, scope: Scope) -> RequestError:
             404, f"there is no {scope['path'][:200]} here; there is: {', '.join(PATHS)}", code="not_found"
         )
     if error.status_code == 405:
-        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        allowed = _allowed(error)
         told = f"{scope['path']} takes {allowed}, not {scope['method']}"
         return RequestError(405, told, code="method_not_allowed", headers={"allow": allowed})
     return RequestError(error.status_code, error.detail)
