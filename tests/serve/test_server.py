@@ -61,6 +61,14 @@ def ask(address: Address, path: str, body: bytes | None = None, headers: dict[st
             "logit_bias names token 99",
         ),
         (b'{"model": 5, "messages": []}', 400, "model"),
+        (
+            b'{"messages": [{"role": "user", "content": "a"}], "logit_bias": {"1": 1e308}}',
+            400,
+            "is not a number of at most 1,000,000",
+        ),
+        (b'{"messages": [{"role": "user", "content": "a"}], "logit_bias": {"1": null}}', 400, "logit_bias: expected"),
+        (b'{"messages": [{"role": "user", "content": [{"type": "text"}]}]}', 400, "content[0].text is missing"),
+        (b'{"messages": [{"role": "user", "content": "a"}], "max_tokens": -2}', 400, "max_tokens must be"),
         (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, ""),
         (b'{"messages": [{"role": "user", "content": "a"}], "seed": 1e400}', 400, ""),
         (b" " * 5000, 413, "more than 4096 bytes"),
@@ -84,6 +92,33 @@ def test_other_kinds_of_bodies_paths_and_methods_are_refused(server):
     assert (status, told["error"]["code"]) == (403, "unknown_host")
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"functions": None, "audio": None, "made_up": None, "seed": None, "tools": None},
+        {"max_tokens": -1},
+        {"max_completion_tokens": -1},
+        {"top_p": 0, "temperature": 1},
+        {"chat_template_kwargs": {"self": 1, "template": 2}},
+        {"messages": [{"role": "user", "content": "ab", "name": None, "refusal": None}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]},
+    ],
+)
+def test_what_clients_say_to_ask_for_nothing_is_no_error(server, fields: dict[str, Any]):
+    body = {"messages": [{"role": "user", "content": "ab"}]} | fields
+    status, told = ask(server, "/v1/chat/completions", json.dumps(body).encode())
+    assert (status, told) == (200, told)
+    assert told["choices"][0]["message"]["content"] == "cdefgh"
+
+
+def test_refusals_of_the_assistant_are_read(server):
+    said = [{"role": "assistant", "content": [{"type": "refusal", "refusal": "a"}]}, {"role": "user", "content": "b"}]
+    status, told = ask(server, "/tokenize", json.dumps({"messages": said}).encode())
+    assert (status, told["tokens"]) == (200, [0, 1])
+    lost = json.dumps({"messages": [{"role": "assistant", "content": [{"type": "refusal"}]}]}).encode()
+    assert ask(server, "/tokenize", lost)[1]["error"]["param"] == "messages[0].content[0].refusal"
+
+
 def test_tokens_are_counted(server):
     assert ask(server, "/tokenize", b'{"prompt": "abc"}') == (
         200,
@@ -94,7 +129,9 @@ def test_tokens_are_counted(server):
     )
     assert (status, told["tokens"], told["token_strs"]) == (200, [0, 1], ["a", "b"])
     assert ask(server, "/detokenize", b'{"tokens": [2, 1]}') == (200, {"prompt": "cb"})
-    assert ask(server, "/detokenize", b'{"tokens": [-1]}')[0] == 400
+    status, told = ask(server, "/detokenize", b'{"tokens": [-1]}')
+    assert status == 400
+    assert "volumetric" not in told["error"]["message"]  # commands are for who has the program before them
     assert ask(server, "/tokenize", b"{}")[0] == 400
 
 

@@ -69,7 +69,8 @@ class SamplingParams:
     ignore_eos : bool
         Do not end at the model's end-of-text ids.
     logit_bias : mapping of int to float
-        Added to the logits of these token ids, as 42=-1.5 on the command line; -inf bans a token.
+        Added to the logits of these token ids, as 42=-1.5 on the command line, at most 1,000,000; -inf bans a
+        token.
     logprobs : int
         Report the log-probability of each token, and of this many alternatives, from the model's unchanged logits.
 
@@ -144,6 +145,8 @@ class SamplingParams:
 
 
 _MAX = float("inf")
+_MOST_BIAS = 1e6
+"""More than any logit by far; what is near the end of float32 would become infinite beside one, or at a temperature."""
 _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
     {
         "max_tokens": (Integral, 1, _MAX, "a whole number of 1 or more"),
@@ -182,10 +185,10 @@ def _token_ids(value: Any) -> bool:
 def _bias_problems(bias: Mapping[Any, Any]) -> Iterator[str]:
     for token, value in bias.items():
         # JSON has only text keys, so "42" is a token id as well as 42.
-        if isinstance(token, bool) or not str(token).isdecimal():
+        if isinstance(token, bool) or not (str(token).isascii() and str(token).isdecimal()):
             yield f"{token!r} is not a token id"
-        elif not is_number(value) or not value < _MAX:
-            yield f"token {token}: {value!r} is not a number below infinity"
+        elif not is_number(value) or not value <= _MOST_BIAS:
+            yield f"token {token}: {value!r} is not a number of at most {_MOST_BIAS:,.0f}"
 
 
 FROM_CONFIG: Mapping[str, str] = MappingProxyType(

@@ -56,6 +56,7 @@ class ChatTemplate:
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
+        /,
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -81,17 +82,14 @@ class ChatTemplate:
 
         if not all(isinstance(message, Mapping) for message in messages):
             raise GenerationError("a chat message must be an object", hint='{"role": "user", "content": "…"}')
-        names = {**self._special_tokens, "tools": tools, "documents": None, **args}
+        told = {"messages": [dict(message) for message in messages], "add_generation_prompt": add_generation_prompt}
+        names = {**self._special_tokens, "documents": None, **args, **told, "tools": tools}
         pieces: list[str] = []
         size = 0
         try:
             with Budget.fresh():
                 template = self._template("tool_use" if tools and "tool_use" in self.templates else "default")
-                for piece in template.generate(
-                    messages=[dict(message) for message in messages],
-                    add_generation_prompt=add_generation_prompt,
-                    **names,
-                ):
+                for piece in template.generate(names):
                     size += len(piece)
                     if size > MAX_OUTPUT:
                         raise GenerationError(f"{self._where}: the chat template writes over {MAX_OUTPUT} characters")

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from volumetric.errors import (
+    DeviceError,
     DoesNotFitError,
     ExpiredError,
     GenerationError,
@@ -21,6 +22,8 @@ from volumetric.errors import (
 )
 
 INVALID = "invalid_request_error"
+_COMMANDS: Final = (GenerationError.advice, DeviceError.advice)
+"""General advice that is for those who have the program before them."""
 LAST: Final = MappingProxyType({"connection": "close"})
 """Headers of an answer behind which the rest of a body may come yet, which is no request."""
 
@@ -81,7 +84,7 @@ def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
         return error
     if not isinstance(error, VolumetricError):
         return RequestError(500, "the server failed; its log tells why", kind="server_error", code="internal_error")
-    message = f"{error}; {error.hint}" if error.hint else str(error)
+    message = f"{error}; {error.hint}" if error.hint and error.hint not in _COMMANDS else str(error)
     if isinstance(error, OverloadedError):
         return RequestError(429, message, kind="rate_limit_error", code="queue_full", retry_after=error.retry_after)
     if isinstance(error, DoesNotFitError):

@@ -13,10 +13,16 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 class Part(msgspec.Struct, kw_only=True):
-    """A part of a message; only texts can be read."""
+    """A part of a message; only texts can be read, and refusals, which are texts of the assistant."""
 
     type: str
     text: str | None = None
+    refusal: str | None = None
+
+    @property
+    def read(self) -> str | None:
+        """Its text; None where it is something else."""
+        return self.refusal if self.type == "refusal" else self.text if self.type == "text" else None
 
 
 class Call(msgspec.Struct, kw_only=True):
@@ -160,11 +166,17 @@ def _told(message: Message, where: str) -> dict[str, Any]:
 def _text(content: str | list[Part] | None, where: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
+    texts: list[str] = []
     for i, part in enumerate(content):
-        if part.type != "text" or part.text is None:
-            place = f"{where}.content[{i}]"
+        text, place = part.read, f"{where}.content[{i}]"
+        if text is None and part.type in ("text", "refusal"):
+            raise bad(
+                f"{place}.{part.type} is missing", param=f"{place}.{part.type}", code="missing_required_parameter"
+            )
+        if text is None:
             raise bad(f"{place} is of type {part.type!r}: this server reads text alone", param=place)
-    return "".join(part.text or "" for part in content)
+        texts.append(text)
+    return "".join(texts)
 
 
 def _arguments(call: Call, where: str) -> Any:

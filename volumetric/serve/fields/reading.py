@@ -55,10 +55,9 @@ def read(body: bytes, kind: type[T]) -> T:
             given[name] = given.pop(other)
     for name in (NO_EFFECT - known) & given.keys():
         del given[name]
-    for name in _optional(kind):
-        if name in given and given[name] is None:
-            del given[name]  # clients send null for what they leave open
-    return converted(given, kind)
+    # Clients send null for what they leave open, whether this server knows of it or not.
+    required = _required(kind)
+    return converted({name: value for name, value in given.items() if value is not None or name in required}, kind)
 
 
 def converted(given: dict[str, Any], kind: type[T], where: str = "") -> T:
@@ -77,13 +76,13 @@ def converted(given: dict[str, Any], kind: type[T], where: str = "") -> T:
 
 
 @cache
-def _optional(kind: type[msgspec.Struct]) -> frozenset[str]:
-    return frozenset(field.name for field in msgspec.structs.fields(kind) if not field.required)
+def _required(kind: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(field.name for field in msgspec.structs.fields(kind) if field.required)
 
 
 def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestError:
     """Say in OpenAI's shape what msgspec found."""
-    inner = found["place"] if (found := _PLACE.search(message)) else None
+    inner = found["place"].removesuffix("[...]") if (found := _PLACE.search(message)) else None
     place = ".".join(part for part in (where, inner) if part) or None
     told = _PLACE.sub("", message)
     missing, unknown = _MISSING.search(told), _UNKNOWN.search(told)

@@ -13,6 +13,8 @@ from volumetric.serve.problem import bad, problem_of
 MOST_TEXTS = 8
 MOST_STOPS = 16
 MOST_TOPS = 20
+LIKELIEST = 1e-9
+"""A top-p that leaves the likeliest token alone, as OpenAI's 0 does: one in a thousand million has no less."""
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -84,9 +86,9 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise bad(f"stop takes at most {MOST_STOPS} texts, got {len(self.stop)}", param="stop")
         stop = None if self.stop in (None, "", []) else self.stop
         stated = {
-            "max_tokens": self.max_tokens,
+            "max_tokens": None if self.max_tokens == -1 else self.max_tokens,  # -1 is llama.cpp's word for "no bound"
             "temperature": self.temperature,
-            "top_p": self.top_p,
+            "top_p": LIKELIEST if self.top_p == 0 else self.top_p,
             "top_k": None if self.top_k is None else max(self.top_k, 0),  # -1 is vLLM's word for "off"
             "min_p": self.min_p,
             "seed": self.seed,
