@@ -9,6 +9,7 @@ import pytest
 
 from tests.generate.letters import letters
 from tests.serve.servers import Address, running
+from tests.serve.strangers import answered, said, stranger, streamed
 from volumetric.bench.serve import Target, ask
 from volumetric.cli import main
 from volumetric.errors import SpecError
@@ -29,6 +30,28 @@ def test_a_client_reads_a_stream(server: Address):
     assert wrong.error.startswith("400")
     nobody = asyncio.run(ask(Target.of("http://127.0.0.1:1"), body, 60.0))
     assert "ConnectionRefusedError" in nobody.error
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (streamed(said("a"), said("b"), "data: [DONE]"), ""),
+        (streamed(said("a"), {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": None}), ""),
+        (streamed(said("a"), whole=False), "IncompleteReadError"),
+        (streamed(said("a")), "the stream ended before the answer"),
+        (streamed({"error": {"message": "lost"}}), "lost"),
+        (streamed("data: [1]"), "a piece of a chat completion was expected"),
+        (answered(b"<html>", "text/html"), "no stream of a chat completion"),
+        (answered(b'{"error": {"message": "full"}}', status="429 Later"), "429 full"),
+        (b"", "no HTTP"),
+        (b"SSH-2.0\r\n", "no HTTP"),
+    ],
+)
+def test_answers_that_are_none_are_failures(answer: bytes, told: str):
+    with stranger(answer) as url:
+        seen = asyncio.run(ask(Target.of(url), {"messages": []}, 20.0))
+    assert told in seen.error
+    assert bool(seen.error) == bool(told)
 
 
 @pytest.mark.parametrize("url", ["ftp://a", "here", "http://", "http://a:b"])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.generate.letters import letters
 from tests.serve.servers import Address, running
+from tests.serve.strangers import answered, said, stranger, streamed
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +51,55 @@ def test_what_goes_wrong_is_told(talk, monkeypatch):
     code, _, err = talk("ab")
     assert code == 1
     assert "API key" in err
+
+
+@pytest.mark.parametrize(
+    ("answer", "out", "told"),
+    [
+        (streamed(said("Hel"), said("lo"), "data: [DONE]"), "Hello\n", ""),
+        (streamed(said("Hello", error=None), 'data:{"choices":null}', {"usage": {}}, "data:[DONE]"), "Hello\n", ""),
+        (streamed(": wait", {"choices": [{"delta": None}, None]}, said("Hello"), "data: [DONE]"), "Hello\n", ""),
+        (streamed(said("Hello"), whole=False), "Hello\n", "broke off: the server closed"),
+        (streamed(said("Hello")), "Hello\n", "broke off: the server closed"),
+        (streamed(said("Hello"), "data: [1]"), "Hello\n", "a piece of a chat completion was expected, got '[1]'"),
+        (streamed(said("Hello"), "data: {"), "Hello\n", "a piece of a chat completion was expected"),
+        (streamed({"error": {"message": "lost"}}), "", "the server ended the answer: lost"),
+        (streamed({"error": "lost"}), "", "the server ended the answer: lost"),
+        (answered(b'{"choices": [{"message": {"content": "Hello"}}]}'), "", "broke off"),
+        (answered(b"no", status="500 Broken"), "", "the server refuses: no"),
+        (answered(b"", status="503 Busy"), "", "the server refuses: Busy"),
+        (b"SSH-2.0\r\n", "", "does not answer"),
+        (b"", "", "does not answer"),
+    ],
+)
+def test_what_others_answer_is_read_or_told(talk, answer: bytes, out: str, told: str):
+    with stranger(answer) as url:
+        code, got, err = talk("hi", url=url)
+    assert (code, got) == (0, out)
+    assert told in err
+    assert ("error:" in err) == bool(told)
+    assert "defect" not in err
+    assert "inspect" not in err
+
+
+def test_an_answer_that_broke_off_stays_as_far_as_it_came(talk, tmp_path):
+    with stranger(streamed(said("Hello"), whole=False)) as url:
+        assert talk("hi", f"/save {tmp_path / 'talk.json'}", url=url)[0] == 0
+    assert '"Hello"' in (tmp_path / "talk.json").read_text()
+
+
+@pytest.mark.parametrize("models", [b"[1]", b'{"data": [1]}', b"<html>", b'{"data": null}', b'{"data": []}'])
+def test_what_has_no_models_is_told(talk, models: bytes):
+    with stranger(b"", answered(models)) as url:
+        code, _, err = talk("hi", url=url)
+    assert code == 1
+    assert "no server of OpenAI's API" in err or "has no model" in err
+    assert "defect" not in err
+
+
+@pytest.mark.parametrize(("url", "key"), [("http://a b", "-"), ("http://..", "-"), ("http://a/ü", "-"), (None, "a\nb")])
+def test_what_cannot_be_asked_for_is_told(talk, monkeypatch, url: str | None, key: str):
+    monkeypatch.setenv("VOLUMETRIC_API_KEY", key)
+    code, _, err = talk("hi", **({} if url is None else {"url": url}))
+    assert code in (1, 2)
+    assert "no URL" in err or "no header can hold" in err

@@ -9,8 +9,9 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from volumetric.bench.serve.pieces import Piece, error_of, piece_of
 from volumetric.bench.serve.target import Target
 from volumetric.cli import console
 from volumetric.cli.talk import Messages, Talk
@@ -20,6 +21,16 @@ from volumetric.generate.params import SamplingParams
 _PATIENCE = 600.0
 _FIELDS = {"stop_ids": "stop_token_ids"}
 """Sampling parameters whose field in a request has another name."""
+_WHERE: Final = "is it the address of such a server, as in http://127.0.0.1:8080?"
+_AGAIN: Final = "is the server still up? then ask again"
+_ELSE: Final = "its log may tell more"
+_HINTS: Final = {
+    401: "VOLUMETRIC_API_KEY holds the key that the server wants",
+    404: _WHERE,
+    429: "it has much to do: try again",
+    503: "it has much to do, loads or shuts down: try again",
+}
+"""What to do about a status."""
 
 
 @dataclass
@@ -49,26 +60,27 @@ class RemoteConversation(Talk):
             console.note("logprobs: not shown here")
         body = fields | {"model": self.model, "messages": asked, "stream": True}
         text, tokens, began, first, thinking = "", 0, time.monotonic(), 0.0, False
-        with closing(_events(self.server, body | {"stream_options": {"include_usage": True}})) as events:
+        with closing(_pieces(self.server, body | {"stream_options": {"include_usage": True}})) as pieces:
             try:
-                for event in events:
-                    if event.get("usage"):
-                        tokens = event["usage"]["completion_tokens"]
-                    deltas = [choice["delta"] for choice in event.get("choices", ())]
+                for piece in pieces:
+                    tokens = piece.tokens or tokens
                     # Reasoning is shown, and not sent back with the conversation.
-                    if thought := "".join(delta.get("reasoning_content") or "" for delta in deltas):
+                    if piece.thought:
                         first, thinking = first or time.monotonic(), True
-                        console.write(thought)
-                    piece = "".join(delta.get("content") or "" for delta in deltas)
-                    if piece:
+                        console.write(piece.thought)
+                    if piece.text:
                         if thinking:
                             console.write("\n\n")
                             thinking = False
                         first = first or time.monotonic()
-                        console.write(piece)
-                        text += piece
+                        console.write(piece.text)
+                        text += piece.text
             except KeyboardInterrupt:  # closing the connection ends the answer at the server, too
                 pass
+            except GenerationError:
+                if first:
+                    self._keep(asked, text, begun=bool(text))
+                raise
             self._keep(asked, text, begun=bool(text))
         if tokens and first:
             seconds = max(time.monotonic() - first, 1e-9)
@@ -91,7 +103,7 @@ def remote(url: str, model: str | None, settings: dict[str, Any], messages: Mess
         try:
             names = [str(one["id"]) for one in json.loads(answer.read())["data"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise GenerationError(f"{base} is no server of OpenAI's API: {error!r}"[:200]) from None
+            raise GenerationError(f"{base} is no server of OpenAI's API: {error!r}"[:200], hint=_WHERE) from None
     if not names or (model is not None and model not in names):
         raise GenerationError(f"{base} has no model {model!r}", hint=f"it has: {', '.join(names) or 'none'}")
     chosen = model or names[0]
@@ -118,32 +130,31 @@ def _request(
         answer = connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         raise GenerationError(
-            f"{server.base} does not answer: {error}", hint="is the server up? volumetric serve"
+            f"{server.base} does not answer: {error}", hint="is the server up? `volumetric serve` starts one"
         ) from None
     if answer.status != 200:
-        raise GenerationError(f"the server refuses: {_told(answer.read(10_000))}")
+        told = error_of(answer.read(10_000)) or answer.reason
+        raise GenerationError(f"the server refuses: {told}", hint=_HINTS.get(answer.status, _ELSE))
     return answer
 
 
-def _events(server: Target, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
-    """Yield the pieces of a stream. Raises `GenerationError` where the server refuses or the connection breaks."""
+def _pieces(server: Target, body: dict[str, Any]) -> Generator[Piece, None, None]:
+    """Yield the pieces of an answer. Raises `GenerationError` where the server refuses or the answer breaks off."""
     with closing(_connection(server)) as connection:
         answer = _request(connection, server, "POST", "/chat/completions", body)
+        finished = False
         try:
             for line in answer:
-                if not line.startswith(b"data: ") or line.strip() == b"data: [DONE]":
+                piece = piece_of(line)
+                if piece is None:
                     continue
-                event = json.loads(line[6:])
-                if "error" in event:
-                    raise GenerationError(f"the server ended the answer: {_told(line[6:])}")
-                yield event
+                if piece.error:
+                    raise GenerationError(f"the server ended the answer: {piece.error}", hint=_ELSE)
+                finished = finished or piece.finished
+                if piece.last:
+                    return
+                yield piece
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise GenerationError(f"the answer broke off: {error}") from None
-
-
-def _told(body: bytes) -> str:
-    """Return the message of an error, or the body itself."""
-    try:
-        return str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return body.decode(errors="replace")[:300]
+            raise GenerationError(f"the answer broke off: {error}", hint=_AGAIN) from None
+        if not finished:
+            raise GenerationError("the answer broke off: the server closed the connection", hint=_AGAIN)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from volumetric.bench.serve.pieces import error_of, piece_of
 from volumetric.bench.serve.target import Target
 
 _LONGEST_LINE = 1 << 20
@@ -59,32 +60,38 @@ async def _ask(target: Target, body: Mapping[str, Any], seen: Seen) -> None:
             f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode()
             + data
         )
-        status = (await reader.readline()).split(b" ", 2)[1:2]
+        version, *status = (await reader.readline()).split(b" ", 2)[:2]
+        if not version.startswith(b"HTTP/1"):
+            seen.error = f"this is no HTTP: {version[:100].decode(errors='replace').strip()!r}"
+            return
         headers = [line async for line in _headers(reader)]
         if status != [b"200"]:
-            seen.error = f"{b' '.join(status).decode()} {(await reader.read(500)).decode(errors='replace')}"
+            seen.error = f"{b' '.join(status).decode(errors='replace')} {error_of(await reader.read(10_000))}"
             return
         chunked = any(line.lower().startswith(b"transfer-encoding") and b"chunked" in line for line in headers)
+        finished = False
         async for line in _lines(reader, chunked=chunked):
-            if not line.startswith(b"data: ") or line == b"data: [DONE]":
+            piece = piece_of(line)
+            if piece is None:
                 continue
-            event = json.loads(line[6:])
-            if "error" in event:
-                seen.error = str(event["error"])[:300]
+            if piece.error:
+                seen.error = piece.error[:300]
                 return
-            usage = event.get("usage")
-            if usage:
-                seen.tokens, seen.prompt_tokens = usage["completion_tokens"], usage["prompt_tokens"]
-                seen.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
-            deltas = [choice["delta"] for choice in event.get("choices", ())]
-            piece = "".join(delta.get("content") or delta.get("reasoning_content") or "" for delta in deltas)
-            if piece:
+            finished = finished or piece.finished or piece.last
+            if piece.tokens:
+                seen.tokens, seen.prompt_tokens = piece.tokens, piece.prompt_tokens
+                seen.cached_tokens = piece.cached_tokens
+            if text := piece.text or piece.thought:
                 now = time.perf_counter()
                 if seen.text:
                     seen.gaps.append(now - last)
                 else:
                     seen.first = now - began
-                last, seen.text = now, seen.text + piece
+                last, seen.text = now, seen.text + text
+            if piece.last:
+                break
+        if not finished:
+            seen.error = "the stream ended before the answer" if seen.text else "no stream of a chat completion came"
         seen.tokens = seen.tokens or len(seen.gaps) + bool(seen.text)
     finally:
         writer.close()
