@@ -168,7 +168,27 @@ def test_embeddings_are_those_of_the_library(client):
     for asked in ({}, {"encoding_format": "float"}):  # the client asks for base64 unless told, and decodes it
         answer = client.embeddings.create(model="encoder", input=texts, **asked)
         np.testing.assert_allclose([one.embedding for one in answer.data], expected, rtol=1e-6)
-    assert answer.usage.prompt_tokens > 0
+    assert answer.usage.prompt_tokens == 4 + 3
+    own = client.embeddings.create(model="encoder", input=texts, dimensions=expected.shape[1])
+    assert len(own.data[0].embedding) == expected.shape[1]
+    with pytest.raises(openai.BadRequestError, match="own width"):
+        client.embeddings.create(model="encoder", input=texts, dimensions=2)
+
+
+def test_texts_to_embed_are_cut_only_where_that_is_asked_for(client):
+    texts = ["a", "cat " * 50]
+    with pytest.raises(openai.BadRequestError, match=r"input\[1\] has 52 tokens, the model takes 24") as caught:
+        client.embeddings.create(model="encoder", input=texts)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input")
+    library = load(TINY / "sentences_mean", device="reference")
+    for cut, length in ((-1, 24), (8, 8)):
+        answer = client.embeddings.create(model="encoder", input=texts, extra_body={"truncate_prompt_tokens": cut})
+        expected = library.embed(texts, max_length=length)
+        np.testing.assert_allclose([one.embedding for one in answer.data], expected, rtol=1e-6)
+        assert answer.usage.prompt_tokens == 3 + length
+    for cut in (0, 41):
+        with pytest.raises(openai.BadRequestError):
+            client.embeddings.create(model="encoder", input=texts, extra_body={"truncate_prompt_tokens": cut})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -92,11 +93,10 @@ class TextEncoder:
         self, texts: Sequence[str], *, pooling: Sequence[Pooling], normalise: bool, prompt: str, limit: int
     ) -> F32Array:
         """Embeddings of `texts`."""
-        lower = self.sentences.lower_case
-        rows = self.tokens([(prompt + text).lower() if lower else prompt + text for text in texts], limit)
+        rows = self.tokens(self._prompted(texts, prompt), limit)
         skipped = 0
         if prompt and not self.sentences.include_prompt:
-            [alone] = self.tokens([prompt.lower() if lower else prompt], limit)
+            [alone] = self.tokens(self._prompted([""], prompt), limit)
             ends = self.tokenizer.token_id(self.tokenizer.special_tokens.get("sep_token"))
             skipped = len(alone[INPUT]) - (int(alone[INPUT][-1]) == ends)
         found = self.encoder.pooled(rows, pooling, skipped)
@@ -106,6 +106,16 @@ class TextEncoder:
             at = int(np.flatnonzero(~np.isfinite(found).all(1))[0])
             raise GenerationError(f"the embedding of text {at} is not a number", hint="the weights may be damaged")
         return scaled_to_one(found) if normalise else found
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text and what goes before it by default, none of them cut."""
+        rows = self.tokens(self._prompted(texts, self.prompt(None, None)), sys.maxsize)
+        return [len(row[INPUT]) for row in rows]
+
+    def _prompted(self, texts: Sequence[str], prompt: str) -> list[str]:
+        """Texts as they are made into tokens."""
+        lower = self.sentences.lower_case
+        return [(prompt + text).lower() if lower else prompt + text for text in texts]
 
     def judged(self, texts: Sequence[str | tuple[str, str]], limit: int) -> F32Array:
         """Outputs of the head, ``[n, classes]``."""

@@ -18,11 +18,19 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
+    truncate_prompt_tokens: int | None = None
 
     def check(self) -> None:
-        """Raise `RequestError` for what cannot be honoured."""
-        if self.dimensions is not None:
-            raise bad("dimensions is not supported: embeddings have the model's own width", param="dimensions")
+        """Raise `RequestError` for a length that is none."""
+        cut = self.truncate_prompt_tokens
+        if cut is not None and cut != -1 and cut < 1:
+            told = f"truncate_prompt_tokens must be 1 or more, or -1 for as many as the model takes, got {cut}"
+            raise bad(told, param="truncate_prompt_tokens", code="invalid_value")
+
+    def check_width(self, width: int) -> None:
+        """Raise `RequestError` for another width than the model's."""
+        if self.dimensions not in (None, width):
+            raise bad(f"dimensions can only be {width}, the model's own width", param="dimensions")
 
     def texts(self) -> list[str]:
         """Return the texts to embed. Raises `RequestError` for token ids, and for none or too many."""

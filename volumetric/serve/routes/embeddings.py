@@ -10,13 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volumetric._typing import F32Array
-from volumetric.errors import VolumetricError
+from volumetric.errors import DoesNotFitError, VolumetricError
 from volumetric.serve.bodies import body_of
 from volumetric.serve.fields.embedding import EmbeddingRequest
 from volumetric.serve.problem import bad, problem_of
 from volumetric.serve.serving import encoded
 
 if TYPE_CHECKING:
+    from volumetric.generate.model import Model
     from volumetric.serve.serving import Serving
 
 
@@ -31,10 +32,10 @@ async def embeddings(request: Request) -> Response:
         raise bad(f"{served.name} generates text; serve an encoder for embeddings", param="model")
     try:
         async with served.embedding:
-            rows: F32Array = await serving.aside(served.model.embed, texts)
-            tokens = await serving.aside(_count, served.model, texts)
+            rows, tokens = await serving.aside(_embedded, served.model, texts, asked.truncate_prompt_tokens)
     except VolumetricError as error:
         raise problem_of(error, param="input") from None
+    asked.check_width(rows.shape[1])
     data = [
         {"object": "embedding", "index": i, "embedding": _told(row, base64_text=asked.encoding_format == "base64")}
         for i, row in enumerate(rows)
@@ -50,6 +51,20 @@ def _told(row: F32Array, *, base64_text: bool) -> str | list[float]:
     return row.tolist()
 
 
-def _count(model: object, texts: list[str]) -> int:
-    tokenizer = getattr(model, "tokenizer", None)
-    return 0 if tokenizer is None else sum(len(tokenizer.encode(text)) for text in texts)
+def _embedded(model: Model, texts: list[str], cut: int | None) -> tuple[F32Array, int]:
+    """Return embeddings, and the tokens that they are of; texts that are too long are cut only where `cut` says so.
+
+    Raises
+    ------
+    DoesNotFitError : a text is longer than the model takes
+    SpecError : `cut` is
+    """
+    encoder = model.text_encoder
+    limit, counts = encoder.length(None if cut == -1 else cut), encoder.counts(texts)
+    if cut is None and max(counts) > limit:
+        at = next(i for i, count in enumerate(counts) if count > limit)
+        raise DoesNotFitError(
+            f"input[{at}] has {counts[at]} tokens, the model takes {limit}",
+            hint="shorten it, or let texts be cut by truncate_prompt_tokens: -1",
+        )
+    return model.embed(texts, max_length=limit), sum(min(count, limit) for count in counts)
