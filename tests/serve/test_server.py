@@ -111,6 +111,26 @@ def test_what_clients_say_to_ask_for_nothing_is_no_error(server, fields: dict[st
     assert told["choices"][0]["message"]["content"] == "cdefgh"
 
 
+def test_a_lenient_server_leaves_out_what_it_does_not_know(caplog: pytest.LogCaptureFixture):
+    body = {
+        "messages": [{"role": "user", "content": "ab", "mood": "good"}],
+        "keep_alive": 5,
+        "stream": True,
+        "stream_options": {"speed": None},
+    }
+    with running({"letters": letters()}, lenient=True) as address:
+        status, told = ask(address, "/v1/chat/completions", json.dumps(body).encode())
+        assert status == 200
+        assert told.endswith("data: [DONE]\n\n")
+        status, told = ask(address, "/v1/chat/completions", json.dumps(body | {"temperature": "hot"}).encode())
+        assert (status, told["error"]["param"]) == (400, "temperature")
+        status, told = ask(address, "/v1/models/letters")
+    for name in ("'keep_alive'", "'messages[0].mood'", "'stream_options.speed'"):
+        assert f"a request has the field {name}" in caplog.text
+    assert "good" not in caplog.text
+    assert "max_tokens" not in told["meta"]["sampling"]
+
+
 def test_refusals_of_the_assistant_are_read(server):
     said = [{"role": "assistant", "content": [{"type": "refusal", "refusal": "a"}]}, {"role": "user", "content": "b"}]
     status, told = ask(server, "/tokenize", json.dumps({"messages": said}).encode())

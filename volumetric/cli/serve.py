@@ -153,6 +153,7 @@ def serve(
     lora: Annotated[list[str] | None, Parameter(name="--lora", negative="")] = None,
     draft: Drafts = None,
     reasoning: Literal["auto", "none"] = "auto",
+    lenient: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
     """Serve models at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models, and a page to talk at /.
@@ -175,6 +176,8 @@ def serve(
     reasoning : str
         "auto" tells what a model thinks apart from its answers, as reasoning_content, where its template has marks for
         it; "none" leaves it in them.
+    lenient : bool
+        Leave fields of requests out that would have no effect, and log their names, instead of refusing them.
     """
     output.apply()
     for name in ("starlette", "uvicorn"):
@@ -211,6 +214,7 @@ def serve(
             max_body=load.max_body * _MIB,
             request_seconds=load.request_timeout,
             reasoning=reasoning,
+            lenient=lenient,
         )
         server = Server(openers, settings, limits, drain=load.drain, drafts=drafts)
     except SpecError as error:

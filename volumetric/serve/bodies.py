@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from volumetric.serve.fields.reading import read
 from volumetric.serve.problem import LAST, RequestError
+
+if TYPE_CHECKING:
+    from volumetric.serve.serving import Settings
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -39,7 +42,8 @@ async def body_of(request: Request, kind: type[T]) -> T:
             param="Content-Encoding",
             code="unsupported_media_type",
         )
-    most = request.app.state.serving.settings.max_body
+    settings: Settings = request.app.state.serving.settings
+    most = settings.max_body
     too_large = RequestError(413, f"the body has more than {most} bytes", code="body_too_large", headers=LAST)
     body, length = bytearray(), 0
     told = request.headers.get("content-length", "")
@@ -63,4 +67,4 @@ async def body_of(request: Request, kind: type[T]) -> T:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
         raise RequestError(413, str(too_large), code="body_too_large")
-    return read(bytes(body), kind)
+    return read(bytes(body), kind, lenient=settings.lenient)

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,6 +36,7 @@ class Settings:
     request_seconds : after which a request fails
     reasoning : ``"auto"`` tells reasoning apart from answers where the chat template has marks for it; ``"none"``
         leaves it in them
+    lenient : fields of requests that are not known are left out, and logged, instead of refused
     """
 
     api_key: str | None = None
@@ -44,6 +45,7 @@ class Settings:
     max_body: int = 8 * 2**20
     request_seconds: float = 600.0
     reasoning: Literal["auto", "none"] = "auto"
+    lenient: bool = False
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -107,7 +109,9 @@ class Served:
 
     def describe(self, created: int) -> dict[str, Any]:
         """Return what ``/v1/models`` tells."""
-        info = self.model.info
+        info, defaults = self.model.info, None if self.engine is None else self.model.merged()
+        if defaults is not None:  # answers are as long as the context leaves room for, unless a request says otherwise
+            defaults = replace(defaults, sources={k: v for k, v in defaults.sources.items() if k != "max_tokens"})
         return {
             "id": self.name,
             "object": "model",
@@ -121,7 +125,7 @@ class Served:
                 "vocab_size": info.vocab_size,
                 "embeddings": self.engine is None,
                 "draft": self.draft if self.draft is None or isinstance(self.draft, str) else self.draft.name,
-                "sampling": str(self.model.merged()) if self.engine is not None else "",
+                "sampling": "" if defaults is None else str(defaults),
                 "system_fingerprint": self.fingerprint,
             },
         }

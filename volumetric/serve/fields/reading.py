@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -9,10 +10,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from volumetric.generate.params import ALIASES
-from volumetric.hints import suggestion
+from volumetric.hints import shown, suggestion
 from volumetric.serve.problem import RequestError, bad
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+logger = logging.getLogger(__name__)
 
 _ALIASES: Final = {**ALIASES, "stop_ids": "stop_token_ids"}
 """Names that other servers use, and ours."""
@@ -31,11 +34,18 @@ NO_EFFECT: Final = frozenset(
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
 _PLACE = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
-_DEEPEST: Final = 64
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_MOST_LEFT_OUT: Final = 1000
+"""Fields without effect of one request, at most; with more it is refused."""
 
 
-def read(body: bytes, kind: type[T]) -> T:
+def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
     """Return the body of a request.
+
+    Parameters
+    ----------
+    kind : what it must be
+    lenient : leave fields out that `kind` has not, and log their names, instead of refusing them
 
     Raises
     ------
@@ -57,7 +67,29 @@ def read(body: bytes, kind: type[T]) -> T:
         del given[name]
     # Clients send null for what they leave open, whether this server knows of it or not.
     required = _required(kind)
-    return converted({name: value for name, value in given.items() if value is not None or name in required}, kind)
+    given = {name: value for name, value in given.items() if value is not None or name in required}
+    for _ in range(_MOST_LEFT_OUT if lenient else 0):
+        try:
+            return converted(given, kind)
+        except RequestError as problem:
+            if problem.code != "unknown_field" or not _left_out(given, problem.param or ""):
+                raise
+            logger.warning("a request has the field %s, which has no effect here", shown(problem.param))
+    return converted(given, kind)
+
+
+def _left_out(given: Any, place: str) -> bool:
+    """Take the field of this place away, as ``messages[0].mood``; False where it is not found."""
+    *path, (_, name) = _STEP.findall(place)
+    for number, step in path:
+        try:
+            given = given[int(number) if number else step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    if not isinstance(given, dict) or name not in given:
+        return False
+    del given[name]
+    return True
 
 
 def converted(given: dict[str, Any], kind: type[T], where: str = "") -> T:
