@@ -16,7 +16,8 @@ from tests.serve.servers import PATIENCE, running, slow_letters
 from volumetric.errors import CheckpointError, ShuttingDownError
 from volumetric.generate import Limits, Model
 from volumetric.serve.engine import Engine
-from volumetric.serve.serving import Served
+from volumetric.serve.run import Server, listen
+from volumetric.serve.serving import Served, Settings
 
 
 def until(what: Callable[[], object]) -> None:
@@ -108,3 +109,38 @@ def test_an_engine_that_is_closed_takes_nothing():
         served.close()
 
     asyncio.run(closed())
+
+
+def test_a_server_ends_while_it_opens_a_model():
+    opening, go = threading.Event(), threading.Event()
+
+    def slowly() -> Model:
+        opening.set()
+        assert go.wait(PATIENCE)
+        return letters()
+
+    server = Server({"letters": slowly}, Settings(), Limits())
+    thread = threading.Thread(target=server.run, args=(listen("127.0.0.1", 0),))
+    thread.start()
+    try:
+        assert opening.wait(PATIENCE)
+        server.stop()
+        thread.join(PATIENCE / 2)
+        assert not thread.is_alive()
+    finally:
+        go.set()
+        thread.join(PATIENCE)
+
+
+def test_a_server_that_ends_at_once_says_nothing_of_those_who_were_waiting(caplog: pytest.LogCaptureFixture):
+    with running({"random": slow_letters()}) as address, address.client() as client:
+        stream = client.completions.create(
+            model="random", prompt="ab", extra_body={"ignore_eos": True}, temperature=1, stream=True
+        )
+        next(iter(stream))
+        address.server.stop()
+        address.server.stop()
+        with pytest.raises(Exception, match=r"."):
+            list(stream)
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI" not in caplog.text

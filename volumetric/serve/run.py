@@ -20,6 +20,7 @@ from volumetric.errors import DeviceError, SpecError
 from volumetric.serve.app import application
 from volumetric.serve.engine import Engine
 from volumetric.serve.heap import trim
+from volumetric.serve.opening import opened
 from volumetric.serve.protocol import Protocol
 from volumetric.serve.serving import Served, Serving, Settings, generates
 
@@ -65,6 +66,17 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Leave signals alone."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; an application that is ended at once hears of it, too."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
+
+
+def _foreseen(record: logging.LogRecord) -> bool:
+    """Leave out of uvicorn's log that a request was cancelled when the server ended."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 class Server:
@@ -144,6 +156,7 @@ class Server:
         self._loop = loop = asyncio.get_running_loop()
         handlers = self._handlers() if threading.current_thread() is threading.main_thread() else {}
         before: dict[int, Any] = {}
+        logging.getLogger("uvicorn.error").addFilter(_foreseen)
         try:
             # Not by the loop's own way: a loop that is far behind may lose a signal there.
             for number, handler in handlers.items():
@@ -193,11 +206,11 @@ class Server:
             await self.serving.aside(trim)
 
     async def _opened(self, name: str, opener: Callable[[], Model]) -> Served:
-        model = await asyncio.to_thread(opener)
+        model = await opened(opener)
         if not generates(model):
             return Served(name, model, None)
         draft = self._drafts.get(name)
-        guessing = await asyncio.to_thread(draft) if callable(draft) else draft
+        guessing = await opened(draft) if callable(draft) else draft
         return Served(name, model, Engine(model, self._limits, guessing), guessing)
 
     async def _reload(self) -> None:
