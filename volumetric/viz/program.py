@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of, rule_of_edge, write_of_edge
 from volumetric.layers.program.ports import Out, Signal
-from volumetric.layers.program.region import Region
 from volumetric.viz.figure import keep_layout, new_figure
 from volumetric.viz.program_arrows import LINE, STYLES, WIDTHS, Arrows, Spot, folded, rule_colour
 
@@ -60,7 +59,7 @@ def draw_program(program: Program, title: str = "program") -> Figure:
     keep_layout(figure)
     sheet.draw_grounds(axes)
     spots = {name: sheet.spots(name) for name in sheet.texts}
-    for name in sorted(program.canvas.regions, key=lambda name: -_size(program.canvas.regions[name])):
+    for name in sorted(program.canvas.regions, key=lambda name: -program.canvas.regions[name].size):
         sheet.draw_region(axes, name, spots[name], colours[program.canvas.regions[name].family])
     Arrows(facts, {name: of[0] for name, of in spots.items() if of}, sheet.texts).draw(axes)
     return figure
@@ -202,10 +201,6 @@ def _text(program: Program, name: str) -> list[str]:
         if not isinstance(of, Signal) and of.region == name:
             found.append(f"{port} →" if isinstance(of, Out) else f"→ {port}")
     return found
-
-
-def _size(region: Region) -> int:
-    return math.prod(high - low for low, high in region.box)
 
 
 def _legend(figure: Figure, program: Program, colours: Mapping[str, str], rules: Sequence[str], left_out: int) -> None:

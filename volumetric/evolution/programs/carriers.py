@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from volumetric.evolution.programs.change import Change, Mark
+from volumetric.evolution.programs.change import Change, Mark, region_replaced
 from volumetric.evolution.programs.edges import one_of
 from volumetric.evolution.programs.regions import CARRIERS, otherwise_many, with_carrier
 from volumetric.evolution.programs.twins import twin_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.identity import Identity
-from volumetric.layers.program.region import Carrier, Region
+from volumetric.layers.program.region import Carrier
 
 _SLOTS = 8
 """Most slots that mutation gives a region that is read by its positions."""
@@ -34,11 +34,12 @@ def change_carrier(program: Program, mark: Mark, rng: np.random.Generator) -> Ch
     others: list[Carrier] = [carrier for carrier in CARRIERS if carrier != region.carrier]
     carrier = one_of(others, rng)
     if region.carrier != "deterministic" and rng.random() < 0.5:
-        return _in_place(program, name, with_carrier(region, "deterministic"))
+        return Change(program=region_replaced(program, name, with_carrier(region, "deterministic")))
     changed = with_carrier(region, carrier)
     if (region.carrier, carrier) == ("deterministic", "filter"):
         start = f"regions.{name}.gain"
-        return _in_place(program, name, changed, {f"{start}.weight": 0.0, f"{start}.bias": _OPEN})
+        begins = {f"{start}.weight": 0.0, f"{start}.bias": _OPEN}
+        return Change(program=region_replaced(program, name, changed), begins=begins)
     return twin_of(program, name, mark, rng, as_region=changed, event=(carrier,))
 
 
@@ -58,23 +59,18 @@ def change_slots(program: Program, mark: Mark, rng: np.random.Generator) -> Chan
         read = replace(region, identity=Identity(capacity))
         return twin_of(program, name, mark, rng, as_region=read, event=("slots", capacity))
     if choice < 0.25:
-        return _in_place(program, name, replace(region, identity=None))
+        return Change(program=region_replaced(program, name, replace(region, identity=None)))
     if choice < 0.5:
         other = replace(now, mode="ephemeral" if now.mode == "persistent" else "persistent")
-        return _in_place(program, name, replace(region, identity=other))
+        return Change(program=region_replaced(program, name, replace(region, identity=other)))
     if choice < 0.65:
         begins = {f"regions.{name}.life.down.weight": 0.0, f"regions.{name}.life.down.bias": _OPEN}
-        return _in_place(program, name, replace(region, identity=replace(now, births=not now.births)), begins)
+        made = region_replaced(program, name, replace(region, identity=replace(now, births=not now.births)))
+        return Change(program=made, begins=begins)
     many = replace(now, capacity=otherwise_many(now.capacity, rng))
-    return None if many == now else _in_place(program, name, replace(region, identity=many))
+    return None if many == now else Change(program=region_replaced(program, name, replace(region, identity=many)))
 
 
 def _one_written(program: Program, rng: np.random.Generator) -> str | None:
     able = [name for name, region in program.canvas.regions.items() if region.carrier != "constant"]
     return one_of(able, rng) if able else None
-
-
-def _in_place(program: Program, name: str, region: Region, begins: dict[str, float] | None = None) -> Change:
-    regions = {**program.canvas.regions, name: region}
-    made = replace(program, canvas=replace(program.canvas, regions=regions))
-    return Change(program=made, begins=begins or {})

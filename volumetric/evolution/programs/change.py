@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from volumetric.layers.program.declared import Program
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.region import Region
 
 Mark = Callable[[tuple[Any, ...]], int]
 """Gives what happened its number in history; the same in a generation has the same one."""
@@ -43,6 +47,16 @@ class Change:
         """Return the number that all of a new parameter begins with; None: with fresh values."""
         closed = any(param.startswith(f"edges.{name}.") for name in self.closed) and param.endswith(_LAST)
         return 0.0 if closed else self.begins.get(param)
+
+
+def region_replaced(program: Program, name: str, region: Region) -> Program:
+    """Return a program whose region `name` is another one."""
+    return replace(program, canvas=replace(program.canvas, regions={**program.canvas.regions, name: region}))
+
+
+def edge_replaced(program: Program, at: int, edge: Edge) -> Program:
+    """Return a program whose edge number `at` is another one."""
+    return replace(program, edges=(*program.edges[:at], edge, *program.edges[at + 1 :]))
 
 
 def goes_by_rows(param: str) -> bool:

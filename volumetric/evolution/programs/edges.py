@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from volumetric.evolution.programs.change import Change, Mark, can_close, stays_as_it_was
+from volumetric.evolution.programs.change import Change, Mark, can_close, edge_replaced, stays_as_it_was
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.masks import Tile
@@ -63,7 +63,7 @@ def change_edge(program: Program, mark: Mark, rng: np.random.Generator) -> Chang
     changed = one_of(_CHANGES, rng)(program, edge, rng)
     if changed == edge:
         return None
-    return Change(program=replace(program, edges=(*program.edges[:at], changed, *program.edges[at + 1 :])))
+    return Change(program=edge_replaced(program, at, changed))
 
 
 def _rule(program: Program, edge: Edge, rng: np.random.Generator) -> Edge:

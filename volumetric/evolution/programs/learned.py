@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from volumetric.evolution.programs.change import Change, Mark
+from volumetric.evolution.programs.change import Change, Mark, region_replaced
 from volumetric.evolution.programs.edges import one_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.learning import Learning
@@ -26,10 +26,7 @@ def change_learning(program: Program, mark: Mark, rng: np.random.Generator) -> C
     if region.carrier == "constant":
         return None
     changed = changed_learning(region, rng)
-    if changed == region:
-        return None
-    regions = {**program.canvas.regions, name: changed}
-    return Change(program=replace(program, canvas=replace(program.canvas, regions=regions)))
+    return None if changed == region else Change(program=region_replaced(program, name, changed))
 
 
 def changed_learning(region: Region, rng: np.random.Generator) -> Region:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from msgspec.structs import replace
 
-from volumetric.evolution.programs.change import Change, Mark
+from volumetric.evolution.programs.change import Change, Mark, edge_replaced
 from volumetric.evolution.programs.edges import one_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
@@ -28,10 +28,7 @@ def change_mask(program: Program, mark: Mark, rng: np.random.Generator) -> Chang
     at = one_of(able, rng)
     edge = program.edges[at]
     mask = new_mask(program, edge, rng) if edge.mask is None else changed_mask(program, edge, rng)
-    if mask == edge.mask:
-        return None
-    edges = (*program.edges[:at], replace(edge, mask=mask), *program.edges[at + 1 :])
-    return Change(program=replace(program, edges=edges))
+    return None if mask == edge.mask else Change(program=edge_replaced(program, at, replace(edge, mask=mask)))
 
 
 def new_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask:
@@ -109,11 +106,7 @@ def by_positions(region: Region) -> bool:
 def pairs_of(program: Program, edge: Edge) -> _Shape:
     """Return how many positions an edge writes, and how many it reads."""
     regions = program.canvas.regions
-    return _positions(regions[edge.writes]), _positions(regions[edge.reads])
-
-
-def _positions(region: Region) -> int:
-    return math.prod(high - low for low, high in region.box)
+    return regions[edge.writes].size, regions[edge.reads].size
 
 
 def _block(shape: _Shape, rng: np.random.Generator) -> tuple[int, int, int, int]:

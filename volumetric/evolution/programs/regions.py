@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from volumetric.evolution.programs.change import Change, Mark
+from volumetric.evolution.programs.change import Change, Mark, edge_replaced, region_replaced
 from volumetric.evolution.programs.clocks import changed_clock, new_clock
 from volumetric.evolution.programs.edges import one_of
 from volumetric.evolution.programs.learned import learning_with
@@ -63,8 +62,7 @@ def change_region(program: Program, mark: Mark, rng: np.random.Generator) -> Cha
     changed = one_of(_CHANGES, rng)(program.canvas, region, rng)
     if changed is None or changed == region:
         return None
-    regions = {**program.canvas.regions, name: changed}
-    return Change(program=replace(program, canvas=replace(program.canvas, regions=regions)))
+    return Change(program=region_replaced(program, name, changed))
 
 
 def change_clock(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
@@ -82,14 +80,13 @@ def change_clock(program: Program, mark: Mark, rng: np.random.Generator) -> Chan
         name, region = [*program.canvas.regions.items()][number]
         now = region.fires
         clock = new_clock(meters, rng) if now is None else changed_clock(now, meters, rng, inner=True)
-        regions = {**program.canvas.regions, name: replace(region, clock=None if clock is None else str(clock))}
-        return Change(program=replace(program, canvas=replace(program.canvas, regions=regions)))
+        changed = replace(region, clock=None if clock is None else str(clock))
+        return Change(program=region_replaced(program, name, changed))
     at = number - len(program.canvas.regions)
     edge = program.edges[at]
     holds = edge.holds
     clock = new_clock(meters, rng) if holds is None else changed_clock(holds, meters, rng, inner=False)
-    changed = replace(edge, when=None if clock is None else str(clock))
-    return Change(program=replace(program, edges=(*program.edges[:at], changed, *program.edges[at + 1 :])))
+    return Change(program=edge_replaced(program, at, replace(edge, when=None if clock is None else str(clock))))
 
 
 def _carrier(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
@@ -114,8 +111,7 @@ def _rows(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | 
     """Give a memory more or fewer rows."""
     if region.carrier != "memory":
         return None
-    now = region.slots or math.prod(high - low for low, high in region.box)
-    return replace(region, slots=otherwise_many(now, rng))
+    return replace(region, slots=otherwise_many(region.slots or region.size, rng))
 
 
 def otherwise_many(now: int, rng: np.random.Generator) -> int:

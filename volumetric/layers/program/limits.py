@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from volumetric.errors import SpecError
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
@@ -22,7 +20,7 @@ PAIRWISE = ("cross", "cosine", "sigmoid", "gated", "sparse", "local", "random_fi
 
 def check_sizes(program: Program) -> None:
     """Refuse what would fill the memory before it is made."""
-    sizes = {name: math.prod(high - low for low, high in of.box) for name, of in program.canvas.regions.items()}
+    sizes = {name: of.size for name, of in program.canvas.regions.items()}
     placed, axes = sum(sizes.values()), len(program.canvas.sides)
     if placed > MOST_PLACED:
         raise SpecError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -122,6 +123,11 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
                     raise SpecError(f"a region: a constant has no {name}", hint="it never changes; leave it out")
         force_setattr(self, "loss_weight", as_number("a region: loss_weight", self.loss_weight, 0.0))
         check_flag("a region: output", self.output)
+
+    @property
+    def size(self) -> int:
+        """Positions inside of its box."""
+        return math.prod(high - low for low, high in self.box)
 
     @property
     def fires(self) -> Clock | None:
