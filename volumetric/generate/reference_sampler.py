@@ -111,6 +111,12 @@ def top_k_indices(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate((above, equal)))
 
 
+def likeliest(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+    """Return the indices of the `k` largest of `scores`, largest first; the lowest index first among equals."""
+    ids = top_k_indices(scores, k)
+    return ids[np.argsort(-scores[ids], kind="stable")]
+
+
 def top_p_mask(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
     """Mark the fewest elements, largest first, whose sum reaches `top_p` of the whole; at least one."""
     goal = top_p * weights.sum()
@@ -128,6 +134,5 @@ def log_probabilities(logits: F32Array, token: int, count: int) -> tuple[float, 
     """Return ``log softmax(logits)`` of `token`, and of the `count` most likely tokens, most likely first."""
     top = logits.max()
     norm = float(top) + float(np.log(np.exp(logits - top, dtype=np.float64).sum()))
-    ids = top_k_indices(logits, count) if count else np.empty(0, np.int64)
-    best = ids[np.argsort(-logits[ids], kind="stable")]
+    best = likeliest(logits, count) if count else ()
     return float(logits[token]) - norm, tuple((int(i), float(logits[i]) - norm) for i in best)

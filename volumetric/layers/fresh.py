@@ -10,7 +10,8 @@ import numpy as np
 from volumetric._typing import Shape
 from volumetric.layers.base import ParamSpec
 
-_FIXED: Final = frozenset({"ones", "zeros", "log_counts", "forget", "forget_block"})
+_ROWS: Final = frozenset({"log_counts", "forget", "forget_block"})
+_FIXED: Final = _ROWS | {"ones", "zeros"}
 
 
 def is_drawn(spec: ParamSpec) -> bool:
@@ -53,7 +54,7 @@ def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
 
 def fixed_start(spec: ParamSpec) -> np.ndarray | None:
     """Return the numbers that each fresh parameter begins with, or near which, where they are a row of several."""
-    if spec.init not in ("log_counts", "forget", "forget_block"):
+    if spec.init not in _ROWS:
         return None
     one = dataclasses.replace(spec, shape=spec.shape[1:] if spec.around else spec.shape, around=0.0)
     return np.broadcast_to(filled(one, np.random.default_rng(0)), spec.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -44,12 +44,11 @@ async def body_of(request: Request, kind: type[T]) -> T:
         )
     settings: Settings = request.app.state.serving.settings
     most = settings.max_body
-    too_large = RequestError(413, f"the body has more than {most} bytes", code="body_too_large", headers=LAST)
     body, length = bytearray(), 0
     told = request.headers.get("content-length", "")
     says = int(told) if told.isdecimal() else 0
     if says > _DRAINED * most:
-        raise too_large
+        raise _too_large(most, headers=LAST)
     holds = most if says <= most else 0  # a body that says to be too long is not held, only taken
     try:
         async with asyncio.timeout(PATIENCE) as timeout:
@@ -59,12 +58,16 @@ async def body_of(request: Request, kind: type[T]) -> T:
                 if length <= holds:
                     body += chunk
                 elif length > _DRAINED * most:
-                    raise too_large
+                    raise _too_large(most, headers=LAST)
     except TimeoutError:
         told = f"no more of the body came for {PATIENCE:g} s"
         raise RequestError(408, told, code="body_timeout", headers=LAST) from None
     except ClientDisconnect:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
-        raise RequestError(413, str(too_large), code="body_too_large")
+        raise _too_large(most)
     return read(bytes(body), kind, lenient=settings.lenient)
+
+
+def _too_large(most: int, **rest: Any) -> RequestError:
+    return RequestError(413, f"the body has more than {most} bytes", code="body_too_large", **rest)

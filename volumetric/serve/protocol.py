@@ -2,7 +2,7 @@
 
 It stands on h11, wherever httptools is installed, too. With that one uvicorn loses the bodies of requests that offer to
 go on with HTTP/2, as those of Java's own client do, sends chunks to clients of HTTP/1.0, takes heads of any length and
-of two names; it would save 4 µs of processor time an event.
+of two names; it would save 4 to 7 µs of processor time an event.
 """
 
 from __future__ import annotations

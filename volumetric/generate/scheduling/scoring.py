@@ -6,7 +6,7 @@ import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.generate.events import TopLogprobs
-from volumetric.generate.reference_sampler import top_k_indices
+from volumetric.generate.reference_sampler import likeliest
 from volumetric.layers.softmax import log_likelihoods, log_softmax
 
 
@@ -23,10 +23,7 @@ def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float]
         return log_likelihoods(logits, tokens).tolist(), [()] * len(tokens)
     logs = log_softmax(logits)
     found = np.take_along_axis(logs, tokens[:, None], -1)[:, 0]
-    return found.tolist(), [_likeliest(row, tops) for row in logs]
-
-
-def _likeliest(logs: F32Array, count: int) -> TopLogprobs:
-    ids = top_k_indices(logs, count)
-    ids = ids[np.argsort(-logs[ids], kind="stable")]
-    return tuple(zip(ids.tolist(), logs[ids].tolist(), strict=True))
+    best = [likeliest(row, tops) for row in logs]
+    return found.tolist(), [
+        tuple(zip(ids.tolist(), row[ids].tolist(), strict=True)) for ids, row in zip(best, logs, strict=True)
+    ]
