@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import logging
 import os
 import sys
 from pathlib import Path
@@ -73,6 +74,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
     Kept until the end, it would take 7 GB. Fixtures of the file are gone by then, and so is what they held.
     """
+    _forget_logging()
     function = getattr(item, "originalname", item.name)
     changes = nextitem is None or nextitem.path != item.path
     short = max(ROOMY, item.config.stash.get(LEFT, 0) + ROOMY // 2)
@@ -84,6 +86,15 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
             gc.freeze()  # what is left, compiled kernels above all, stays to the end: later collections leave it out
         _give_heap_back()
         item.config.stash[LEFT] = _resident()
+
+
+def _forget_logging() -> None:
+    """Take back what a command line chose to show: ``--quiet`` of one test would hide warnings from later ones."""
+    for name, logger in logging.Logger.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and (name == "volumetric" or name.startswith("volumetric.")):
+            logger.handlers.clear()
+            if logger.level:
+                logger.setLevel(logging.NOTSET)
 
 
 def _resident() -> int:

@@ -1,23 +1,11 @@
-"""A small model and a way to run verbs. The command line sets up logging, which other tests must not see."""
+"""A small model and a way to run verbs."""
 
 from __future__ import annotations
-
-import logging
 
 import pytest
 
 from tests.generate.letters import write_letters
-from volumetric.cli import console, main
-
-
-@pytest.fixture(autouse=True)
-def restore_logging():
-    loggers = [logging.getLogger(name) for name in ("volumetric", f"{console.__name__}.notes", *console.WORKERS)]
-    before = [(logger.level, logger.handlers[:]) for logger in loggers]
-    yield
-    for logger, (level, handlers) in zip(loggers, before, strict=True):
-        logger.setLevel(level)
-        logger.handlers[:] = handlers
+from volumetric.cli import main
 
 
 @pytest.fixture(scope="session")
