@@ -33,6 +33,16 @@ DEEP = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 WRITTEN = {
     "QWEN_CODER": "<tool_call>\n<function=weather>\n<parameter=town>\nR]}\"{\n</parameter>\n<parameter=days>\n2\n"
     "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=time>\n</function>\n</tool_call>",
+    "SEED": '<seed:tool_call>\n<function=weather>\n<parameter=town>R]}"{</parameter>\n<parameter=days>2</parameter>\n'
+    "</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=time>\n</function>\n</seed:tool_call>",
+    "GLM": '<tool_call>weather\n<arg_key>town</arg_key>\n<arg_value>R]}"{</arg_value>\n<arg_key>days</arg_key>\n'
+    "<arg_value>2</arg_value>\n</tool_call>\n<tool_call>time\n</tool_call>",
+    "MINIMAX": '<minimax:tool_call>\n<invoke name="weather">\n<parameter name="town">R]}"{</parameter>\n'
+    '<parameter name="days">2</parameter>\n</invoke>\n<invoke name="time">\n</invoke>\n</minimax:tool_call>',
+    "DEEPSEEK_ELEMENTS": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="weather">\n'
+    '<｜DSML｜parameter name="town" string="true">R]}"{</｜DSML｜parameter>\n'
+    '<｜DSML｜parameter name="days" string="false">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+    '<｜DSML｜invoke name="time">\n\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
     "FUNCTIONARY": '<function=weather>{"town": "R]}\\"{", "days": 2}</function><function=time>{}</function>',
     "FUNCTIONARY_ALOUD": '>>>weather\n{"town": "R]}\\"{", "days": 2}>>>time\n{}',
     "FUNCTOOLS": 'functools[{"name": "weather", "arguments": {"town": "R]}\\"{", "days": 2}}, '
@@ -163,9 +173,12 @@ VALUES: Any = {
 }
 
 
+@pytest.mark.parametrize("name", ["QWEN_CODER", "GLM", "DEEPSEEK_ELEMENTS"])
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_arguments_that_are_written_as_elements_are_those_of_the_schema(size: int, smollm2: tuple[Model, Grammars]):
-    form, tool = families.QWEN_CODER, Tool("run", VALUES)
+def test_arguments_that_are_written_as_elements_are_those_of_the_schema(
+    name: str, size: int, smollm2: tuple[Model, Grammars]
+):
+    form, tool = FORMS[name], Tool("run", VALUES)
     grammar = form.grammar(AskedTools(tools=[tool], told=[], required=True, parallel=False))
     given = {"code": 'a = "</x>\\n"\n\n<b>\n', "unit": "C", "place": "rome", "note": None, "list": [1, 2], "on": True}
     for arguments in (given, {"code": ""}, {"code": "x", "note": "null and more"}, {"code": "null", "on": False}):
@@ -182,6 +195,19 @@ def test_arguments_that_are_written_as_elements_are_those_of_the_schema(size: in
             {"code": "x", "list": "a"},
         ):
             assert not allows(*smollm2, grammar, form.written([("run", wrong)]))
+
+
+@pytest.mark.parametrize("name", ["QWEN_CODER", "GLM", "DEEPSEEK_ELEMENTS"])
+def test_arguments_without_a_schema_are_texts_or_what_their_marks_say(name: str, smollm2: tuple[Model, Grammars]):
+    form, tool = FORMS[name], Tool("run", {"type": "object"})
+    grammar = form.grammar(AskedTools(tools=[tool], told=[], required=True, parallel=False))
+    typed = form.elements is not None and bool(form.elements.valued)
+    for arguments in ({}, {"a.b": "<x>\n"}, {"a": "1", "b": [1, {"c": None}] if typed else "2"}):
+        text = form.written([("run", arguments)])
+        assert allows(*smollm2, grammar, text)
+        reader = CallReader(form, [tool])
+        (head, *rest) = reader.push(text)[1]
+        assert json.loads("".join(piece.arguments for piece in (head, *rest))) == arguments
 
 
 @pytest.mark.parametrize(
@@ -204,6 +230,14 @@ def test_what_cannot_be_enforced_of_elements_is_refused(schema: Any, message: st
     [
         ("{% if tools %}<tool_call>\n<function=f>\n<parameter=p>", "QWEN_CODER", "template"),
         ("{% for tool in tools %}<function=f>{a}</function>", "FUNCTIONARY", "template"),
+        ("{% for tool in tools %}<seed:tool_call>\n<function=f>\n<parameter=p>", "SEED", "template"),
+        ("{% if tools %}<tool_call>{name}\n<arg_key>", "GLM", "template"),
+        ("{% if tools %}{% set begin = '<minimax:tool_call>' %}", "MINIMAX", "template"),
+        (
+            "{% set dsml = '｜DSML｜' %}{% if not tools %}{{ message.tools }}{% if tools %}",
+            "DEEPSEEK_ELEMENTS",
+            "template",
+        ),
         ("{% if tools %}{{ '>>>all\n' + content }}", "FUNCTIONARY_ALOUD", "template"),
         ("{% if tools %}functools[{name}]", "FUNCTOOLS", "template"),
         ("{%- if tools and not x %}respond only with <|tool_call|> followed by a list", "GRANITE", "template"),

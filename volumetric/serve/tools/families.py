@@ -14,14 +14,60 @@ from typing import Final, Literal
 
 from volumetric.serve.tools.asked import AskedTools
 from volumetric.serve.tools.form import CallForm
-from volumetric.serve.tools.parameters import OPEN
+from volumetric.serve.tools.parameters import Elements
 
 HERMES: Final = CallForm("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>")
 """Of Hermes, Qwen and others; also of models that were told of it in their instructions alone."""
 LLAMA: Final = CallForm('{"name": "', "", '", "parameters": ', "}")
 """Of Llama 3.1 and later."""
-QWEN_CODER: Final = CallForm("<tool_call>", "\n<function=", ">\n", "</function>\n</tool_call>", elements=True)
+_PARAMETER: Final = Elements("<parameter=", ">\n", "\n</parameter>\n")
+QWEN_CODER: Final = CallForm("<tool_call>", "\n<function=", ">\n", "</function>\n</tool_call>", elements=_PARAMETER)
 """Of Qwen3-Coder, Qwen3.5 and others that learned from them."""
+SEED: Final = CallForm(
+    "<seed:tool_call>",
+    "\n<function=",
+    ">\n",
+    "</function>\n</seed:tool_call>",
+    elements=Elements("<parameter=", ">", "</parameter>\n"),
+)
+"""Of Seed-OSS."""
+GLM: Final = CallForm(
+    "<tool_call>",
+    "",
+    "\n",
+    "</tool_call>",
+    elements=Elements("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
+)
+"""Of GLM-4.5 and 4.6."""
+MINIMAX: Final = CallForm(
+    "<minimax:tool_call>",
+    "",
+    '">\n',
+    "</invoke>\n",
+    first='\n<invoke name="',
+    joint='<invoke name="',
+    last="</minimax:tool_call>",
+    elements=Elements('<parameter name="', '">', "</parameter>\n"),
+)
+"""Of MiniMax-M2."""
+_DSML: Final = "｜DSML｜"
+DEEPSEEK_ELEMENTS: Final = CallForm(
+    f"<{_DSML}function_calls>",
+    "",
+    '">\n',
+    f"</{_DSML}invoke>\n",
+    first=f'\n<{_DSML}invoke name="',
+    joint=f'<{_DSML}invoke name="',
+    last=f"</{_DSML}function_calls>",
+    elements=Elements(
+        f'<{_DSML}parameter name="',
+        '" string="true">',
+        f"</{_DSML}parameter>\n",
+        valued='" string="false">',
+        none="\n",
+    ),
+)
+"""Of DeepSeek V3.2."""
 FUNCTIONARY: Final = CallForm("<function=", "", ">", "</function>", gap="")
 """Of Functionary v3.1."""
 FUNCTIONARY_ALOUD: Final = CallForm(">>>", "", "\n", "", gap="", aloud="all")
@@ -55,6 +101,14 @@ MISTRAL_LIST: Final = replace(_LIST, trigger=CALLS, first="[", id_length=9)
 MISTRAL: Final = CallForm(CALLS, "", ARGUMENTS, "", gap="", id_length=9)
 """Of Mistral's models from Small 3.2 on."""
 
+_MARKED: Final = (
+    ("<seed:tool_call>", SEED),
+    ("<minimax:tool_call>", MINIMAX),
+    (_DSML, DEEPSEEK_ELEMENTS),
+    ("<arg_key>", GLM),
+)
+"""What templates of some families contain, and no other ones."""
+
 Telling = Literal["template", "message", "instructions"]
 """Who tells a model of tools: its template, its template by a field of the system's message, or instructions."""
 
@@ -87,8 +141,11 @@ def _form(template: str) -> CallForm | None:
         return MISTRAL if ARGUMENTS in template else MISTRAL_LIST
     if _CALLS in template:
         return DEEPSEEK_FENCED if "```json" in template else DEEPSEEK
+    for mark, form in _MARKED:
+        if mark in template:
+            return form
     if "<function=" in template:
-        return QWEN_CODER if OPEN in template else FUNCTIONARY
+        return QWEN_CODER if _PARAMETER.before in template else FUNCTIONARY
     if ">>>all" in template:
         return FUNCTIONARY_ALOUD
     if "functools[" in template:

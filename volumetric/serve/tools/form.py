@@ -12,7 +12,7 @@ from typing import Any
 
 from volumetric.generate.grammar import spaced
 from volumetric.serve.tools.asked import AskedTools, Tool
-from volumetric.serve.tools.parameters import parameter_rules, written_parameters
+from volumetric.serve.tools.parameters import Elements, parameter_rules
 
 TEXT = r"TEXT: /(.|\n)*/"
 
@@ -32,7 +32,7 @@ class CallForm:
     first, joint, last : where one trigger begins all calls, what is before, between and behind them; without a joint
         each call has a trigger of its own
     gap : what is between calls that have triggers of their own, where the answer is nothing but calls
-    elements : arguments are written as elements, one for each, instead of a JSON object
+    elements : marks of arguments that are written as elements, one for each, instead of a JSON object
     aloud : what stands in the place of a name before text; empty where text is written as it is
     inside : answers begin behind the trigger, for the prompt ends with it
     marks : those of the texts that are special tokens, by their ids
@@ -47,7 +47,7 @@ class CallForm:
     joint: str = ""
     last: str = ""
     gap: str = "\n"
-    elements: bool = False
+    elements: Elements | None = None
     aloud: str = ""
     inside: bool = False
     marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -73,7 +73,7 @@ class CallForm:
     def _arguments(self, given: Any) -> str:
         if isinstance(given, str):
             return given
-        return written_parameters(given) if self.elements else json.dumps(given, ensure_ascii=False)
+        return json.dumps(given, ensure_ascii=False) if self.elements is None else self.elements.written(given)
 
     def grammar(self, asked: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
         """Return what the answer may be, in llguidance's Lark: text and calls, or calls alone if they are required.
@@ -130,7 +130,7 @@ class CallForm:
 
     def _rules(self, name: str, tool: Tool) -> Sequence[str]:
         head = self.texts(self.opening + tool.name + self.between)
-        if not self.elements:
+        if self.elements is None:
             return [f"{json_rule(name, tool.parameters, behind=head)} {self.texts(self.closing)}"]
-        arguments, rules = parameter_rules(name, tool.parameters)
+        arguments, rules = parameter_rules(name, tool.parameters, self.elements)
         return [f"{name}: {head} {arguments} {self.texts(self.closing)}", *rules]

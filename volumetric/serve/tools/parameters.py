@@ -1,19 +1,19 @@
-"""Arguments as elements, one for each, as Qwen3-Coder writes them: their grammar, and their way back to JSON.
+"""Arguments as elements, one for each, as Qwen3-Coder and GLM write them: their grammar, and their way back to JSON.
 
-An argument that is text stands between its marks as it is, any other one as JSON, which is how the model's template
-shows earlier calls (https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct, chat_template.jinja).
+An argument that is text stands between its marks as it is, any other one as JSON, which is how the templates of these
+models show earlier calls (https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct, chat_template.jinja).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from volumetric.errors import SpecError
 from volumetric.generate.grammar import spaced
 
-OPEN, NAMED, CLOSE = "<parameter=", ">\n", "\n</parameter>\n"
 _ANYTHING: Final = r"(?s:.*)"
 _SAID: Final = frozenset(
     ("type", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
@@ -23,12 +23,31 @@ _TEXTS: Final = _SAID | {"enum", "const", "minLength", "maxLength", "pattern"}
 Kind = Literal["text", "text or null", "json"]
 
 
-def written_parameters(given: Mapping[str, Any]) -> str:
-    """Return arguments as a model writes them."""
-    return "".join(
-        f"{OPEN}{key}{NAMED}{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}{CLOSE}"
-        for key, value in given.items()
-    )
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Marks of arguments.
+
+    Attributes
+    ----------
+    before, named, behind : the name of an argument, between name and value, and behind the value
+    valued : between the name and a value that is no text, where that is another mark than `named`
+    none : what is written where there are no arguments
+    """
+
+    before: str
+    named: str
+    behind: str
+    valued: str = ""
+    none: str = ""
+
+    def written(self, given: Mapping[str, Any]) -> str:
+        """Return arguments as a model writes them."""
+        return "".join(self._one(key, value) for key, value in given.items()) or self.none
+
+    def _one(self, key: str, value: Any) -> str:
+        if isinstance(value, str):
+            return f"{self.before}{key}{self.named}{value}{self.behind}"
+        return f"{self.before}{key}{self.valued or self.named}{json.dumps(value, ensure_ascii=False)}{self.behind}"
 
 
 def kind_of(schema: Any, whole: Mapping[str, Any]) -> tuple[Kind, Mapping[str, Any]]:
@@ -66,7 +85,7 @@ def _resolved(schema: Any, whole: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema if isinstance(schema, Mapping) else {}
 
 
-def parameter_rules(name: str, schema: Mapping[str, Any]) -> tuple[str, list[str]]:
+def parameter_rules(name: str, schema: Mapping[str, Any], marks: Elements) -> tuple[str, list[str]]:
     """Return the arguments of a function in llguidance's Lark, and the rules that they need.
 
     Parameters
@@ -87,41 +106,76 @@ def parameter_rules(name: str, schema: Mapping[str, Any]) -> tuple[str, list[str
     unknown = sorted(key for key in required if key not in properties)
     if unknown:
         raise SpecError(f"{', '.join(unknown)} is required, but no property")
+    none = f" | {_quoted(marks.none)}" if marks.none else ""
     if not properties and schema.get("additionalProperties") is not False:
-        return f"{name}_any*", [f"{name}_any[lazy]: {_quoted(OPEN)} /[\\w.-]+>\\n/ /{_ANYTHING}/ {_quoted(CLOSE)}"]
-    parts, rules = [], []
-    for i, (key, given) in enumerate(properties.items()):
-        part = f"{name}_{i}"
-        parts.append(part if key in required else f"{part}?")
-        rules += _value(part, f"{OPEN}{key}{NAMED}", given, schema, key)
-    return " ".join(parts), rules
+        return f"({name}_any*{none})", _anything(f"{name}_any", marks)
+    rules = _Rules(schema, marks)
+    parts = [
+        rules.add(f"{name}_{i}", key, given) + ("" if key in required else "?")
+        for i, (key, given) in enumerate(properties.items())
+    ]
+    arguments = " ".join(parts)
+    return (f"({arguments}{none})" if arguments else _quoted(marks.none)) if none else arguments, rules.lines
 
 
-def _value(part: str, head: str, given: Any, whole: Mapping[str, Any], key: str) -> list[str]:
-    kind, schema = kind_of(given, whole)
-    if kind == "json":
-        defs = {name: whole[name] for name in ("$defs", "definitions") if name in whole}
-        told = json.dumps(spaced({**defs, **given} if isinstance(given, Mapping) else {}))
-        return [f"{part}: {_quoted(head)} %json {told} {_quoted(CLOSE)}"]
-    unknown = sorted(schema.keys() - _TEXTS)
-    if unknown:
-        raise SpecError(f"{unknown[0]!r} of {key!r} is not enforced where texts are written as they are")
-    null = ["null"] if kind == "text or null" else []
-    listed = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(listed, list):
-        texts = [one for one in listed if isinstance(one, str)] + null
-        if not texts:
-            raise SpecError(f"{key!r} has no text to choose from")
-        return [f"{part}: {_quoted(head)} ({' | '.join(map(_quoted, texts))}) {_quoted(CLOSE)}"]
-    # One lexeme that ends as early as it can: a text has no mark of its own end inside.
-    ends = f"{part}_text[lazy]: {_text(schema)}"
-    more = f" | {_quoted('null' + CLOSE)}" if null else ""
-    return [f"{part}: {_quoted(head)} ({part}_text{more})", ends]
+def _anything(name: str, marks: Elements) -> list[str]:
+    """Return the rules of an argument of any name."""
+    head = rf"{_pattern(marks.before)}[\w.-]+"
+    text = f"/{head}{_pattern(marks.named)}/ /{_ANYTHING}/ {_quoted(marks.behind)}"
+    if not marks.valued:
+        return [f"{name}[lazy]: {text}"]
+    value = f"/{head}{_pattern(marks.valued)}/ %json {json.dumps(spaced({}))} {_quoted(marks.behind)}"
+    return [f"{name}: {name}_text | {name}_value", f"{name}_text[lazy]: {text}", f"{name}_value: {value}"]
 
 
-def _text(schema: Mapping[str, Any]) -> str:
+class _Rules:
+    """Makes the rules of arguments.
+
+    Parameters
+    ----------
+    whole : schema of all of them
+    marks : around each
+
+    Attributes
+    ----------
+    lines : the rules
+    """
+
+    def __init__(self, whole: Mapping[str, Any], marks: Elements) -> None:
+        self.lines: list[str] = []
+        self._whole = whole
+        self._marks = marks
+
+    def add(self, part: str, key: str, given: Any) -> str:
+        """Add the rules of an argument, and return the name of the first one. Raises `SpecError`."""
+        head, close = f"{self._marks.before}{key}", _quoted(self._marks.behind)
+        texts, values = _quoted(head + self._marks.named), _quoted(head + (self._marks.valued or self._marks.named))
+        kind, schema = kind_of(given, self._whole)
+        if kind == "json":
+            defs = {name: self._whole[name] for name in ("$defs", "definitions") if name in self._whole}
+            told = json.dumps(spaced({**defs, **given} if isinstance(given, Mapping) else {}))
+            self.lines.append(f"{part}: {values} %json {told} {close}")
+            return part
+        unknown = sorted(schema.keys() - _TEXTS)
+        if unknown:
+            raise SpecError(f"{unknown[0]!r} of {key!r} is not enforced where texts are written as they are")
+        null = f" | {values} {_quoted('null' + self._marks.behind)}" if kind == "text or null" else ""
+        listed = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(listed, list):
+            words = [_quoted(one + self._marks.behind) for one in listed if isinstance(one, str)]
+            if not words and not null:
+                raise SpecError(f"{key!r} has no text to choose from")
+            found = f"{texts} ({' | '.join(words)}){null}" if words else null.removeprefix(" | ")
+            self.lines.append(f"{part}: {found}")
+            return part
+        # One lexeme that ends as early as it can: a text has no mark of its own end inside.
+        self.lines += [f"{part}: {texts} {part}_text{null}", f"{part}_text[lazy]: {_text(schema, self._marks.behind)}"]
+        return part
+
+
+def _text(schema: Mapping[str, Any], behind: str) -> str:
     """Return the expression of a text and the mark behind it."""
-    close = CLOSE.replace("/", r"\/").replace("\n", r"\n")
+    close = _pattern(behind)
     least, most = schema.get("minLength", 0), schema.get("maxLength", "")
     if not all(isinstance(bound, int) or bound == "" for bound in (least, most)):
         raise SpecError("minLength and maxLength must be whole numbers")
@@ -135,6 +189,11 @@ def _text(schema: Mapping[str, Any]) -> str:
     return f"{lengths} & /{begin}(?:{core}){end}{close}/"
 
 
+def _pattern(mark: str) -> str:
+    """Return a mark within an expression; no mark has a character of other meaning there."""
+    return mark.replace("/", r"\/").replace("\n", r"\n")
+
+
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
@@ -145,10 +204,12 @@ class ElementReader:
     Parameters
     ----------
     schema : of the arguments
+    marks : around each
     """
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], marks: Elements) -> None:
         self._schema = schema
+        self._marks = marks
         self._begun = False
         self._kind: Kind | None = None
         self._quoted = False
@@ -164,25 +225,35 @@ class ElementReader:
 
     def _key(self, text: str) -> tuple[int, str, bool]:
         """Read the name of the next argument, or find that there is none."""
-        if OPEN.startswith(text[: len(OPEN)]) and NAMED not in text:
+        marks = self._marks
+        if not text.startswith(marks.before):
+            if marks.before.startswith(text) or (marks.none and not self._begun and marks.none.startswith(text)):
+                return 0, "", False
+            none = marks.none if not self._begun and text.startswith(marks.none) else ""
+            return len(none), "}" if self._begun else "{}", True
+        found = [(at, mark) for mark in (marks.named, marks.valued) if mark and (at := text.find(mark)) >= 0]
+        if not found:
             return 0, "", False
-        if not text.startswith(OPEN):
-            return 0, "}" if self._begun else "{}", True
-        key = text[len(OPEN) : text.index(NAMED)]
-        properties = self._schema.get("properties")
-        given = properties.get(key) if isinstance(properties, Mapping) else None
-        self._kind = "text" if given is None else kind_of(given, self._schema)[0]
+        at, mark = min(found)
+        key = text[len(marks.before) : at]
+        self._kind = self._kind_of(key) if not marks.valued else "json" if mark == marks.valued else "text"
         self._quoted = False
         told = f"{', ' if self._begun else '{'}{_json(key)}: "
         self._begun = True
-        return text.index(NAMED) + len(NAMED), told, False
+        return at + len(mark), told, False
+
+    def _kind_of(self, key: str) -> Kind:
+        properties = self._schema.get("properties")
+        given = properties.get(key) if isinstance(properties, Mapping) else None
+        return "text" if given is None else kind_of(given, self._schema)[0]
 
     def _value(self, text: str) -> tuple[int, str, bool]:
-        before, found, _ = text.partition(CLOSE)
+        behind = self._marks.behind
+        before, found, _ = text.partition(behind)
         if self._kind == "text or null" and not self._quoted:
             if found and before == "null":
                 return self._closed(before, before)
-            if not found and f"null{CLOSE}".startswith(text):
+            if not found and f"null{behind}".startswith(text):
                 return 0, "", False
             self._kind = "text"
         if self._kind == "json":
@@ -192,13 +263,13 @@ class ElementReader:
         if found:
             return self._closed(before, f'{quote}{_json(before)[1:-1]}"')
         # The end of what is here may begin the mark.
-        kept = next((n for n in range(min(len(CLOSE) - 1, len(text)), 0, -1) if CLOSE.startswith(text[-n:])), 0)
+        kept = next((n for n in range(min(len(behind) - 1, len(text)), 0, -1) if behind.startswith(text[-n:])), 0)
         sure = text[: len(text) - kept]
         return len(sure), quote + _json(sure)[1:-1], False
 
     def _closed(self, before: str, told: str) -> tuple[int, str, bool]:
         self._kind = None
-        return len(before) + len(CLOSE), told, False
+        return len(before) + len(self._marks.behind), told, False
 
 
 def _json(text: str) -> str:

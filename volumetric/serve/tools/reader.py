@@ -118,7 +118,8 @@ class CallReader:
         self._pieces.append(CallPiece(self._calls, id=self._form.new_id(), name=head))
         self._calls += 1
         tool = self._tools.get(head)
-        self._arguments = ElementReader(tool.parameters if tool else {}) if self._form.elements else JsonEnd()
+        marks = self._form.elements
+        self._arguments = JsonEnd() if marks is None else ElementReader(tool.parameters if tool else {}, marks)
         self._read = self._argued
         return True
 
