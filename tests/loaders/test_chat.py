@@ -257,6 +257,7 @@ def test_named_templates() -> None:
     template = read_chat_template(Path("nowhere"), {"chat_template": named}, {})
     assert template is not None
     assert (template.render([]), template.render([], tools=[{}]), template.source) == ("plain", "tools", "plain")
+    assert [template.source_for(tools=tools) for tools in (False, True)] == ["plain", "tools"]
 
 
 @pytest.mark.parametrize(

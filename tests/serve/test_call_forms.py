@@ -43,6 +43,12 @@ WRITTEN = {
     '<｜DSML｜parameter name="town" string="true">R]}"{</｜DSML｜parameter>\n'
     '<｜DSML｜parameter name="days" string="false">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
     '<｜DSML｜invoke name="time">\n\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+    "KIMI": "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"
+    '{"town": "R]}\\"{", "days": 2}<|tool_call_end|><|tool_call_begin|>functions.time:1<|tool_call_argument_begin|>{}'
+    "<|tool_call_end|><|tool_calls_section_end|>",
+    "COMMAND": '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", "parameters": '
+    '{"town": "R]}\\"{", "days": 2}},\n    {"tool_call_id": "1", "tool_name": "time", "parameters": {}}\n]'
+    "<|END_ACTION|>",
     "FUNCTIONARY": '<function=weather>{"town": "R]}\\"{", "days": 2}</function><function=time>{}</function>',
     "FUNCTIONARY_ALOUD": '>>>weather\n{"town": "R]}\\"{", "days": 2}>>>time\n{}',
     "FUNCTOOLS": 'functools[{"name": "weather", "arguments": {"town": "R]}\\"{", "days": 2}}, '
@@ -112,34 +118,40 @@ def test_calls_are_written_enforced_and_read(name: str, smollm2: tuple[Model, Gr
         assert allows(*smollm2, single, form.written(CALLS[:1]))
 
 
-@pytest.mark.parametrize("name", ["DEEPSEEK", "DEEPSEEK_FENCED", "PHI"])
+_DEEP = tuple(f"<｜tool▁{name}｜>" for name in ("calls▁begin", "call▁begin", "sep", "call▁end", "calls▁end"))
+_KIMI = ("calls_section_begin", "call_begin", "call_argument_begin", "call_end", "calls_section_end")
+SPECIAL = {
+    "DEEPSEEK": (_DEEP, "<｜tool▁calls▁begin｜>"),
+    "DEEPSEEK_FENCED": (_DEEP, "<｜tool▁calls▁begin｜> ```json"),
+    "PHI": (("<|tool_call|>", "<|/tool_call|>"), "<|tool|>"),
+    "KIMI": (tuple(f"<|tool_{name}|>" for name in _KIMI), "<|tool_calls_section_begin|>"),
+    "COMMAND": (
+        tuple(f"<|{name}|>" for name in ("START_ACTION", "END_ACTION", "START_RESPONSE", "END_RESPONSE")),
+        "<|START_ACTION|>",
+    ),
+}
+"""Special tokens of families, and what their templates contain."""
+
+
+@pytest.mark.parametrize("name", SPECIAL)
 def test_special_tokens_of_calls_are_enforced_by_their_ids(name: str):
     plain, text = FORMS[name], WRITTEN[name]
-    template = {
-        "DEEPSEEK": "<｜tool▁calls▁begin｜>",
-        "DEEPSEEK_FENCED": "<｜tool▁calls▁begin｜> ```json",
-        "PHI": "<|tool|>",
-    }
-    deep = (
-        "<｜tool▁calls▁begin｜>",
-        "<｜tool▁call▁begin｜>",
-        "<｜tool▁sep｜>",
-        "<｜tool▁call▁end｜>",
-        "<｜tool▁calls▁end｜>",
-    )
-    model = renamed(*(("<|tool_call|>", "<|/tool_call|>") if name == "PHI" else deep))
+    marks, template = SPECIAL[name]
+    model = renamed(*marks)
     tokenizer = model.tokenizer
     assert tokenizer is not None
-    form, _ = form_of(template[name], tokenizer.token_id)
+    form, _ = form_of(template, tokenizer.token_id)
     assert replace(form, marks={}) == plain
-    assert len(form.marks) == (2 if name == "PHI" else 5)
+    assert form.marks.keys() == set(marks)
     grammars = Grammars(model)
+    before, behind = plain.spoken or ("", "")
     for required in (False, True):
         grammar = form.grammar(asked(required=required))
         assert "<[" in grammar
         assert allows(model, grammars, grammar, text)
-        assert allows(model, grammars, grammar, f"Let me see. {text}") != required
-        assert allows(model, grammars, grammar, "Let me see.") != required
+        for said in ("Let me see.", f"{before}Let me see.{behind}"):
+            assert allows(model, grammars, grammar, said + text) != required
+            assert allows(model, grammars, grammar, said) != required
         assert not allows(model, grammars, grammar, text.replace("weather", "rain"))
     model.close()
 
@@ -232,6 +244,9 @@ def test_what_cannot_be_enforced_of_elements_is_refused(schema: Any, message: st
         ("{% for tool in tools %}<function=f>{a}</function>", "FUNCTIONARY", "template"),
         ("{% for tool in tools %}<seed:tool_call>\n<function=f>\n<parameter=p>", "SEED", "template"),
         ("{% if tools %}<tool_call>{name}\n<arg_key>", "GLM", "template"),
+        ("{% if tools %}<|tool_calls_section_begin|>", "KIMI", "template"),
+        ("{% if tools -%}{{ '<|im_system|>tool_declare<|im_middle|>' }}", "KIMI", "template"),
+        ("{% if tools or documents %}Action: write <|START_ACTION|> followed by", "COMMAND", "template"),
         ("{% if tools %}{% set begin = '<minimax:tool_call>' %}", "MINIMAX", "template"),
         (
             "{% set dsml = '｜DSML｜' %}{% if not tools %}{{ message.tools }}{% if tools %}",

@@ -47,6 +47,10 @@ class ChatTemplate:
         """Jinja source of the template for plain conversations."""
         return self.templates.get("default") or next(iter(self.templates.values()))
 
+    def source_for(self, *, tools: bool) -> str:
+        """Return the Jinja source of the template for conversations with tools, or without any."""
+        return self.templates.get("tool_use", self.source) if tools else self.source
+
     @cached_property
     def _environment(self) -> Any:
         from volumetric.loaders.chat_sandbox import sandbox

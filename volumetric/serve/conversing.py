@@ -61,7 +61,7 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     args, going_on = template_args(asked), bool(asked.continue_final_message)
     tools = tools_of(asked.tools, asked.tool_choice, parallel=asked.parallel_tool_calls is not False)
     template = served.model.loaded.chat_template
-    source = "" if template is None else template.source
+    source = "" if template is None else template.source_for(tools=tools is not None)
     channels = harmony_of(source, served.special_id)
     if channels is not None and going_on and tools is not None:
         raise bad("this model goes on with a message without tools alone", param="continue_final_message")
@@ -94,7 +94,7 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
         ids = [*ids, *served.model.tokenizer.encode(head, add_special_tokens=False)]
     if channels is not None:
         asked.stop_token_ids = [*(asked.stop_token_ids or ()), *channels.ends]
-    read = tools is not None or (bool(form.aloud) and not held and not going_on)
+    read = tools is not None or (bool(form.aloud or form.spoken) and not held and not going_on)
     answer = AnswerForm(
         tools=() if tools is None else tools.tools,
         calls=form if read and channels is None else None,

@@ -55,6 +55,7 @@ _MARKS: Final = (
     ("<seed:think>", "</seed:think>"),
     ("<reasoning>", "</reasoning>"),
     ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 
 

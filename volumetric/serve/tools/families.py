@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from volumetric.serve.tools.asked import AskedTools
 from volumetric.serve.tools.form import CallForm
+from volumetric.serve.tools.numbered import NUMBER
 from volumetric.serve.tools.parameters import Elements
 
 HERMES: Final = CallForm("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>")
@@ -95,6 +96,29 @@ DEEPSEEK_FENCED: Final = CallForm(
     last=_ENDS,
 )
 """Of DeepSeek V3 and R1, and of what was distilled from it."""
+_KIMI_CALL: Final = "<|tool_call_begin|>functions."
+KIMI: Final = CallForm(
+    "<|tool_calls_section_begin|>",
+    "",
+    f":{NUMBER}<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    first=_KIMI_CALL,
+    joint=_KIMI_CALL,
+    last="<|tool_calls_section_end|>",
+    ids="functions.",
+)
+"""Of Kimi K2, whose template shows earlier calls by their ids."""
+COMMAND: Final = CallForm(
+    "<|START_ACTION|>",
+    f'{{"tool_call_id": "{NUMBER}", "tool_name": "',
+    '", "parameters": ',
+    "}",
+    first="[\n    ",
+    joint=",\n    ",
+    last="\n]<|END_ACTION|>",
+    spoken=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+)
+"""Of Command R7B and Command A."""
 CALLS, ARGUMENTS = "[TOOL_CALLS]", "[ARGS]"
 MISTRAL_LIST: Final = replace(_LIST, trigger=CALLS, first="[", id_length=9)
 """Of Mistral 7B v0.3, Nemo and others of that time; their templates refuse ids of any other length."""
@@ -106,6 +130,9 @@ _MARKED: Final = (
     ("<minimax:tool_call>", MINIMAX),
     (_DSML, DEEPSEEK_ELEMENTS),
     ("<arg_key>", GLM),
+    (KIMI.trigger, KIMI),
+    ("<|im_system|>tool_declare", KIMI),
+    (COMMAND.trigger, COMMAND),
 )
 """What templates of some families contain, and no other ones."""
 
@@ -129,7 +156,7 @@ def form_of(template: str, special_id: Callable[[str], int | None] = lambda _: N
         r"\b(in|if) tools\b|\btools (is|and|or|\|)|\btools\|", template
     ):
         telling = "message"
-    texts = (form.trigger, form.first, form.opening, form.between, form.closing, form.joint, form.last)
+    texts = (form.trigger, form.first, form.opening, form.between, form.closing, form.joint, form.last, *form.spoken)
     marks = {mark for text in texts for mark in re.findall(r"<[｜|][^<>]*[|｜]>|\[[A-Z_]+\]", text)}
     ids = {mark: special_id(mark) for mark in marks}
     return replace(form, marks={mark: id for mark, id in ids.items() if id is not None}), telling

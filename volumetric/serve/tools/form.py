@@ -12,6 +12,7 @@ from typing import Any
 
 from volumetric.generate.grammar import spaced
 from volumetric.serve.tools.asked import AskedTools, Tool
+from volumetric.serve.tools.numbered import GRAMMAR, NUMBER, numbered
 from volumetric.serve.tools.parameters import Elements, parameter_rules
 
 TEXT = r"TEXT: /(.|\n)*/"
@@ -26,6 +27,8 @@ def json_rule(name: str, schema: Mapping[str, Any], *, behind: str = "") -> str:
 class CallForm:
     """Texts of a call, in their order: trigger, opening, the name, between, the arguments, closing.
 
+    Opening and between may have a `NUMBER`, by which the model counts calls.
+
     Attributes
     ----------
     trigger : text with which a call begins, and nothing else does
@@ -37,6 +40,8 @@ class CallForm:
     inside : answers begin behind the trigger, for the prompt ends with it
     marks : those of the texts that are special tokens, by their ids
     id_length : length of ids of calls, of letters and digits alone; None: as OpenAI's look
+    ids : what ids of calls begin with, where the name and the number of a call make them; empty where nothing does
+    spoken : marks around text, which are no part of it
     """
 
     trigger: str
@@ -52,20 +57,27 @@ class CallForm:
     inside: bool = False
     marks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     id_length: int | None = None
+    ids: str = ""
+    spoken: tuple[str, ...] = ()
 
     @property
     def is_json(self) -> bool:
         """Whether calls begin as JSON does, so that they cannot be told from an answer that is JSON."""
         return self.trigger.startswith("{")
 
-    def new_id(self) -> str:
-        """Return the id of a new call."""
+    def new_id(self, name: str = "", number: str = "") -> str:
+        """Return the id of a new call, of this name and number where it has one."""
+        if self.ids:
+            return f"{self.ids}{name}:{number}"
         made = uuid.uuid4().hex
         return f"call_{made[:24]}" if self.id_length is None else made[: self.id_length]
 
-    def written(self, calls: Sequence[tuple[str, Any]]) -> str:
-        """Return calls, of names and values of their arguments, as a model writes them."""
-        texts = [f"{self.opening}{name}{self.between}{self._arguments(given)}{self.closing}" for name, given in calls]
+    def written(self, calls: Sequence[tuple[str, Any]], first: int = 0) -> str:
+        """Return calls, of names and values of their arguments, as a model writes them, counted from `first` on."""
+        texts = [
+            numbered(f"{self.opening}{name}{self.between}", number) + self._arguments(given) + self.closing
+            for number, (name, given) in enumerate(calls, first)
+        ]
         if self.joint:
             return f"{self.trigger}{self.first}{self.joint.join(texts)}{self.last}"
         return self.gap.join(self.trigger + text for text in texts)
@@ -102,7 +114,8 @@ class CallForm:
         elif self.aloud:
             start = f"{alone} | {self._spoken} (begun {call}){'*' if several else '?'} | {self._spoken} TEXT"
         elif self.trigger in self.marks:  # a special token ends a text by itself
-            start = f"TEXT ({trigger} {call}){'*' if several else '?'}"
+            text = " ".join(("TEXT", *(f"({self.texts(mark)} TEXT)?" for mark in self.spoken)))
+            start = f"{text} ({trigger} {call}){'*' if several else '?'}"
         else:
             start = f"(begun {call})* TEXT" if several else f"begun {call} | TEXT"
         return "\n".join(["%llguidance {}", f"start: {start}", f"begun[lazy]: TEXT {trigger}", *rules, TEXT])
@@ -120,13 +133,10 @@ class CallForm:
 
     def texts(self, *texts: str) -> str:
         """Return texts in Lark, special tokens by their ids."""
-        parts = [text for text in texts if text]
-        if self.marks:
-            cut = re.compile(f"({'|'.join(map(re.escape, self.marks))})")
-            parts = [part for text in parts for part in cut.split(text) if part]
-        return " ".join(
-            f"<[{self.marks[part]}]>" if part in self.marks else json.dumps(part, ensure_ascii=False) for part in parts
-        )
+        cut = re.compile(f"({'|'.join(map(re.escape, (NUMBER, *self.marks)))})")
+        parts = [part for text in texts for part in cut.split(text) if part]
+        known = {NUMBER: GRAMMAR} | {mark: f"<[{id}]>" for mark, id in self.marks.items()}
+        return " ".join(known.get(part) or json.dumps(part, ensure_ascii=False) for part in parts)
 
     def _rules(self, name: str, tool: Tool) -> Sequence[str]:
         head = self.texts(self.opening + tool.name + self.between)

@@ -19,12 +19,16 @@ def told_calls(messages: Sequence[dict[str, Any]], template: str, form: CallForm
     """Return messages with their calls as a template reads them.
 
     Arguments are values, and text where the template joins them to others. A template that knows of no calls gets
-    them in the content, as the model would write them by `form`.
+    them in the content, as the model would write them by `form`. Where ids are made of names and numbers they are so
+    here, wherever the calls came from.
     """
+    if form is not None and form.ids:
+        messages = _with_ids(messages, form)
     joins = bool(_JOINED.search(template)) and not _WRITTEN.search(template)
     asks_for_none = bool(_ASKS_FOR_NONE.search(template))
     thinks = "message.thinking" in template
     told: list[dict[str, Any]] = []
+    count = 0
     for message in messages:
         calls = message.get("tool_calls")
         if not calls:
@@ -32,7 +36,8 @@ def told_calls(messages: Sequence[dict[str, Any]], template: str, form: CallForm
             continue
         content = message.get("content") or ""
         if form is not None and "tool_calls" not in template:
-            written = form.written([(call["function"]["name"], call["function"]["arguments"]) for call in calls])
+            called = [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
+            written, count = form.written(called, count), count + len(called)
             content = f"{content}\n{written}" if content else written
             told.append({key: value for key, value in message.items() if key != "tool_calls"} | {"content": content})
             continue
@@ -49,3 +54,22 @@ def _joined(call: dict[str, Any]) -> dict[str, Any]:
     given = call["function"]["arguments"]
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return call | {"function": call["function"] | {"arguments": text}}
+
+
+def _with_ids(messages: Sequence[dict[str, Any]], form: CallForm) -> list[dict[str, Any]]:
+    """Return messages whose calls have ids by their names and numbers, and what came of them, too."""
+    told: list[dict[str, Any]] = []
+    ids: dict[str, str] = {}
+    count = 0
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            made: list[dict[str, Any]] = []
+            for call in calls:
+                id, count = form.new_id(call["function"]["name"], str(count)), count + 1
+                ids[call.get("id") or id] = id
+                made.append(call | {"id": id})
+            told.append(message | {"tool_calls": made})
+        else:
+            known = ids.get(message.get("tool_call_id") or "")
+            told.append(message | {"tool_call_id": known} if known and message["role"] == "tool" else message)
+    return told

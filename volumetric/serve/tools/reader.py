@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from volumetric.serve.tools.asked import Tool
 from volumetric.serve.tools.form import CallForm
+from volumetric.serve.tools.numbered import beginning, pattern
 from volumetric.serve.tools.parameters import ElementReader
+from volumetric.serve.tools.unwrapped import Unwrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class CallReader:
         self._read = self._named if form.inside else self._first if apart else self._said
         self._arguments: JsonEnd | ElementReader = JsonEnd()
         self._calls = 0
+        self._unwrapped = Unwrapped(form.spoken)
         self._content: list[str] = []
         self._pieces: list[CallPiece] = []
 
@@ -61,10 +64,11 @@ class CallReader:
             begun = self._begun if self._read == self._named else ""
             self._content.append(begun + self._held)
         self._held = ""
-        return self._told()
+        content, pieces = self._told()
+        return content + self._unwrapped.end(), pieces
 
     def _told(self) -> tuple[str, list[CallPiece]]:
-        content, pieces = "".join(self._content), self._pieces
+        content, pieces = self._unwrapped.push("".join(self._content)), self._pieces
         self._content, self._pieces = [], []
         return content, pieces
 
@@ -103,22 +107,25 @@ class CallReader:
             self._content.append(text)
 
     def _named(self) -> bool:
-        opening, between = self._opening, self._form.between
-        head, found, _ = self._held[len(opening) :].partition(between)
-        if not found and (opening.startswith(self._held) or self._held.startswith(opening)):
+        between, opened = pattern(self._form.between), pattern(self._opening).match(self._held)
+        if opened is None and beginning(self._opening).fullmatch(self._held):
             return False
-        if not self._held.startswith(opening) or (self._form.aloud and head not in self._tools):
-            if self._held.startswith(opening) and head == self._form.aloud:
-                self._held = self._held[len(opening + head + between) :]
+        found = between.search(self._held, opened.end()) if opened else None
+        if opened and found is None:
+            return False
+        head = self._held[opened.end() : found.start()] if opened and found else ""
+        if not opened or not found or (self._form.aloud and head not in self._tools):
+            if found and head == self._form.aloud:
+                self._held = self._held[found.end() :]
             else:  # not held to the form, as after a stop text: it is text
                 self._content.append(self._begun)
             self._read = self._spoken if self._apart and not self._calls else self._said
             return True
-        self._held = self._held[len(opening + head + between) :]
-        self._pieces.append(CallPiece(self._calls, id=self._form.new_id(), name=head))
+        self._held = self._held[found.end() :]
+        number = found[1] if between.groups else ""
+        self._pieces.append(CallPiece(self._calls, id=self._form.new_id(head, number), name=head))
         self._calls += 1
-        tool = self._tools.get(head)
-        marks = self._form.elements
+        tool, marks = self._tools.get(head), self._form.elements
         self._arguments = JsonEnd() if marks is None else ElementReader(tool.parameters if tool else {}, marks)
         self._read = self._argued
         return True

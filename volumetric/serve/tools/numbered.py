@@ -1,0 +1,32 @@
+"""Texts with numbers, by which models count their calls: how they are found, in part too, and told to grammars."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+NUMBER: Final = "\0"
+"""Stands for a number in a text of a form."""
+GRAMMAR: Final = "/[0-9]{1,4}/"
+"""A number in llguidance's Lark."""
+
+
+def numbered(text: str, number: int) -> str:
+    """Return a text with its number."""
+    return text.replace(NUMBER, str(number))
+
+
+@cache
+def pattern(text: str) -> re.Pattern[str]:
+    """Return the expression of a text; its first group is the number, if there is one."""
+    return re.compile("([0-9]+)".join(map(re.escape, text.split(NUMBER))))
+
+
+@cache
+def beginning(text: str) -> re.Pattern[str]:
+    """Return the expression of what may become a text: all that it begins with, and itself."""
+    found = ""
+    for char in reversed(text):
+        found = f"(?:{'[0-9]+' if char == NUMBER else re.escape(char)}{found})?"
+    return re.compile(found)
