@@ -479,8 +479,11 @@ def _distances(b: int, t: int, memory: int, heads: int, width: int, *, resets: b
     return OpCase(op="distance_attend", inputs=inputs, attrs={"heads": heads, "resets": resets})
 
 
-def _crossed(e: int, p: int, n: int, m: int, heads: int, width: int, *, masked: bool = False) -> OpCase:
-    """Parts that ask from rows one behind the other, the same ones again, and any; with a mask one sees nothing."""
+def _crossed(e: int, p: int, n: int, m: int, heads: int, width: int, *, masked: bool = False, known: int = 0) -> OpCase:
+    """Parts that ask from rows one behind the other, the same ones again, and any; with a mask one sees nothing.
+
+    With so many keys and values `known` no rows are mapped to them.
+    """
     rows, d = n + 3, heads * width
     asks, tells = (ids(e * p * count, rows).reshape(e, p, count) for count in (n, m))
     asks[:1] = np.arange(n)
@@ -488,8 +491,14 @@ def _crossed(e: int, p: int, n: int, m: int, heads: int, width: int, *, masked: 
     seen = [(RNG.random((m, n)) < 0.6).astype(np.float32)] if masked else []
     for mask in seen:
         mask[:, -1] = 0
-    inputs = (normal(rows, d), asks, tells, *weights, *(normal(e, d) for _ in range(4)), *seen)
-    return OpCase(op="cross_attend", inputs=inputs, attrs={"heads": heads, "masked": masked})
+    biases, tables = [normal(e, d) for _ in range(4)], []
+    table = normal(rows, d)
+    if known:
+        weights, biases, tables = weights[::3], biases[::3], [normal(known, d) for _ in range(2)]
+        tells = ids(tells.size, known).reshape(tells.shape)
+        tells[-1:] = np.arange(m)  # one behind the other
+    inputs = (table, asks, tells, *weights, *biases, *tables, *seen)
+    return OpCase(op="cross_attend", inputs=inputs, attrs={"heads": heads, "masked": masked, "known": bool(known)})
 
 
 def _weighed(n: int, terms: int, near: int, far: int, width: int) -> OpCase:
@@ -786,6 +795,13 @@ _TRAINING = {
     },
 }
 
+_KNOWN = {
+    "crossed-known": _crossed(2, 3, 5, 7, 2, 3, known=11),
+    "crossed-known-one": _crossed(1, 1, 1, 1, 1, 1, known=1),
+    "crossed-known-masked": _crossed(2, 2, 19, 3, 3, 16, masked=True, known=3),
+    "crossed-known-many": _crossed(1, 3, 67, 33, 4, 16, known=40),
+}
+
 OP_CASES: dict[str, OpCase] = {
     f"{family}-{name}" if family else name: case
     for family, cases in {
@@ -796,7 +812,7 @@ OP_CASES: dict[str, OpCase] = {
         "move": _MOVING,
         "rows": _ROWS,
         "norm": _NORMS,
-        "": {**_IMAGES, **_POOLS, **_SEQUENCES, **_SCANS, **_TRAINING},
+        "": {**_IMAGES, **_POOLS, **_SEQUENCES, **_SCANS, **_TRAINING, **_KNOWN},
     }.items()
     for name, case in cases.items()
 }

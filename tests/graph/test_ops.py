@@ -406,13 +406,21 @@ def depthwise_back(xs: list[A], at: Attrs) -> list[A]:
 def cross_attend(xs: list[A], at: Attrs) -> list[A]:
     """Row by row, head by head."""
     table, asks, tells, *rest = xs
-    weights, biases, seen = rest[:4], rest[4:8], rest[8:]
+    known: list[A] = []
+    if at["known"]:
+        (wq, wo, bq, bo, *known), rest = rest[:6], rest[6:]
+        weights, biases, seen = [wq, None, None, wo], [bq, None, None, bo], rest
+    else:
+        weights, biases, seen = rest[:4], rest[4:8], rest[8:]
     heads = at["heads"]
     width = table.shape[1] // heads
     y = np.zeros((*asks.shape, table.shape[1]))
     for e, part, i in np.ndindex(asks.shape):
         told = [m for m in range(tells.shape[2]) if not seen or seen[0][m, i]]
-        keys, values = (table[tells[e, part]] @ weights[side][e] + biases[side][e] for side in (1, 2))
+        if known:
+            keys, values = (one[tells[e, part]] for one in known)
+        else:
+            keys, values = (table[tells[e, part]] @ weights[side][e] + biases[side][e] for side in (1, 2))
         asked, read = table[asks[e, part, i]] @ weights[0][e] + biases[0][e], np.zeros(table.shape[1])
         for h in range(heads if told else 0):
             own = slice(h * width, (h + 1) * width)

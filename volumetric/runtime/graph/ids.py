@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.runtime.graph.families import OPS
+from volumetric.runtime.graph.families.crossing import KNOWN
 from volumetric.runtime.graph.ops import Graph, Node
 
 
@@ -40,10 +41,10 @@ def id_bounds(
                 [where] = OPS[node.op].run([where.reshape(graph.tensors[node.inputs[0]].shape)], node.attrs)
             shown[node.outputs[0]] = source, where
         elif node.op in operations:
-            for i in (node.inputs[at] for at in _PLACES.get(node.op, (1,))):
-                if graph.tensors[i].dtype == "int32":
+            for at in _PLACES.get(node.op, (1,)):
+                if graph.tensors[i := node.inputs[at]].dtype == "int32":
                     source, where = shown.get(i, (i, None))
-                    uses.setdefault((source, *_allowed(graph, node)), []).append(where)
+                    uses.setdefault((source, *_allowed(graph, node, at)), []).append(where)
     found: dict[int, list[IdBound]] = {}
     for (source, below, also), places in uses.items():
         found.setdefault(source, []).append(IdBound(below, also, _union(places, graph.tensors[source].size)))
@@ -54,12 +55,14 @@ _PLACES = {"cross_attend": (1, 2), "weigh_rows": (2,)}
 """Operation → inputs that are ids, where it is not the second one alone."""
 
 
-def _allowed(graph: Graph, node: Node) -> tuple[int, int]:
-    """One more than the greatest id of a node, and another number that is allowed."""
+def _allowed(graph: Graph, node: Node, at: int) -> tuple[int, int]:
+    """One more than the greatest id of a node in one of its inputs, and another number that is allowed."""
     if node.op == "loss":
         return graph.tensors[node.inputs[0]].shape[1], node.attrs["ignore_index"]
     if node.op == "weigh_rows":
         return sum(graph.tensors[i].shape[0] for i in node.inputs[:2]), 0
+    if node.op == "cross_attend" and at == 2 and node.attrs["known"]:
+        return graph.tensors[node.inputs[KNOWN]].shape[0], 0
     table = node.outputs[0] if node.op == "scatter_rows" else node.inputs[0]
     return graph.tensors[table].shape[0], 0
 

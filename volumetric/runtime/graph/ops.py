@@ -165,9 +165,9 @@ Sequences
                     distance δ in row M - δ. What is kept are the last M rows, zeros where they are not of the
                     sequence. ``heads``: h; ``resets``: whether keep is there. T is 1 or more. Only y has a gradient.
 ``cross_attend``    table [R,d], asks and tells int32 [E,P,N] and [E,P,M], weights of q, k, v, o [E,d,d] as they
-                    multiply rows, their biases [E,d] [, seen [M,N]] → y [E,P,N,d]: ``softmax(q kᵀ / √e) v`` in
-                    ``heads`` of e numbers, of rows that ask over those that tell, projected on the way in and out.
-                    Where ``masked`` and seen, 0 or 1, is 0, the pair does not meet; who meets nobody reads zeros.
+                    multiply rows, biases [E,d] [, seen [M,N]] → y [E,P,N,d]: ``softmax(q kᵀ / √e) v`` in ``heads``
+                    of e numbers. ``masked``: pairs meet where seen is not 0; who meets nobody reads zeros. ``known``:
+                    keys and values [K,d] stand before seen, with no weights and biases; tells are their rows.
 ``weigh_rows``      near [R,d], far [S,d], ids int32 [n,K], weights [n,K] → y [n,d]: ``y[i] = Σ_k weights[i,k] ·
                     row[ids[i,k]]``; rows of far have the numbers from R on. What has weight 0 is not read.
 ``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:

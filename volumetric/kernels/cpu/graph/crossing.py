@@ -27,13 +27,13 @@ f32 = np.float32
 
 CROSS_ATTEND_ARGUMENTS = (
     *("table", "asks", "tells"),
-    *("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"),
+    *("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"),  # wk and wv are tables of keys and values if these are known
     "seen",  # address of [keys, queries], or 0
     "y",
-    *("edges", "parts", "queries", "keys", "width", "heads", "scale"),
+    *("edges", "parts", "queries", "keys", "width", "heads", "scale", "known"),
 )
 _TABLE, _ASKS, _TELLS, _WEIGHTS, _BIASES, _SEEN, _Y = 0, 1, 2, 3, 7, 11, 12
-_EDGES, _PARTS, _QUERIES, _KEYS, _WIDTH, _HEADS, _SCALE = range(13, 20)
+_EDGES, _PARTS, _QUERIES, _KEYS, _WIDTH, _HEADS, _SCALE, _KNOWN = range(13, 21)
 
 
 def cross_scratch(queries: int, keys: int, width: int, vectors: int) -> int:
@@ -128,8 +128,9 @@ def cross_attend(tall: int, wide: int) -> Callable[..., None]:
         asked_rows = panel + 4 * unit * (width + 1)
         told_rows = asked_rows + queries * row
         projected = told_rows + keys * row  # queries, keys and values
-        k = projected + queries * row
-        v = k + keys * row
+        key_room = projected + queries * row
+        value_room = key_room + keys * row
+        k, v = key_room, value_room
         for i in range(0, unit, 16):
             store(zeros + 4 * i, splat(f32(0.0)))
         count = word(step, _EDGES) * parts
@@ -140,8 +141,13 @@ def cross_attend(tall: int, wide: int) -> Callable[..., None]:
             asks = word(step, _ASKS) + 4 * item * queries
             tells = word(step, _TELLS) + 4 * item * keys
             # Queries of the part before are still there, if it asked from the same rows by the same weights.
-            known = item > start and item % parts != 0 and _same(asks, asks - 4 * queries, queries)
-            for phase in range(known, 4):
+            asked = item > start and item % parts != 0 and _same(asks, asks - 4 * queries, queries)
+            if word(step, _KNOWN) != 0:
+                k = _taken(word(step, _WEIGHTS + 1), tells, keys, width, key_room)
+                v = _taken(word(step, _WEIGHTS + 2), tells, keys, width, value_room)
+            for phase in range(asked, 4):
+                if word(step, _KNOWN) != 0 and (phase == 1 or phase == 2):
+                    continue
                 x, rows, x_row, x_k, y = read, queries, 4, across, word(step, _Y) + item * queries * row
                 if phase == 0:
                     x, x_row, x_k, y = _taken(word(step, _TABLE), asks, queries, width, asked_rows), row, 4, projected

@@ -102,7 +102,7 @@ GUARDED = frozenset(
 def has_kernel(op: str, inputs: Sequence[Shape], attrs: Mapping[str, Any], caps: Caps) -> bool:
     """Whether there is a kernel for an operation that could be written out as others."""
     if op == "cross_attend":
-        return crossing.takes(inputs, attrs["heads"], caps)
+        return not attrs["known"] and crossing.takes(inputs, attrs["heads"], caps)
     return op in LOWERERS
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, recomputed, require
-from volumetric.runtime.graph.ops import Tensor
+from volumetric.runtime.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
     from volumetric.runtime.graph.build import GraphBuilder
 
 MOST = 1 << 18
 """Numbers of a part, all that is made of it, up to which a core's second cache holds it."""
+
+KNOWN = 7
+"""Number of the input that has keys, where these and values are known."""
 
 
 def is_small(queries: int, keys: int, width: int) -> bool:
@@ -30,6 +33,7 @@ def cross_attend(
     weights: Sequence[int],
     biases: Sequence[int],
     seen: int | None = None,
+    known: Sequence[int] = (),
 ) -> int:
     """Emit attention of parts of a table over others, ``[E, P, N, d]``.
 
@@ -38,43 +42,71 @@ def cross_attend(
     rows : the table ``[R, d]``, and the numbers of the rows that ask, int32 ``[E, P, N]``, and tell, ``[E, P, M]``
     weights, biases : of queries, keys, values and what comes out, ``[E, d, d]`` as they multiply rows, and ``[E, d]``
     seen : which rows that ask see each that tells, ``[M, N]`` of 0 and 1; None: all
+    known : keys and values, ``[K, d]`` each, of which tell those whose numbers `rows` has; weights and biases are then
+        those of queries and of what comes out alone
     """
-    inputs = [*rows, *weights, *biases, *([] if seen is None else [seen])]
-    return work.emit("cross_attend", inputs, heads=heads, masked=seen is not None)[0]
+    inputs = [*rows, *weights, *biases, *known, *([] if seen is None else [seen])]
+    return work.emit("cross_attend", inputs, heads=heads, masked=seen is not None, known=bool(known))[0]
+
+
+class _Given(NamedTuple):
+    """What the operation takes, by kind; sides are numbers from 0 to 3: queries, keys, values, what comes out."""
+
+    table: Any
+    asks: Any
+    tells: Any
+    weights: Mapping[int, Any]
+    biases: Mapping[int, Any]
+    known: tuple[Any, ...]
+    seen: tuple[Any, ...]
+
+
+def _given(inputs: Sequence[Any], attrs: Attrs) -> _Given:
+    table, asks, tells, *rest = inputs
+    sides: tuple[int, ...] = (0, 3) if attrs["known"] else (0, 1, 2, 3)
+    count = len(sides)
+    weights: dict[int, Any] = dict(zip(sides, rest[:count], strict=True))
+    biases: dict[int, Any] = dict(zip(sides, rest[count : 2 * count], strict=True))
+    first = 2 * count + (2 if attrs["known"] else 0)
+    return _Given(table, asks, tells, weights, biases, tuple(rest[2 * count : first]), tuple(rest[first:]))
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     name, heads = "cross_attend", attrs["heads"]
-    require(len(inputs) == 11 + attrs["masked"], name, f"takes {11 + attrs['masked']} tensors, got {len(inputs)}")
-    table, asks, tells, *rest = inputs
-    floats(name, (table, *rest))
+    count = (9 if attrs["known"] else 11) + attrs["masked"]
+    require(len(inputs) == count, name, f"takes {count} tensors, got {len(inputs)}")
+    of = _given(inputs, attrs)
+    table, asks, tells = of[:3]
+    floats(name, (table, *inputs[3:]))
     _, d = axes_of(name, table, 2)
     edges, parts, n = axes_of(name, asks, 3)
     m = axes_of(name, tells, 3)[2]
     require(asks.dtype == tells.dtype == "int32", name, "rows have whole numbers")
     require(tells.shape == (edges, parts, m), name, "each part that asks has one that tells")
     require(heads > 0 and d % heads == 0, name, f"{heads} heads do not divide a width of {d}")
-    require(all(of.shape == (edges, d, d) for of in rest[:4]), name, "weights are [edges, d, d]")
-    require(all(of.shape == (edges, d) for of in rest[4:8]), name, "biases are [edges, d]")
-    require(all(of.shape == (m, n) for of in rest[8:]), name, "who sees is [keys, queries]")
+    require(all(one.shape == (edges, d, d) for one in of.weights.values()), name, "weights are [edges, d, d]")
+    require(all(one.shape == (edges, d) for one in of.biases.values()), name, "biases are [edges, d]")
+    known = {one.shape for one in of.known}
+    require(all(len(known) == 1 and shape[1:] == (d,) for shape in known), name, "keys and values are [known, d]")
+    require(all(one.shape == (m, n) for one in of.seen), name, "who sees is [keys, queries]")
     return [out("crossed", edges, parts, n, d)]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    table, asks, tells, *rest = inputs
-    weights, biases, seen = rest[:4], rest[4:8], rest[8:]
+    of = _given(inputs, attrs)
+    table, asks, tells = of[:3]
     heads, kind = attrs["heads"], table.dtype.type
 
-    def projected(x: Array, number: int) -> Array:
-        return x @ weights[number][:, None] + biases[number][:, None, None]
+    def projected(x: Array, side: int) -> Array:
+        return x @ of.weights[side][:, None] + of.biases[side][:, None, None]
 
     def apart(x: Array) -> Array:
         return x.reshape(*x.shape[:3], heads, -1).swapaxes(2, 3)
 
-    told = table[tells]
-    q, k, v = (apart(projected(x, number)) for number, x in enumerate((table[asks], told, told)))
+    told = tuple(x[tells] for x in of.known) or tuple(projected(table[tells], side) for side in (1, 2))
+    q, k, v = (apart(x) for x in (projected(table[asks], 0), *told))
     logits = q @ k.swapaxes(3, 4) * kind(q.shape[-1] ** -0.5)
-    for mask in seen:
+    for mask in of.seen:
         logits = np.where(mask.T != 0, logits, kind(-np.inf))
     top = logits.max(-1, keepdims=True)
     made = np.exp(logits - np.where(np.isneginf(top), kind(0), top))
@@ -84,30 +116,40 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
-    table, asks, tells, *rest = inputs
+    of = _given(inputs, attrs)
+    table, asks, tells = of[:3]
     (edges, parts, n), m, d, heads = work.shape(asks), work.shape(tells)[2], work.shape(table)[1], attrs["heads"]
 
-    def taken(ids: int) -> int:
+    def taken(x: int, ids: int) -> int:
         count = work.shape(ids)[2]
         flat = work.reshape(ids, (edges * parts * count,))
-        return work.reshape(work.gather_rows(table, flat), (edges, parts * count, d))
+        return work.reshape(work.gather_rows(x, flat), (edges, parts * count, d))
 
-    def projected(x: int, number: int) -> int:
-        return work.gemm(x, rest[number], rest[4 + number], groups=edges)
+    def projected(x: int, side: int) -> int:
+        return work.gemm(x, of.weights[side], of.biases[side], groups=edges)
 
     def apart(x: int, count: int) -> int:
         split = work.permute(work.reshape(x, (edges * parts, count, heads, d // heads)), (0, 2, 1, 3))
         return work.reshape(split, (edges * parts * heads, count, d // heads))
 
-    told = taken(tells)
-    q, k, v = apart(projected(taken(asks), 0), n), apart(projected(told, 1), m), apart(projected(told, 2), m)
+    if of.known:
+        told = [taken(x, tells) for x in of.known]
+    else:
+        rows = taken(table, tells)
+        told = [projected(rows, side) for side in (1, 2)]
+    q, (k, v) = apart(projected(taken(table, asks), 0), n), (apart(x, m) for x in told)
     logits = work.gemm(work.affine(q, (d // heads) ** -0.5), k, trans_b=True)
-    if attrs["masked"]:
-        logits = work.binary("mask", logits, work.reshape(work.permute(rest[8], (1, 0)), (1, n, m)))
+    for mask in of.seen:
+        logits = work.binary("mask", logits, work.reshape(work.permute(mask, (1, 0)), (1, n, m)))
     weights = work.softmax(work.reshape(logits, (edges * parts * heads * n, m)))
     read = work.gemm(work.reshape(weights, (edges * parts * heads, n, m)), v)
     read = work.permute(work.reshape(read, (edges * parts, heads, n, d // heads)), (0, 2, 1, 3))
     return (work.reshape(projected(work.reshape(read, (edges, parts * n, d)), 3), (edges, parts, n, d)),)
 
 
-declare("cross_attend", _infer, _run, recomputed(_written_out, (0, *range(3, 11))), written_out=_written_out)
+def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+    wanted = (0, *range(3, 9 if node.attrs["known"] else 11))
+    return recomputed(_written_out, wanted)(work, node, g)
+
+
+declare("cross_attend", _infer, _run, _vjp, written_out=_written_out)

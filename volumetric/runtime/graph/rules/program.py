@@ -49,7 +49,8 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
         return _one_by_one(scope, spec, x)
     rows = work.permute(scope.sequenced(x), (1, 0, 2))
     p, timing = scope.params(spec), timing_of(facts)
-    plan = plan_of(facts, timing.columns, apart=not work.parted)
+    # Where operations are what costs, edges that read constants stay among the others.
+    plan = plan_of(facts, timing.columns, apart=not work.parted, folded=not work.parted and scope.training is None)
     stacks = weights_of(work, plan, p, learns=scope.training is not None)
     inside = {name: p[name] for name in _read_inside(facts, p)}
     inside |= {f"stack {n} {name}": i for n, of in enumerate(stacks) for name, i in of.items()}

@@ -12,6 +12,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.layers.program.constants import rows_of
 from volumetric.layers.program.settle import metered_by
 from volumetric.layers.program.tasks import gate_of, names_of
 from volumetric.runtime.graph.build import GraphBuilder
@@ -20,6 +21,7 @@ from volumetric.runtime.graph.rules.program_attention import (
     attend,
     attend_directly,
     is_direct,
+    mapped,
     reads_turned,
     stacked,
     turned,
@@ -36,9 +38,15 @@ Starts: TypeAlias = "dict[tuple[int, int], tuple[int, int]]"
 Weights: TypeAlias = Sequence[Mapping[str, int]]
 """Parameters of each group by the names that its rule has for them, ``[E, …]``."""
 
+_KNOWN = ("k.known", "v.known")
+"""What groups that read constants have in place of the maps to keys and values."""
+
 
 def weights_of(work: GraphBuilder, plan: Plan, p: Mapping[str, int], *, learns: bool = True) -> list[dict[str, int]]:
     """Emit the parameters of edges side by side, group by group: the same in each step.
+
+    Of groups that read constants alone, keys and values are there in place of their maps, as ``k.known`` and
+    ``v.known``, ``[tasks · rows, d]``.
 
     Parameters
     ----------
@@ -48,6 +56,10 @@ def weights_of(work: GraphBuilder, plan: Plan, p: Mapping[str, int], *, learns: 
     for group in plan.groups:
         names = [names_of(plan.facts, task) for task in group.tasks[: group.edges]]
         own = {name: stacked(work, [p[of[name]] for of in names]) for name in names[0]}
+        if group.known:
+            rows = [p[rows_of(plan.facts.places[task.source[0]].name)] for task in group.tasks]
+            known = {name: mapped(work, own, name.removesuffix("known"), rows) for name in _KNOWN}
+            own = {name: of for name, of in own.items() if not name.startswith(("k.", "v."))} | known
         direct = not learns and is_direct(group.tasks[0].rule, group.pairs, plan.facts.program.canvas.width)
         found.append(turned(work, own) if direct else own)
     return found
@@ -101,13 +113,15 @@ def dispatch(
 class Rows:
     """Tensors of rows of one width, one behind the other; they are joined where rows of several are taken at once."""
 
-    def __init__(self, work: GraphBuilder, width: int) -> None:
+    def __init__(self, work: GraphBuilder, width: int, *parts: int) -> None:
         self._work, self._width = work, width
         self._parts = list[int]()
         self._whole: int | None = None
         self.starts = list[int]()
         """First row of each tensor."""
         self._count = 0
+        for part in parts:
+            self.add(part)
 
     def add(self, part: int) -> int:
         """Put a tensor ``[rows, width]`` behind the others; return the number of its first row."""
@@ -270,23 +284,29 @@ class _Step:
         of_stream = np.arange(batch)[:, None, None]
         asks: list[Array] = []
         tells: list[Array] = []
-        for task, numbers in zip(group.tasks, group.parts, strict=True):
-            start, wide, own = self._source(task.source, starts)
+        for place, (task, numbers) in enumerate(zip(group.tasks, group.parts, strict=True)):
+            if group.known:
+                start, wide, own = place * group.known, 0, np.arange(group.known)
+            else:
+                start, wide, own = self._source(task.source, starts)
             parts = [task.parts[number] for number in numbers]
             asks.append(of_stream * positions + np.stack([task.place.positions[part.written] for part in parts]))
             tells.append(start + of_stream * wide + np.stack([own[part.read] for part in parts]))
         lead = group.edges, len(group.tasks) // group.edges * batch * group.count
+        known = [weights[name] for name in _KNOWN if group.known]
+        maps = {name: of for name, of in weights.items() if name not in _KNOWN}
         if reads_turned(weights):
             ask, tell = (
                 work.constant(np.stack(ids).reshape(*lead, -1).astype(np.int32), "rows") for ids in (asks, tells)
             )
-            made = attend_directly(work, group.tasks[0].rule, weights, (rows.whole, ask, tell), group.pairs)
+            made = attend_directly(work, group.tasks[0].rule, maps, (rows.whole, ask, tell), group.pairs, known)
             return work.reshape(made, (group.rows(batch), d))
 
-        def taken(ids: list[Array]) -> int:
-            return work.reshape(rows.taken(np.stack(ids)), (*lead, ids[0].shape[-1], d))
+        def taken(table: Rows, ids: list[Array]) -> int:
+            return work.reshape(table.taken(np.stack(ids)), (*lead, ids[0].shape[-1], d))
 
-        made = attend(work, group.tasks[0].rule, weights, taken(asks), taken(tells), group.pairs)
+        told = [taken(table, tells) for table in ([Rows(work, d, one) for one in known] or [rows])]
+        made = attend(work, group.tasks[0].rule, maps, taken(rows, asks), told[0], group.pairs, told[-1])
         return work.reshape(made, (group.rows(batch), d))
 
     def _source(self, source: tuple[int, int], starts: Starts) -> tuple[int, int, Array]:

@@ -14,9 +14,13 @@ from volumetric.layers.program.attention import Pairs
 from volumetric.layers.program.dispatch import positions_kept
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.tasks import Task, tasks_of
+from volumetric.runtime.graph.rules.program_attention import BY_HEADS
 
 ALWAYS = -1
 """Column of what always fires."""
+_WORTH = 1 << 14
+"""Products in the keys of a constant for one stream from which leaving them out saves more than one more operation
+costs, which is about a microsecond."""
 Way = Literal["observed", "predicted", "gate", "replace"]
 
 
@@ -31,6 +35,8 @@ class Group:
     pairs : of each part
     columns : for each edge the number that says whether it fires, or `ALWAYS`
     alone : each edge has parameters of its own
+    known : rows of the constants that they read, all of as many, or 0: they read others, too. Keys and values of a
+        constant are the same in each row and stream
     """
 
     tasks: tuple[Task, ...]
@@ -38,6 +44,7 @@ class Group:
     pairs: Pairs
     columns: tuple[int, ...]
     alone: bool
+    known: int
 
     @property
     def count(self) -> int:
@@ -129,17 +136,18 @@ class Plan:
 
 
 @lru_cache(maxsize=32)
-def plan_of(facts: Facts, columns: tuple[int, ...] | None = None, *, apart: bool = True) -> Plan:
+def plan_of(facts: Facts, columns: tuple[int, ...] | None = None, *, apart: bool = True, folded: bool = False) -> Plan:
     """Return how to compute a dispatch.
 
     Parameters
     ----------
     columns : for each edge which number says whether it fires, `ALWAYS` if it always does; None: all do
     apart : edges are computed side by side only if they fire together
+    folded : keys and values of constants are computed beforehand, so that edges that read them are apart from others
     """
     columns = columns or (ALWAYS,) * len(facts.wires)
     tasks = tasks_of(facts)
-    groups, where = _groups(facts, tasks, columns, apart=apart)
+    groups, where = _groups(facts, tasks, columns, apart=apart, folded=folded)
     kept = positions_kept(facts)
     alike: dict[tuple[object, ...], list[Target]] = {}
     for positions, writers in _clusters(tasks):
@@ -154,15 +162,17 @@ Where = dict[tuple[int, int], tuple[int, int, int]]
 
 
 def _groups(
-    facts: Facts, tasks: Sequence[Task], columns: Sequence[int], *, apart: bool
+    facts: Facts, tasks: Sequence[Task], columns: Sequence[int], *, apart: bool, folded: bool
 ) -> tuple[tuple[Group, ...], Where]:
     found: dict[tuple[object, ...], list[tuple[Task, tuple[int, ...]]]] = {}
+    known = {task.wire.index: _known(facts, task) if folded else 0 for task in tasks}
     for task in tasks:
         kinds: dict[tuple[object, ...], list[int]] = {}
         for number, part in enumerate(task.parts):
             kinds.setdefault(_kind(task, part.pairs), []).append(number)
         for kind, numbers in kinds.items():
-            key = (task.rule, kind, len(numbers), columns[task.wire.index] if apart else ALWAYS)
+            column = columns[task.wire.index] if apart else ALWAYS
+            key = (task.rule, kind, len(numbers), column, known[task.wire.index])
             if facts.program.share == "rule":
                 key = (*key, task.owner)
             found.setdefault(key, []).append((task, tuple(numbers)))
@@ -180,9 +190,19 @@ def _groups(
                 pairs=first.parts[numbers[0]].pairs,
                 columns=tuple(columns[task.wire.index] for task, _ in members),
                 alone=own,
+                known=known[first.wire.index],
             )
         )
     return tuple(groups), where
+
+
+def _known(facts: Facts, task: Task) -> int:
+    """Rows of the constant that an edge reads, if it is worth while to compute its keys and values beforehand."""
+    place, back = facts.places[task.source[0]], task.source[1]
+    if place.carrier != "constant" or back or task.rule.name not in BY_HEADS:
+        return 0
+    rows = len(place.positions) if place.through == "positions" else place.region.slots or 0
+    return rows if rows * facts.program.canvas.width**2 >= _WORTH else 0
 
 
 def _kind(task: Task, pairs: Pairs) -> tuple[object, ...]:

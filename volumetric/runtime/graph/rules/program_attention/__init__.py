@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from volumetric.runtime.graph.rules.program_attention.base import Reading, attend, lowering, stacked
+from volumetric.runtime.graph.rules.program_attention.base import BY_HEADS, Reading, attend, lowering, stacked
+from volumetric.runtime.graph.rules.program_attention.heads import mapped
 from volumetric.runtime.graph.rules.program_attention.small import attend_directly, is_direct, reads_turned, turned
 
-__all__ = ["Reading", "attend", "attend_directly", "is_direct", "lowering", "reads_turned", "stacked", "turned"]
+__all__ = [
+    "BY_HEADS",
+    "Reading",
+    "attend",
+    "attend_directly",
+    "is_direct",
+    "lowering",
+    "mapped",
+    "reads_turned",
+    "stacked",
+    "turned",
+]

@@ -24,7 +24,8 @@ class Reading:
     ----------
     rule : of all of them
     p : parameters by name, ``[E, …]``
-    queries, keys, values : ``[E or 1, B, N, d]``, and ``[E or 1, B, M, d]``
+    queries, keys, values : ``[E or 1, B, N, d]``, and ``[E or 1, B, M, d]``; where `p` has no maps for keys and values
+        of a rule `BY_HEADS`, they are mapped already
     pairs : who sees whom
     """
 
@@ -57,6 +58,8 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Module → rules whose nodes it emits."""
+BY_HEADS: Final = frozenset(DECLARED["by_heads"].split())
+"""Rules whose keys and values are maps of what is read, row by row."""
 LOWERINGS: Registry[Lowering] = Registry(modules_of("volumetric.runtime.graph.rules.program_attention", DECLARED))
 L = TypeVar("L", bound=Lowering)
 
@@ -92,7 +95,7 @@ def attend(
 
     Parameters
     ----------
-    p : parameters by name, ``[E, …]``
+    p : parameters by name, ``[E, …]``; without those of ``k.`` and ``v.`` rows are keys and values as they are
     queries : ``[E, B, N, d]``, or ``[1, B, N, d]`` for all edges
     source, values : ``[E, B, M, d]`` or ``[1, B, M, d]``
     pairs : who sees whom, the same for all edges

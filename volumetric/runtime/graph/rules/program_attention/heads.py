@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -35,8 +35,16 @@ def together(work: GraphBuilder, x: int, edges: int, heads: int) -> int:
 
 
 def asked(work: GraphBuilder, p: Mapping[str, int], name: str, x: int, heads: int) -> int:
-    """Emit queries, keys or values of heads, ``[E · B · heads, N, e]``."""
-    return apart(work, affine(work, p, name, x), heads)
+    """Emit queries, keys or values of heads, ``[E · B · heads, N, e]``; without a map of that name `x` has them."""
+    return apart(work, affine(work, p, name, x) if f"{name}weight" in p else x, heads)
+
+
+def mapped(work: GraphBuilder, p: Mapping[str, int], name: str, rows: Sequence[int]) -> int:
+    """Emit keys or values of rows ``[M, d]`` one behind the other, ``[len(rows) · M, d]``; each edge has as many."""
+    edges, d, _ = work.shape(p[f"{name}weight"])
+    whole = work.reshape(work.concat(rows, 0), (edges, 1, sum(work.shape(x)[0] for x in rows) // edges, d))
+    y = affine(work, p, name, whole)
+    return work.reshape(y, (edges * work.shape(y)[2], d))
 
 
 def scores(work: GraphBuilder, p: Mapping[str, int], heads: int, queries: int, keys: int, prefix: str = "") -> int:

@@ -5,7 +5,7 @@ Only where nothing learns: gradients go through the nodes of `by_heads`, which g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -26,8 +26,8 @@ def is_direct(rule: Attention, pairs: Pairs, width: int) -> bool:
 
 def turned(work: GraphBuilder, p: Mapping[str, int]) -> dict[str, int]:
     """Emit parameters ``[E, …]`` as `attend_directly` reads them: weights ``[E, in, out]``."""
-    found = {name: of for name, of in p.items() if not name.endswith(".weight")}
-    return found | {f"{side}.turned": work.permute(p[f"{side}.weight"], (0, 2, 1)) for side in _SIDES}
+    maps = {f"{side}.weight": f"{side}.turned" for side in _SIDES}
+    return {maps.get(name, name): work.permute(of, (0, 2, 1)) if name in maps else of for name, of in p.items()}
 
 
 def reads_turned(p: Mapping[str, int]) -> bool:
@@ -36,7 +36,12 @@ def reads_turned(p: Mapping[str, int]) -> bool:
 
 
 def attend_directly(
-    work: GraphBuilder, rule: Attention, p: Mapping[str, int], rows: tuple[int, int, int], pairs: Pairs
+    work: GraphBuilder,
+    rule: Attention,
+    p: Mapping[str, int],
+    rows: tuple[int, int, int],
+    pairs: Pairs,
+    known: Sequence[int] = (),
 ) -> int:
     """Emit what `attend` does, ``[E, P, N, d]``.
 
@@ -44,12 +49,14 @@ def attend_directly(
     ----------
     p : as `turned` has them
     rows : a table ``[R, d]``, and the numbers of those of its rows that ask, ``[E, P, N]``, and tell, ``[E, P, M]``
+    known : keys and values ``[K, d]``, of which those tell, if they are mapped already
     """
     assert isinstance(rule, ByHeads)  # by its name
     seen, written = rule.seen(pairs), rule.written(pairs)
     shown = None if seen is None else work.constant(np.ascontiguousarray(seen.T, np.float64), "seen")
-    weights, biases = ([p[f"{side}.{part}"] for side in _SIDES] for part in ("turned", "bias"))
-    y = cross_attend(work, rule.heads, rows, weights, biases, shown)
+    sides = [side for side in _SIDES if f"{side}.turned" in p]
+    weights, biases = ([p[f"{side}.{part}"] for side in sides] for part in ("turned", "bias"))
+    y = cross_attend(work, rule.heads, rows, weights, biases, shown, known)
     if rule.name == "gated":
         y = work.binary("mul", y, by_edge(work, work.unary(p["gate"], "sigmoid")))
     if not written.all():
