@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import http.client
 import importlib.util
 import json
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +24,8 @@ from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import bodies, heap, protocol
+from volumetric.serve import engine as serving_engine
+from volumetric.serve import run as serving_run
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -148,6 +152,50 @@ def test_a_device_that_fails_fails_its_requests_alone(server: Address, monkeypat
     while not engine.scheduler.idle and time.monotonic() < until:
         time.sleep(0.01)
     assert engine.scheduler.idle
+
+
+def test_a_device_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch):
+    """To those who wait, and to whoever watches over the server, which ends without it."""
+    step, goes = Rounds.run, threading.Event()
+
+    def hanging(self: Rounds, *args: Any) -> Any:
+        assert goes.wait(PATIENCE)
+        return step(self, *args)
+
+    monkeypatch.setattr(Rounds, "run", hanging)
+    monkeypatch.setattr(serving_run, "_LOOK", 0.02)
+    monkeypatch.setattr(serving_engine, "PATIENCE", 0.1)
+    model = letters()
+    with running({"letters": model}, step_seconds=0.1) as address, address.client() as client:
+        for _ in range(2):
+            with pytest.raises(openai.InternalServerError, match="the device has not answered for") as caught:
+                client.completions.create(model="letters", prompt="ab")
+            assert caught.value.code == "device_error"
+            with pytest.raises(openai.InternalServerError, match="it seems to hang") as caught:
+                client.get(f"{address.url}/health", cast_to=object)
+            assert (caught.value.code, caught.value.status_code) == ("engine_stuck", 503)
+            goes.set()
+            until = time.monotonic() + PATIENCE
+            while ask_health(address) != 200 and time.monotonic() < until:
+                time.sleep(0.01)
+            assert client.completions.create(model="letters", prompt="ab").choices[0].text == "cdefgh"
+            goes.clear()
+        with pytest.raises(openai.InternalServerError, match="the device has not answered for"):
+            client.completions.create(model="letters", prompt="ab")
+        engine = address.server.serving.models["letters"].engine
+        assert engine is not None
+    assert engine.alive
+    goes.set()
+    engine._thread.join(PATIENCE)
+    assert not engine.alive
+    model.close()
+
+
+def ask_health(address: Address) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=PATIENCE)
+    with contextlib.closing(connection):
+        connection.request("GET", "/health")
+        return connection.getresponse().status
 
 
 def test_memory_is_given_back_where_the_system_has_a_way(monkeypatch: pytest.MonkeyPatch):

@@ -123,6 +123,8 @@ class LoadOptions:
         Seconds that a request may wait for its turn.
     request_timeout : float
         Seconds after which a request fails.
+    step_timeout : float
+        Seconds after which a device that has not answered counts as hung, and /health says so; 0: never.
     max_body : int
         MiB of a request.
     drain : float
@@ -137,6 +139,7 @@ class LoadOptions:
     max_queue_tokens: int = 65_536
     queue_timeout: float = 60.0
     request_timeout: float = 600.0
+    step_timeout: float = 300.0
     max_body: int = 8
     drain: float = 30.0
 
@@ -213,6 +216,7 @@ def serve(
             origins=address.origins(),
             max_body=load.max_body * _MIB,
             request_seconds=load.request_timeout,
+            step_seconds=load.step_timeout,
             reasoning=reasoning,
             lenient=lenient,
         )

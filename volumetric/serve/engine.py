@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from volumetric.errors import GenerationError, ShuttingDownError, VolumetricError
+from volumetric.errors import DeviceError, GenerationError, ShuttingDownError, VolumetricError
 from volumetric.generate.scheduler import Scheduler
 from volumetric.generate.scheduling.job import Event, Job, Ticket
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PATIENCE = 10.0
+"""Seconds that a step may take to end once its thread is to; a device that hangs is left to itself then."""
 _NAP = 0.5
 """Seconds after which a thread without work looks whether it is to end."""
 
@@ -57,21 +60,33 @@ class Engine:
     model : what generates
     limits : how much is taken on
     draft : what proposes tokens, see `Scheduler`
+    step_seconds : after which a step counts as hung; 0: never
     """
 
-    def __init__(self, model: Model, limits: Limits, draft: Model | Literal["lookup"] | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        limits: Limits,
+        draft: Model | Literal["lookup"] | None = None,
+        step_seconds: float = 0.0,
+    ) -> None:
         self.model = model
         self.scheduler = Scheduler(model, limits, draft=draft)
         self._running: dict[Ticket, Running] = {}
         self._loop = asyncio.get_running_loop()
         self._ending = False
+        self._most = step_seconds or float("inf")
+        self._began: float | None = None  # when the step under way began
         self._thread = threading.Thread(target=self._work, name=f"engine of {model.name}", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """End all jobs, and the thread, after the call of the device that it is in."""
+    def close(self) -> bool:
+        """End all jobs, and the thread, after the call of the device that it is in; False if that does not end."""
         self._ending = True
-        self._thread.join()
+        self._thread.join(PATIENCE)
+        if self.alive:
+            logger.error("the device of %s does not answer, and is left to itself", self.model.name)
+        return not self.alive
 
     def submit(self, jobs: Sequence[Job]) -> Running:
         """Let jobs wait for seats, all or none; raises what `Scheduler.submit` raises, and once it is closed."""
@@ -104,17 +119,38 @@ class Engine:
         """Whether the thread computes."""
         return self._thread.is_alive()
 
+    @property
+    def stuck(self) -> float:
+        """Seconds for which a step has been under way that counts as hung, else 0."""
+        began = self._began
+        seconds = 0.0 if began is None else time.monotonic() - began
+        return seconds if seconds > self._most else 0.0
+
+    def watch(self) -> None:
+        """Tell all who wait for a step that hangs, and those who came since: nobody knows when it will end."""
+        seconds = self.stuck
+        if seconds and self._running:
+            error = DeviceError(
+                f"the device has not answered for {seconds:.0f} s", hint="it seems to hang; ask for a restart"
+            )
+            logger.error("%s of %s; %d requests are told so", error, self.model.name, len(self._running))
+            self._all_failed(error)
+
     def _work(self) -> None:
         while not self._ending:
             if not self.scheduler.wait(_NAP):
                 continue
+            self._began = time.monotonic()
             try:
                 events = self.scheduler.step()
             except Exception:
                 logger.exception("the scheduler failed; all requests under way have ended")
                 self.scheduler.close()
-                self._tell(self._all_failed)
+                failed = GenerationError("the server failed in the middle of this request", hint="try again")
+                self._tell(self._all_failed, failed)
                 continue
+            finally:
+                self._began = None
             if events:
                 self._tell(self._deliver, events)
         self.scheduler.close()
@@ -131,8 +167,8 @@ class Engine:
             if running is not None:
                 running.push(event)
 
-    def _all_failed(self) -> None:
-        error: VolumetricError = GenerationError("the server failed in the middle of this request", hint="try again")
+    def _all_failed(self, error: VolumetricError) -> None:
         for ticket, running in list(self._running.items()):
             running.push(Event(ticket=ticket, error=error))
+            self.scheduler.cancel(ticket)
         self._running.clear()

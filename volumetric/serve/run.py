@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 _GRACE = 1.0
 """Seconds after the drain in which answers that have ended may still go out."""
+_LOOK = 1.0
+"""Seconds between two looks at whether devices answer."""
 _TIDY = 10.0
 """Seconds after which free memory is given back to the system."""
 
@@ -139,6 +141,7 @@ class Server:
         async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
             self._start(self._open(on_ready))
             self._start(self._tidy())
+            self._start(self._watch())
             yield
 
         config = uvicorn.Config(
@@ -205,13 +208,25 @@ class Server:
             await asyncio.sleep(_TIDY)
             await self.serving.aside(trim)
 
+    async def _watch(self) -> None:
+        """Look after devices that hang."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            for engine in self._engines():
+                engine.watch()
+
+    def _engines(self) -> list[Engine]:
+        """Return all engines, also those of models that were opened anew and have requests still."""
+        before = [served.engine for served in self._before if served.engine is not None]
+        return [*self.serving.engines, *before]
+
     async def _opened(self, name: str, opener: Callable[[], Model]) -> Served:
         model = await opened(opener)
         if not generates(model):
             return Served(name, model, None)
         draft = self._drafts.get(name)
         guessing = await opened(draft) if callable(draft) else draft
-        return Served(name, model, Engine(model, self._limits, guessing), guessing)
+        return Served(name, model, Engine(model, self._limits, guessing, self.serving.settings.step_seconds), guessing)
 
     async def _reload(self) -> None:
         """Open all models anew, one after the other; requests under way are finished by the model that they have.
@@ -238,7 +253,7 @@ class Server:
             self.serving.models = {**self.serving.models, name: served}
             logger.info("%s was opened anew", name)
             self._before.add(before)
-            while before.busy:
+            while before.busy and not (before.engine is not None and before.engine.stuck):
                 await asyncio.sleep(0.05)
             self._before.discard(before)
             await asyncio.to_thread(before.close)
@@ -256,10 +271,10 @@ class Server:
 
     async def _finish(self, server: _Uvicorn) -> None:
         until = time.monotonic() + self._drain
-        before = [served.engine for served in self._before if served.engine is not None]
-        engines = [*self.serving.engines, *before]
+        engines = self._engines()
         for engine in engines:
             engine.scheduler.drain(until)
-        while not all(engine.scheduler.idle for engine in engines) and time.monotonic() < until + _GRACE:
+        last = until + _GRACE
+        while not all(engine.scheduler.idle or engine.stuck for engine in engines) and time.monotonic() < last:
             await asyncio.sleep(0.02)
         server.should_exit = True  # uvicorn lets the answers that have begun go out

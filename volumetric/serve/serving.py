@@ -34,6 +34,7 @@ class Settings:
     origins : web pages that may ask, by their origin; none unless named
     max_body : bytes of a request
     request_seconds : after which a request fails
+    step_seconds : after which a step of a device counts as hung; 0: never
     reasoning : ``"auto"`` tells reasoning apart from answers where the chat template has marks for it; ``"none"``
         leaves it in them
     lenient : fields of requests that are not known are left out, and logged, instead of refused
@@ -44,6 +45,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
     request_seconds: float = 600.0
+    step_seconds: float = 300.0
     reasoning: Literal["auto", "none"] = "auto"
     lenient: bool = False
 
@@ -55,6 +57,8 @@ class Settings:
             raise SpecError("the API key has characters that no header can hold", hint="take letters, digits, - and _")
         if self.max_body < 1 or not self.request_seconds > 0:
             raise SpecError("limits of requests must be above 0")
+        if not self.step_seconds >= 0:
+            raise SpecError("seconds of a step must be 0 or more")
 
 
 class Served:
@@ -101,8 +105,8 @@ class Served:
 
     def close(self) -> None:
         """End what is under way, and let go of the model."""
-        if self.engine is not None:
-            self.engine.close()
+        if self.engine is not None and not self.engine.close():
+            return  # its device still reads what closing would give back
         self.model.close()
         if self.draft is not None and not isinstance(self.draft, str):
             self.draft.close()

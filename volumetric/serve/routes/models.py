@@ -29,9 +29,13 @@ async def model(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Say whether requests are taken: 200, or 503 while the server loads, shuts down, or its engine has died."""
+    """Say whether requests are taken: 200, or 503 while the server loads, shuts down, or an engine is dead or hangs."""
     serving: Serving = request.app.state.serving
     serving.check_ready()
     if not all(engine.alive for engine in serving.engines):
         raise RequestError(503, "an engine has died; the log tells why", kind="server_error", code="engine_died")
+    seconds = max((engine.stuck for engine in serving.engines), default=0.0)
+    if seconds:
+        told = f"a device has not answered for {seconds:.0f} s; it seems to hang"
+        raise RequestError(503, told, kind="server_error", code="engine_stuck")
     return Response(encoded({"status": "ok"}), media_type="application/json")
