@@ -20,7 +20,7 @@ METER: Final = "err.prediction"
 """How far the eye is from what the belief expects it to hold, of the last rows."""
 _SPARSITY: Final = 0.3
 _DECAY: Final = 0.3
-_SILENCE: Final = 6
+_SILENCE: Final = 4
 
 
 def always_on(width: int = 48) -> Program:
@@ -31,7 +31,7 @@ def always_on(width: int = 48) -> Program:
 def triggered(threshold: float, width: int = 48) -> Program:
     """Return the program that looks where it is surprised.
 
-    Where the `METER` is above the threshold, and after six rows without, the belief is corrected by the eye and by the
+    Where the `METER` is above the threshold, and after four rows without, the belief is corrected by the eye and by the
     error; else it goes on as it predicts. A plan is stored when it is shown, and read when the bell rings.
     """
     return _program(width, threshold)
