@@ -24,7 +24,6 @@ from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import bodies, heap, protocol
-from volumetric.serve import engine as serving_engine
 from volumetric.serve import run as serving_run
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -164,9 +163,8 @@ def test_a_device_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(Rounds, "run", hanging)
     monkeypatch.setattr(serving_run, "_LOOK", 0.02)
-    monkeypatch.setattr(serving_engine, "PATIENCE", 0.1)
     model = letters()
-    with running({"letters": model}, step_seconds=0.1) as address, address.client() as client:
+    with running({"letters": model}, step_seconds=0.5) as address, address.client() as client:
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="the device has not answered for") as caught:
                 client.completions.create(model="letters", prompt="ab")

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = 10.0
-"""Seconds that a step may take to end once its thread is to; a device that hangs is left to itself then."""
+PATIENCE = 30.0
+"""Seconds that a step may take to end once its thread is to, as kernels are compiled in one; then the device is left
+to itself, and at once where it was known to hang."""
 _NAP = 0.5
 """Seconds after which a thread without work looks whether it is to end."""
 
@@ -83,7 +84,7 @@ class Engine:
     def close(self) -> bool:
         """End all jobs, and the thread, after the call of the device that it is in; False if that does not end."""
         self._ending = True
-        self._thread.join(PATIENCE)
+        self._thread.join(0.0 if self.stuck else PATIENCE)
         if self.alive:
             logger.error("the device of %s does not answer, and is left to itself", self.model.name)
         return not self.alive
