@@ -90,6 +90,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def _forget_logging() -> None:
     """Take back what a command line chose to show: ``--quiet`` of one test would hide warnings from later ones."""
+    if not logging.getLogger("volumetric").handlers:  # no command line was there
+        return
     for name, logger in logging.Logger.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and (name == "volumetric" or name.startswith("volumetric.")):
             logger.handlers.clear()

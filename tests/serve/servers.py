@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +21,7 @@ from volumetric.serve.run import Server, listen
 from volumetric.serve.serving import Settings
 
 PATIENCE = 60.0
+JSON = {"Content-Type": "application/json"}
 WEATHER = {
     "type": "function",
     "function": {
@@ -65,6 +68,16 @@ def slowed(model: Model, seconds: float) -> Model:
 
     model.executable.run = slowly
     return model
+
+
+def ask(address: Address, path: str, body: bytes | None = None, headers: dict[str, str] = JSON) -> tuple[int, Any]:
+    """Return the status and the body of an answer; JSON as what it says."""
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=PATIENCE)
+    connection.request("GET" if body is None else "POST", path, body, headers if body is not None else {})
+    answer = connection.getresponse()
+    told = answer.read()
+    connection.close()
+    return answer.status, json.loads(told) if answer.headers.get_content_type() == "application/json" else told.decode()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import http.client
 import importlib.util
@@ -19,7 +18,7 @@ import openai
 import pytest
 
 from tests.generate.letters import letters, recurrent_letters
-from tests.serve.servers import PATIENCE, Address, running, slow_letters
+from tests.serve.servers import PATIENCE, Address, ask, running, slow_letters
 from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.runtime.reference import ReferenceDevice
@@ -174,7 +173,7 @@ def test_a_device_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch):
             assert (caught.value.code, caught.value.status_code) == ("engine_stuck", 503)
             goes.set()
             until = time.monotonic() + PATIENCE
-            while ask_health(address) != 200 and time.monotonic() < until:
+            while ask(address, "/health")[0] != 200 and time.monotonic() < until:
                 time.sleep(0.01)
             assert client.completions.create(model="letters", prompt="ab").choices[0].text == "cdefgh"
             goes.clear()
@@ -187,13 +186,6 @@ def test_a_device_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch):
     engine._thread.join(PATIENCE)
     assert not engine.alive
     model.close()
-
-
-def ask_health(address: Address) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=PATIENCE)
-    with contextlib.closing(connection):
-        connection.request("GET", "/health")
-        return connection.getresponse().status
 
 
 def test_memory_is_given_back_where_the_system_has_a_way(monkeypatch: pytest.MonkeyPatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import signal
@@ -19,12 +18,11 @@ import pytest
 
 import volumetric
 from tests.generate.letters import letters, recurrent_letters, write_letters
-from tests.serve.servers import PATIENCE, Address, running, slow_letters
+from tests.serve.servers import JSON, PATIENCE, ask, running, slow_letters
 from volumetric.generate import Limits
 from volumetric.runtime.reference import ReferenceDevice
 
 ROOT = Path(volumetric.__file__).parents[1]
-JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +31,6 @@ def server():
     limits = Limits(seats=8)
     with running(models, limits=limits, max_body=4096, hosts=frozenset({"127.0.0.1"})) as address:
         yield address
-
-
-def ask(address: Address, path: str, body: bytes | None = None, headers: dict[str, str] = JSON) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=PATIENCE)
-    connection.request("GET" if body is None else "POST", path, body, headers if body is not None else {})
-    answer = connection.getresponse()
-    told = answer.read()
-    connection.close()
-    return answer.status, json.loads(told) if answer.headers.get_content_type() == "application/json" else told.decode()
 
 
 @pytest.mark.parametrize(

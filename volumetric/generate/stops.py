@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def undecided(text: str, marks: Sequence[str]) -> int:
+    """Return the length of the longest end of a text that may become one of `marks`, none of which it contains."""
+    longest = max(map(len, marks), default=1) - 1
+    for length in range(min(longest, len(text)), 0, -1):
+        tail = text[-length:]
+        if any(mark.startswith(tail) for mark in marks):
+            return length
+    return 0
+
+
 class StopMatcher:
     """Passes text on, except what might still become one of the stop texts.
 
@@ -29,7 +39,7 @@ class StopMatcher:
         if found:
             shown, self._held = self._held[: min(found)], ""
             return shown, True
-        cut = len(self._held) - self._undecided()
+        cut = len(self._held) - undecided(self._held, self._stops)
         shown, self._held = self._held[:cut], self._held[cut:]
         return shown, False
 
@@ -37,12 +47,3 @@ class StopMatcher:
         """Return the text held back: no more will come."""
         held, self._held = self._held, ""
         return held
-
-    def _undecided(self) -> int:
-        """Length of the longest end of the held text that begins a stop text."""
-        longest = max((len(stop) - 1 for stop in self._stops), default=0)
-        for length in range(min(longest, len(self._held)), 0, -1):
-            tail = self._held[-length:]
-            if any(stop.startswith(tail) for stop in self._stops):
-                return length
-        return 0

@@ -49,7 +49,8 @@ class ChatTemplate:
 
     def source_for(self, *, tools: bool) -> str:
         """Return the Jinja source of the template for conversations with tools, or without any."""
-        return self.templates.get("tool_use", self.source) if tools else self.source
+        name = "tool_use" if tools and "tool_use" in self.templates else "default"
+        return self.templates.get(name, self.source)
 
     @cached_property
     def _environment(self) -> Any:
@@ -92,7 +93,7 @@ class ChatTemplate:
         size = 0
         try:
             with Budget.fresh():
-                template = self._template("tool_use" if tools and "tool_use" in self.templates else "default")
+                template = self._template(self.source_for(tools=bool(tools)))
                 for piece in template.generate(names):
                     size += len(piece)
                     if size > MAX_OUTPUT:
@@ -113,10 +114,10 @@ class ChatTemplate:
             ) from error
         return "".join(pieces)
 
-    def _template(self, name: str) -> jinja2.Template:
-        if name not in self._compiled:
-            self._compiled[name] = self._environment.from_string(self.templates.get(name, self.source))
-        return self._compiled[name]
+    def _template(self, source: str) -> jinja2.Template:
+        if source not in self._compiled:
+            self._compiled[source] = self._environment.from_string(source)
+        return self._compiled[source]
 
 
 def _raise_exception(message: str) -> None:

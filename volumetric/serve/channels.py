@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from volumetric.generate.stops import undecided
 from volumetric.serve.parts import Parts
 from volumetric.serve.tools.asked import AskedTools
 from volumetric.serve.tools.form import TEXT, CallForm, json_rule
@@ -18,6 +19,8 @@ from volumetric.serve.tools.reader import CallPiece
 
 _START, _CHANNEL, _MESSAGE, _END = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
 _CONSTRAIN, _CALL, _RETURN = "<|constrain|>", "<|call|>", "<|return|>"
+_ENDS: Final = (_END, _CALL, _RETURN)
+"""What ends a message."""
 FINAL: Final = f"{_CHANNEL}final{_MESSAGE}"
 """Header of an answer, for those that are held to a form from their first token on."""
 _FORM: Final = CallForm("", "", "", "")
@@ -157,15 +160,15 @@ class ChannelReader:
 
     def _content(self) -> bool:
         """Read the content of a message up to its mark, of which the end of the text may be the beginning."""
-        ends = [(at, mark) for mark in (_END, _CALL, _RETURN) if (at := self._held.find(mark)) >= 0]
+        ends = [(at, mark) for mark in _ENDS if (at := self._held.find(mark)) >= 0]
         if ends:
             at, mark = min(ends)
             self._give(self._held[:at])
             self._held, self._read = self._held[at + len(mark) :], self._headed
             return True
-        kept = next((n for n in range(min(9, len(self._held)), 0, -1) if _may_end(self._held[-n:])), 0)
-        self._give(self._held[: len(self._held) - kept])
-        self._held = self._held[len(self._held) - kept :]
+        sure = len(self._held) - undecided(self._held, _ENDS)
+        self._give(self._held[:sure])
+        self._held = self._held[sure:]
         return False
 
     def _give(self, text: str) -> None:
@@ -177,7 +180,3 @@ class ChannelReader:
             self._pieces.append(CallPiece(self._calls - 1, text))
         else:
             self._aloud.append(text)
-
-
-def _may_end(text: str) -> bool:
-    return any(mark.startswith(text) for mark in (_END, _CALL, _RETURN))

@@ -127,6 +127,11 @@ class Engine:
         seconds = 0.0 if began is None else time.monotonic() - began
         return seconds if seconds > self._most else 0.0
 
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do, and a device that does it."""
+        return not self.scheduler.idle and not self.stuck
+
     def watch(self) -> None:
         """Tell all who wait for a step that hangs, and those who came since: nobody knows when it will end."""
         seconds = self.stuck

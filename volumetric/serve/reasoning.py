@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from volumetric.generate.stops import undecided
+
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
@@ -136,12 +138,7 @@ class ReasoningReader:
             self._held, self._read, self._fresh = after, self._answered, True
             return True
         # White space may be followed by the mark, and the end of the text may begin it.
-        kept = next(
-            n
-            for n in range(min(len(text), len(self._thinking.closing) - 1), -1, -1)
-            if self._thinking.closing.startswith(text[len(text) - n :])
-        )
-        sure = text[: len(text) - kept].rstrip()
+        sure = text[: len(text) - undecided(text, (self._thinking.closing,))].rstrip()
         self._reasoning.append(sure)
         self._fresh = self._fresh and not sure
         self._held = text[len(sure) :]

@@ -253,7 +253,7 @@ class Server:
             self.serving.models = {**self.serving.models, name: served}
             logger.info("%s was opened anew", name)
             self._before.add(before)
-            while before.busy and not (before.engine is not None and before.engine.stuck):
+            while before.busy:
                 await asyncio.sleep(0.05)
             self._before.discard(before)
             await asyncio.to_thread(before.close)
@@ -274,7 +274,6 @@ class Server:
         engines = self._engines()
         for engine in engines:
             engine.scheduler.drain(until)
-        last = until + _GRACE
-        while not all(engine.scheduler.idle or engine.stuck for engine in engines) and time.monotonic() < last:
+        while any(engine.busy for engine in engines) and time.monotonic() < until + _GRACE:
             await asyncio.sleep(0.02)
         server.should_exit = True  # uvicorn lets the answers that have begun go out

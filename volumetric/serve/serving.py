@@ -101,7 +101,7 @@ class Served:
     @property
     def busy(self) -> bool:
         """Whether requests have it: those that wait for tokens or a grammar, too."""
-        return bool(self._requests) or (self.engine is not None and not self.engine.scheduler.idle)
+        return bool(self._requests) or (self.engine is not None and self.engine.busy)
 
     def close(self) -> None:
         """End what is under way, and let go of the model."""

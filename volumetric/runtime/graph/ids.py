@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.runtime.graph.families import OPS
-from volumetric.runtime.graph.families.crossing import KNOWN
+from volumetric.runtime.graph.families.crossing import given
 from volumetric.runtime.graph.ops import Graph, Node
 
 
@@ -62,7 +62,7 @@ def _allowed(graph: Graph, node: Node, at: int) -> tuple[int, int]:
     if node.op == "weigh_rows":
         return sum(graph.tensors[i].shape[0] for i in node.inputs[:2]), 0
     if node.op == "cross_attend" and at == 2 and node.attrs["known"]:
-        return graph.tensors[node.inputs[KNOWN]].shape[0], 0
+        return graph.tensors[given(node.inputs, node.attrs).known[0]].shape[0], 0
     table = node.outputs[0] if node.op == "scatter_rows" else node.inputs[0]
     return graph.tensors[table].shape[0], 0
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from volumetric.errors import SpecError
 from volumetric.generate.grammar import spaced
+from volumetric.generate.stops import undecided
 
 _ANYTHING: Final = r"(?s:.*)"
 _SAID: Final = frozenset(
@@ -263,8 +264,7 @@ class ElementReader:
         if found:
             return self._closed(before, f'{quote}{_json(before)[1:-1]}"')
         # The end of what is here may begin the mark.
-        kept = next((n for n in range(min(len(behind) - 1, len(text)), 0, -1) if behind.startswith(text[-n:])), 0)
-        sure = text[: len(text) - kept]
+        sure = text[: len(text) - undecided(text, (behind,))]
         return len(sure), quote + _json(sure)[1:-1], False
 
     def _closed(self, before: str, told: str) -> tuple[int, str, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from volumetric.generate.stops import undecided
 from volumetric.serve.tools.asked import Tool
 from volumetric.serve.tools.form import CallForm
 from volumetric.serve.tools.numbered import beginning, pattern
@@ -94,11 +95,9 @@ class CallReader:
             self._held, self._read, self._begun = after, self._named, trigger
             self._opening = self._form.first + self._form.opening
             return True
-        kept = next(
-            (n for n in range(min(len(trigger), len(self._held)), 0, -1) if trigger.startswith(self._held[-n:])), 0
-        )
-        self._say(self._held[: len(self._held) - kept])
-        self._held = self._held[len(self._held) - kept :]
+        sure = len(self._held) - undecided(self._held, (trigger,))
+        self._say(self._held[:sure])
+        self._held = self._held[sure:]
         return False
 
     def _say(self, text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from volumetric.generate.stops import undecided
+
 
 class Unwrapped:
     """Takes marks around what is said away, as it comes.
@@ -20,13 +22,9 @@ class Unwrapped:
         text = self._held + text
         for mark in self._marks:
             text = text.replace(mark, "")
-        longest = max(map(len, self._marks), default=1) - 1
-        kept = next(
-            (n for n in range(min(longest, len(text)), 0, -1) if any(one.startswith(text[-n:]) for one in self._marks)),
-            0,
-        )
-        self._held = text[len(text) - kept :]
-        return text[: len(text) - kept]
+        sure = len(text) - undecided(text, self._marks)
+        self._held = text[sure:]
+        return text[:sure]
 
     def end(self) -> str:
         """Return what was held back."""

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 MOST = 1 << 18
 """Numbers of a part, all that is made of it, up to which a core's second cache holds it."""
-
-KNOWN = 7
-"""Number of the input that has keys, where these and values are known."""
+SIDES = "qkvo"
+"""Maps of rows: to queries, keys and values, and to what comes out."""
 
 
 def is_small(queries: int, keys: int, width: int) -> bool:
@@ -49,33 +48,33 @@ def cross_attend(
     return work.emit("cross_attend", inputs, heads=heads, masked=seen is not None, known=bool(known))[0]
 
 
-class _Given(NamedTuple):
-    """What the operation takes, by kind; sides are numbers from 0 to 3: queries, keys, values, what comes out."""
+class Given(NamedTuple):
+    """What the operation takes, by kind; weights and biases by their `SIDES`."""
 
     table: Any
     asks: Any
     tells: Any
-    weights: Mapping[int, Any]
-    biases: Mapping[int, Any]
+    weights: Mapping[str, Any]
+    biases: Mapping[str, Any]
     known: tuple[Any, ...]
     seen: tuple[Any, ...]
 
 
-def _given(inputs: Sequence[Any], attrs: Attrs) -> _Given:
+def given(inputs: Sequence[Any], attrs: Attrs) -> Given:
+    """Tell the inputs of the operation apart."""
     table, asks, tells, *rest = inputs
-    sides: tuple[int, ...] = (0, 3) if attrs["known"] else (0, 1, 2, 3)
+    sides = "qo" if attrs["known"] else SIDES
     count = len(sides)
-    weights: dict[int, Any] = dict(zip(sides, rest[:count], strict=True))
-    biases: dict[int, Any] = dict(zip(sides, rest[count : 2 * count], strict=True))
+    weights, biases = (dict(zip(sides, of, strict=True)) for of in (rest[:count], rest[count : 2 * count]))
     first = 2 * count + (2 if attrs["known"] else 0)
-    return _Given(table, asks, tells, weights, biases, tuple(rest[2 * count : first]), tuple(rest[first:]))
+    return Given(table, asks, tells, weights, biases, tuple(rest[2 * count : first]), tuple(rest[first:]))
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     name, heads = "cross_attend", attrs["heads"]
     count = (9 if attrs["known"] else 11) + attrs["masked"]
     require(len(inputs) == count, name, f"takes {count} tensors, got {len(inputs)}")
-    of = _given(inputs, attrs)
+    of = given(inputs, attrs)
     table, asks, tells = of[:3]
     floats(name, (table, *inputs[3:]))
     _, d = axes_of(name, table, 2)
@@ -93,18 +92,18 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    of = _given(inputs, attrs)
+    of = given(inputs, attrs)
     table, asks, tells = of[:3]
     heads, kind = attrs["heads"], table.dtype.type
 
-    def projected(x: Array, side: int) -> Array:
+    def projected(x: Array, side: str) -> Array:
         return x @ of.weights[side][:, None] + of.biases[side][:, None, None]
 
     def apart(x: Array) -> Array:
         return x.reshape(*x.shape[:3], heads, -1).swapaxes(2, 3)
 
-    told = tuple(x[tells] for x in of.known) or tuple(projected(table[tells], side) for side in (1, 2))
-    q, k, v = (apart(x) for x in (projected(table[asks], 0), *told))
+    told = tuple(x[tells] for x in of.known) or tuple(projected(table[tells], side) for side in "kv")
+    q, k, v = (apart(x) for x in (projected(table[asks], "q"), *told))
     logits = q @ k.swapaxes(3, 4) * kind(q.shape[-1] ** -0.5)
     for mask in of.seen:
         logits = np.where(mask.T != 0, logits, kind(-np.inf))
@@ -112,11 +111,11 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     made = np.exp(logits - np.where(np.isneginf(top), kind(0), top))
     total = made.sum(-1, keepdims=True)
     read = (made / np.where(total == 0, kind(1), total)) @ v
-    return [projected(read.swapaxes(2, 3).reshape(*asks.shape, -1), 3)]
+    return [projected(read.swapaxes(2, 3).reshape(*asks.shape, -1), "o")]
 
 
 def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
-    of = _given(inputs, attrs)
+    of = given(inputs, attrs)
     table, asks, tells = of[:3]
     (edges, parts, n), m, d, heads = work.shape(asks), work.shape(tells)[2], work.shape(table)[1], attrs["heads"]
 
@@ -125,7 +124,7 @@ def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tup
         flat = work.reshape(ids, (edges * parts * count,))
         return work.reshape(work.gather_rows(x, flat), (edges, parts * count, d))
 
-    def projected(x: int, side: int) -> int:
+    def projected(x: int, side: str) -> int:
         return work.gemm(x, of.weights[side], of.biases[side], groups=edges)
 
     def apart(x: int, count: int) -> int:
@@ -136,19 +135,19 @@ def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tup
         told = [taken(x, tells) for x in of.known]
     else:
         rows = taken(table, tells)
-        told = [projected(rows, side) for side in (1, 2)]
-    q, (k, v) = apart(projected(taken(table, asks), 0), n), (apart(x, m) for x in told)
+        told = [projected(rows, side) for side in "kv"]
+    q, (k, v) = apart(projected(taken(table, asks), "q"), n), (apart(x, m) for x in told)
     logits = work.gemm(work.affine(q, (d // heads) ** -0.5), k, trans_b=True)
     for mask in of.seen:
         logits = work.binary("mask", logits, work.reshape(work.permute(mask, (1, 0)), (1, n, m)))
     weights = work.softmax(work.reshape(logits, (edges * parts * heads * n, m)))
     read = work.gemm(work.reshape(weights, (edges * parts * heads, n, m)), v)
     read = work.permute(work.reshape(read, (edges * parts, heads, n, d // heads)), (0, 2, 1, 3))
-    return (work.reshape(projected(work.reshape(read, (edges, parts * n, d)), 3), (edges, parts, n, d)),)
+    return (work.reshape(projected(work.reshape(read, (edges, parts * n, d)), "o"), (edges, parts, n, d)),)
 
 
 def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
-    wanted = (0, *range(3, 9 if node.attrs["known"] else 11))
+    wanted = (0, *range(3, len(node.inputs) - node.attrs["masked"]))
     return recomputed(_written_out, wanted)(work, node, g)
 
 

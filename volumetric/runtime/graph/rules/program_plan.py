@@ -201,8 +201,7 @@ def _known(facts: Facts, task: Task) -> int:
     place, back = facts.places[task.source[0]], task.source[1]
     if place.carrier != "constant" or back or task.rule.name not in BY_HEADS:
         return 0
-    rows = len(place.positions) if place.through == "positions" else place.region.slots or 0
-    return rows if rows * facts.program.canvas.width**2 >= _WORTH else 0
+    return place.rows if place.rows * facts.program.canvas.width**2 >= _WORTH else 0
 
 
 def _kind(task: Task, pairs: Pairs) -> tuple[object, ...]:

@@ -12,11 +12,10 @@ import numpy as np
 from volumetric.layers.program.attention import Attention, Pairs
 from volumetric.layers.program.attention.heads import ByHeads
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.crossing import cross_attend, is_small
+from volumetric.runtime.graph.families.crossing import SIDES, cross_attend, is_small
 from volumetric.runtime.graph.rules.program_attention.heads import by_edge
 
 _RULES = frozenset({"cross", "gated", "local", "random_fixed"})
-_SIDES = ("q", "k", "v", "o")
 
 
 def is_direct(rule: Attention, pairs: Pairs, width: int) -> bool:
@@ -26,7 +25,7 @@ def is_direct(rule: Attention, pairs: Pairs, width: int) -> bool:
 
 def turned(work: GraphBuilder, p: Mapping[str, int]) -> dict[str, int]:
     """Emit parameters ``[E, …]`` as `attend_directly` reads them: weights ``[E, in, out]``."""
-    maps = {f"{side}.weight": f"{side}.turned" for side in _SIDES}
+    maps = {f"{side}.weight": f"{side}.turned" for side in SIDES}
     return {maps.get(name, name): work.permute(of, (0, 2, 1)) if name in maps else of for name, of in p.items()}
 
 
@@ -54,7 +53,7 @@ def attend_directly(
     assert isinstance(rule, ByHeads)  # by its name
     seen, written = rule.seen(pairs), rule.written(pairs)
     shown = None if seen is None else work.constant(np.ascontiguousarray(seen.T, np.float64), "seen")
-    sides = [side for side in _SIDES if f"{side}.turned" in p]
+    sides = [side for side in SIDES if f"{side}.turned" in p]
     weights, biases = ([p[f"{side}.{part}"] for side in sides] for part in ("turned", "bias"))
     y = cross_attend(work, rule.heads, rows, weights, biases, shown, known)
     if rule.name == "gated":
