@@ -243,6 +243,13 @@ def scatter_rows(request: Request) -> Lowered:
     return Lowered(launches=(zero, *sums))
 
 
+def sum_listed(request: Request) -> Lowered:
+    """Sums of listed rows."""
+    count, width = request.out_size, request.outputs[0][1]
+    buffers = {"g": source(0), "list": source(1), "starts": source(2), "y": result()}
+    return alone(one_each("sum_listed", count, request.caps, buffers, (count, width, request.attrs["longest"])))
+
+
 def rope(request: Request) -> Lowered:
     """Rotary embedding."""
     _, length, heads, width = request.inputs[0]

@@ -47,6 +47,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "assign": moving.assign,
     "gather_rows": moving.gather_rows,
     "scatter_rows": moving.scatter_rows,
+    "sum_listed": moving.sum_listed,
     "softmax": rows.softmax,
     "softmax_grad": rows.softmax_grad,
     "entmax": rows.entmax,

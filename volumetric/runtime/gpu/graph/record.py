@@ -12,6 +12,7 @@ from volumetric.runtime.gpu.graph.formulas import fuse_formulas, still_moves
 from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_joins, fuse_parts, fuse_windows
 from volumetric.runtime.gpu.graph.groups import join_groups
 from volumetric.runtime.gpu.graph.joining import join_sums
+from volumetric.runtime.gpu.graph.row_sums import list_sums
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.slots import Slots, Tenants
 from volumetric.runtime.graph.ops import Graph, Node
@@ -19,6 +20,7 @@ from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_
 from volumetric.runtime.graph.unroll import unroll_scans, write_out
 
 _PASSES = (
+    list_sums,
     fuse_activations,
     still_moves,
     fuse_windows,

@@ -1,0 +1,57 @@
+"""Sums of rows by ids that a graph knows read lists on a GPU, with the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.devices import device
+from volumetric.errors import ShapeError
+from volumetric.runtime.gpu.graph.row_sums import LONGEST, levels, list_sums
+from volumetric.runtime.graph import Graph, GraphBuilder, interpret
+
+IDS = {
+    "of each row one": np.array([3, 0, 2, 1]),
+    "of some none": np.array([5, 1, 5, 5, 1]),
+    "as many as one sums": np.repeat([2, 0], LONGEST),
+    "one more": np.repeat([2, 0], LONGEST + 1),
+    "more than sums of sums": np.concatenate([np.zeros(LONGEST**2 + 1, np.int64), [6, 0, 6]]),
+    "mixed": np.random.default_rng(0).integers(0, 7, 3000) // 2,
+}
+
+
+def summed(ids: np.ndarray, *, known: bool = True) -> Graph:
+    work = GraphBuilder()
+    of = work.constant(ids.astype(np.int32), "ids") if known else work.input("ids", ids.shape, "int32")
+    return work.finish([work.affine(work.scatter_rows(work.input("g", (len(ids), 5)), of, 7), 2.0)])
+
+
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
+def test_sums_by_lists_are_those_by_ids(ids: np.ndarray) -> None:
+    graph = summed(ids)
+    ops = [node.op for node in list_sums(graph).nodes]
+    assert "scatter_rows" not in ops
+    assert ops.count("sum_listed") == len(levels(ids, 7))
+    assert all(np.diff(starts).max() <= LONGEST for _, starts in levels(ids, 7))
+    g = np.random.default_rng(1).standard_normal((len(ids), 5)).astype(np.float32)
+    graphs = device("gpu").graphs()
+    [found] = graphs.compile(graph, graphs.store()).run([g])
+    [want] = interpret(graph, [g], {}, np.float64)
+    np.testing.assert_allclose(found, want, rtol=0, atol=2e-6 * max(1.0, np.abs(want).max()))
+
+
+def test_ids_that_are_given_or_out_of_range_or_none_stay() -> None:
+    for ids, known in ((IDS["mixed"], False), (np.array([1, 7]), True), (np.array([-1]), True), (np.zeros(0), True)):
+        graph = summed(ids, known=known)
+        assert list_sums(graph) is graph
+    graphs = device("gpu").graphs()
+    with pytest.raises(ShapeError, match="id 7 is outside of"):
+        graphs.compile(summed(np.array([1, 7])), graphs.store())
+
+
+def test_one_list_serves_all_sums_by_the_same_ids() -> None:
+    work = GraphBuilder()
+    ids = work.constant(np.array([1, 0, 1], np.int32), "ids")
+    graph = list_sums(work.finish([work.scatter_rows(work.input(name, (3, 2)), ids, 4) for name in "ab"]))
+    assert [node.op for node in graph.nodes] == ["sum_listed"] * 2
+    assert len(graph.constants) == 2
