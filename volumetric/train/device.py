@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Array
 from volumetric.layers.noise import noise_key
 from volumetric.network import INPUT, Network, check_params
 from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats
@@ -21,7 +21,6 @@ from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.graph.stacks import Stacks
 from volumetric.runtime.graph.training import (
     ForwardPass,
-    GetWeight,
     UpdateRule,
     Watched,
     gradient_graph,
@@ -36,11 +35,12 @@ from volumetric.runtime.graph.training import (
 from volumetric.runtime.plan import Plan, with_outputs
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
+from volumetric.train.forward_weights import ForwardWeights, stacked_weights
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.objective import pose
-from volumetric.train.precision import FLOAT32, schemes_of, trained_store
+from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.ready import Ready, sharing
 from volumetric.train.reference import ReferenceLearner
 from volumetric.train.subject import (
@@ -218,8 +218,10 @@ class DeviceLearner:
         return self._stacks.get(self._store, self._shapes)
 
     def _stacked(self) -> Stacks:
-        """Return which parameters lie in the store as one."""
-        return Stacks()
+        """Return which parameters lie in the store as one: those that a launch can read and write together."""
+        if not self._device.parted or self._options.overlay is not None:
+            return Stacks()
+        return stacked_weights(self._plan, self._shapes, self._schemes)
 
     def _extra_masters(self) -> dict[str, Array]:
         """Return what is trained beside the network, as it is at first."""
@@ -257,29 +259,16 @@ class DeviceLearner:
         names = frozenset(outputs)
         return self._parts.get(names) or self._parts.setdefault(names, with_outputs(self._plan, names))
 
-    def _weights(self, work: GraphBuilder) -> GetWeight:
-        """Return what gives the forward pass its weights: as their schemes hold them, or with overlays added."""
-        made: dict[str, int] = {}
-
-        def get(key: str, shape: Shape) -> int:
-            if key not in made:
-                made[key] = self._weight(work, key, shape)
-            return made[key]
-
-        return get
-
-    def _weight(self, work: GraphBuilder, key: str, shape: Shape) -> int:
-        overlay, own = self._options.overlay, work.stored(key, shape)
-        if overlay is not None and key in self._wanted:
-            down, up = (work.stored(key + end, self._shapes[key + end]) for end in (DOWN, UP))
-            product = work.gemm(work.reshape(up, (1, *work.shape(up))), work.reshape(down, (1, *work.shape(down))))
-            return work.add(own, work.affine(work.reshape(product, shape), overlay.scale))
-        stack = self._stacks.named.get(key)
-        one = key if stack is None else stack.keys[0]
-        if one not in self._shapes or self._schemes[one] == FLOAT32:
-            return own
-        scheme = self._schemes[one]
-        return work.fake_quant(own, str(scheme)) if stack is None else stack.rounded(work, own, scheme)
+    def _weights(self, work: GraphBuilder) -> ForwardWeights:
+        """Return what gives the forward pass its weights."""
+        return ForwardWeights(
+            work=work,
+            stacks=self._stacks,
+            schemes=self._schemes,
+            shapes=self._shapes,
+            overlay=self._options.overlay,
+            overlaid=self._wanted,
+        )
 
     def _inputs(self, batch: Batch) -> Mapping[str, Array]:
         """Return what a batch has for the inputs of the network."""

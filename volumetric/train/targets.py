@@ -14,6 +14,7 @@ from volumetric.errors import ShapeError, SpecError
 from volumetric.network import Network
 from volumetric.runtime.graph import GraphDevice
 from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses, refuse_opaque
+from volumetric.runtime.graph.stacks import Stacks
 from volumetric.runtime.graph.targets import TargetRule, inverse_graph, target_graph, taught
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
@@ -43,6 +44,10 @@ class TargetLearner(DeviceLearner):
         super().__init__(network, params, options, device)
         self._solved = PseudoInverses(self._inverses.values(), network, self._store, self._mode.pinv_damping)
         self._steps = taught(self._plan, self._shapes)
+
+    def _stacked(self) -> Stacks:
+        """Return that nothing lies as one: each layer learns by itself."""
+        return Stacks()
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update by one batch; a fault leaves every weight as it was."""

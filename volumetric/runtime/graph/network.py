@@ -16,6 +16,7 @@ from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
 from volumetric.runtime.graph.low_rank import with_low_rank
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.rules import GraphTraining, Scope
+from volumetric.runtime.graph.rules.base import GetStack, all_apart
 from volumetric.runtime.graph.rules.containers import joined
 from volumetric.runtime.lower import looks_ahead, lower, mixes_rows, sees_batch
 from volumetric.runtime.plan import DELAYS, Plan, Step
@@ -150,6 +151,7 @@ class EmitOptions:
     training : None at inference
     resets : ``[sequences, rows]``, 1 where a new sequence begins with a row; None: nowhere
     states : key → value of what layers keep, which they replace here; None: it lies in buffers of the device
+    stack : gives parameters that lie as one
     """
 
     param: Callable[[str, Shape], int] | None = None
@@ -158,6 +160,7 @@ class EmitOptions:
     training: GraphTraining | None = None
     resets: int | None = None
     states: dict[str, int] | None = None
+    stack: GetStack = all_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,7 @@ def emit_plan(
         training=options.training,
         resets=options.resets,
         states=options.states,
+        stack=options.stack,
     )
     for step in plan.steps:
         if step.op in DELAYS:

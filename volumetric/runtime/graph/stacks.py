@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from hashlib import sha256
+from math import prod
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,26 +15,32 @@ from volumetric._typing import Array, Shape
 from volumetric.dtypes import Scheme
 from volumetric.runtime.graph.build import GraphBuilder
 
+_LONG: Final = 1000
+"""Characters of all keys together from which on a name tells their number instead."""
+
 
 def stack_key(keys: Sequence[str]) -> str:
     """Name of the buffer of equal parameters of several layers."""
-    return f"stack/{'+'.join(keys)}"
+    name = "+".join(keys)
+    if len(name) < _LONG:
+        return f"stack/{name}"
+    return f"stack/{keys[0]} and {len(keys) - 1} more, {sha256(name.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Equal parameters as one tensor ``[n, …]``, matrices turned round.
-
-    Products read those fastest whose columns are outputs.
+    """Equal parameters as one tensor ``[n, …]``.
 
     Attributes
     ----------
     keys : of its members, in their order
     member : shape of each, as its layer has it
+    turned : matrices are turned round: products read those fastest whose columns are outputs
     """
 
     keys: tuple[str, ...]
     member: Shape
+    turned: bool = True
 
     @property
     def key(self) -> str:
@@ -42,23 +50,36 @@ class Stack:
     @property
     def shape(self) -> Shape:
         """Shape of its buffer."""
-        return (len(self.keys), *self.member[::-1])
+        return (len(self.keys), *(self.member[::-1] if self.turned else self.member))
 
     def joined(self, value: Callable[[str], Array]) -> Array:
         """Return what its buffer holds; `value` gives members by key."""
-        return np.stack([value(key).T for key in self.keys])
+        return np.stack([self._lying(value(key)) for key in self.keys])
 
     def parted(self, whole: Array) -> dict[str, Array]:
         """Return the members in what its buffer holds, each an array of its own."""
-        return {key: value.T.copy() for key, value in zip(self.keys, whole, strict=True)}
+        return {key: self._lying(value).copy() for key, value in zip(self.keys, whole, strict=True)}
+
+    def _lying(self, value: Array) -> Array:
+        return value.T if self.turned else value
 
     def rounded(self, work: GraphBuilder, whole: int, scheme: Scheme) -> int:
         """Emit the stack as a scheme holds each of its members."""
-        if scheme.group is None or len(self.member) == 1:  # number by number, or a bias: a row
+        if scheme.group is None or len(self.member) < 2:  # number by number, or a bias: a row
             return work.fake_quant(whole, str(scheme))
-        count, (outs, ins) = len(self.keys), self.member
-        rows = work.reshape(work.permute(whole, (0, 2, 1)), (count * outs, ins))
-        return work.permute(work.reshape(work.fake_quant(rows, str(scheme)), (count, outs, ins)), (0, 2, 1))
+        rows = work.permute(whole, (0, 2, 1)) if self.turned else whole
+        shape = work.shape(rows)
+        rows = work.reshape(rows, (prod(shape[:-1]), shape[-1]))
+        made = work.reshape(work.fake_quant(rows, str(scheme)), shape)
+        return work.permute(made, (0, 2, 1)) if self.turned else made
+
+    def one(self, work: GraphBuilder, whole: int, key: str) -> int:
+        """Emit a member of the stack."""
+        at = self.keys.index(key)
+        part = work.part(whole, 0, at, at + 1)
+        if self.turned and len(self.member) > 1:
+            part = work.permute(part, (0, *range(len(self.member), 0, -1)))
+        return work.reshape(part, self.member)
 
 
 @dataclass(frozen=True)

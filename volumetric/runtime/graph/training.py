@@ -6,10 +6,10 @@ that would leave a number that is not finite writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,21 @@ from volumetric.runtime.graph.rules import GraphTraining
 from volumetric.runtime.plan import Plan
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
-EmitWeights: TypeAlias = Callable[[GraphBuilder], GetWeight]
-"""Given a builder, returns what maps key and shape of a parameter to the tensor that the forward pass uses."""
+
+
+class Weights(Protocol):
+    """What maps key and shape of a parameter to the tensor that the forward pass uses."""
+
+    def __call__(self, key: str, shape: Shape, /) -> int:
+        """Return the tensor of a parameter."""
+        ...
+
+    def stack(self, keys: Sequence[str], /) -> int | None:
+        """Return the tensor in which parameters lie one behind the other, if they do."""
+        ...
+
+
+EmitWeights: TypeAlias = Callable[[GraphBuilder], Weights]
 
 MARGIN = 1e-6
 """What the norm of clipped gradients stays below the limit, as in torch."""
@@ -244,10 +257,11 @@ def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, trainin
                 own = work.reshape(keep, (batch, *(1 for _ in work.shape(state)[1:])))
                 states[key] = work.binary("mul_nonzero", state, own)
             resets = None
-    before = dict(states)
+    before, own = dict(states), weights(work)
     told = [emit_targets(work, objective) for objective in of.objectives]
     options = EmitOptions(
-        param=weights(work),
+        param=own,
+        stack=own.stack,
         sequences=of.sequences,
         training=training,
         resumes=name is not None,

@@ -69,4 +69,4 @@ def _is_known(node: Node, constants: Mapping[int, Array]) -> bool:
     if node.op != "scatter_rows" or node.inputs[1] not in constants:
         return False
     ids = np.asarray(constants[node.inputs[1]])
-    return bool(ids.size) and 0 <= ids.min() and ids.max() < node.attrs["rows"]
+    return bool(ids.size) and ids.min() >= 0 and ids.max() < node.attrs["rows"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, TypeAlias, TypeVar
@@ -18,6 +18,13 @@ from volumetric.runtime.graph.rules.kinds import DECLARED
 
 GetParam: TypeAlias = Callable[[str, Shape], int]
 """Path of a parameter below a layer, and its shape → tensor."""
+GetStack: TypeAlias = "Callable[[Sequence[str]], int | None]"
+"""Keys of parameters of one shape → the tensor in which they lie one behind the other, if they do."""
+
+
+def all_apart(keys: Sequence[str]) -> int | None:
+    """Return None: every parameter is a tensor of its own."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,7 @@ class Scope:
     resets : float32 ``[sequences, T]``, 1 where a new sequence begins with a row; None: nowhere
     states : key → value of what layers keep, which they replace here; None: it lies in buffers of the device
     key : gives the key of one of the layer's parameters or buffers
+    stack : gives parameters that lie as one
     """
 
     work: GraphBuilder
@@ -66,10 +74,16 @@ class Scope:
     resets: int | None = None
     states: dict[str, int] | None = None
     key: Callable[[str], str] = str
+    stack: GetStack = all_apart
 
-    def params(self, spec: LayerSpec) -> dict[str, int]:
-        """Return the tensors of the parameters of a layer by name."""
-        return {p.name: self.param(p.name, p.shape) for p in spec.params()}
+    def params(self, spec: LayerSpec, *, but: Collection[str] = ()) -> dict[str, int]:
+        """Return the tensors of the parameters of a layer by name, `but` those of some names."""
+        return {p.name: self.param(p.name, p.shape) for p in spec.params() if p.name not in but}
+
+    def stacked(self, stacks: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
+        """Return those of some stacks of the layer's parameters that lie as one, by their names."""
+        found = {names: self.stack([self.key(name) for name in names]) for names in stacks}
+        return {names: i for names, i in found.items() if i is not None}
 
     def buffers(self, spec: LayerSpec) -> dict[str, int]:
         """Return the tensors of the buffers of a layer by name, as they are after the nodes so far."""

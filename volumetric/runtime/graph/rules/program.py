@@ -26,7 +26,7 @@ from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm
 from volumetric.runtime.graph.rules.program_clocks import together, truths_of
 from volumetric.runtime.graph.rules.program_dispatch import Guard, Weights, dispatch, weights_of
 from volumetric.runtime.graph.rules.program_drawn import diffused, hidden_in, noise_in
-from volumetric.runtime.graph.rules.program_plan import Plan, plan_of
+from volumetric.runtime.graph.rules.program_plan import Plan, plan_of, stacks_of
 from volumetric.runtime.graph.rules.program_recipes import Seen, masked, penalty
 from volumetric.runtime.graph.rules.program_settle import Held
 from volumetric.runtime.graph.rules.program_watched import watch, watched_rows
@@ -48,10 +48,12 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
     if batch < 0:
         return _one_by_one(scope, spec, x)
     rows = work.permute(scope.sequenced(x), (1, 0, 2))
-    p, timing = scope.params(spec), timing_of(facts)
+    timing = timing_of(facts)
     # Where operations are what costs, edges that read constants stay among the others.
     plan = plan_of(facts, timing.columns, apart=not work.parted, folded=not work.parted and scope.training is None)
-    stacks = weights_of(work, plan, p, learns=scope.training is not None)
+    joined = scope.stacked(stacks_of(plan))
+    p = scope.params(spec, but={name for names in joined for name in names})
+    stacks = weights_of(work, plan, p, joined, learns=scope.training is not None)
     inside = {name: p[name] for name in _read_inside(facts, p)}
     inside |= {f"stack {n} {name}": i for n, of in enumerate(stacks) for name, i in of.items()}
     inside |= {f"code {name}": _code(work, facts, p, facts.place(port.region)) for name, port in _ins(facts).items()}

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.layers.program.constants import rows_of
 from volumetric.layers.program.settle import metered_by
-from volumetric.layers.program.tasks import gate_of, names_of
+from volumetric.layers.program.tasks import gate_of
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.weighing import weigh_rows
 from volumetric.runtime.graph.rules.program_attention import (
@@ -26,7 +27,7 @@ from volumetric.runtime.graph.rules.program_attention import (
     stacked,
     turned,
 )
-from volumetric.runtime.graph.rules.program_plan import ALWAYS, Group, Plan, Slot, Target
+from volumetric.runtime.graph.rules.program_plan import ALWAYS, Group, Plan, Slot, Target, parameters_of
 from volumetric.runtime.graph.rules.program_targets import Factor, Term, Writing
 
 Guard: TypeAlias = Callable[[int], AbstractContextManager[None]]
@@ -42,7 +43,14 @@ _KNOWN = ("k.known", "v.known")
 """What groups that read constants have in place of the maps to keys and values."""
 
 
-def weights_of(work: GraphBuilder, plan: Plan, p: Mapping[str, int], *, learns: bool = True) -> list[dict[str, int]]:
+def weights_of(
+    work: GraphBuilder,
+    plan: Plan,
+    p: Mapping[str, int],
+    stacks: Mapping[tuple[str, ...], int] = MappingProxyType({}),
+    *,
+    learns: bool = True,
+) -> list[dict[str, int]]:
     """Emit the parameters of edges side by side, group by group: the same in each step.
 
     Of groups that read constants alone, keys and values are there in place of their maps, as ``k.known`` and
@@ -50,12 +58,16 @@ def weights_of(work: GraphBuilder, plan: Plan, p: Mapping[str, int], *, learns: 
 
     Parameters
     ----------
+    p : parameters that are in none of the stacks
+    stacks : those that lie side by side already
     learns : they have gradients, so that all edges are computed by nodes that have, too
     """
     found: list[dict[str, int]] = []
     for group in plan.groups:
-        names = [names_of(plan.facts, task) for task in group.tasks[: group.edges]]
-        own = {name: stacked(work, [p[of[name]] for of in names]) for name in names[0]}
+        own = {
+            name: stacks[keys] if keys in stacks else stacked(work, [p[key] for key in keys])
+            for name, keys in parameters_of(plan.facts, group).items()
+        }
         if group.known:
             rows = [p[rows_of(plan.facts.places[task.source[0]].name)] for task in group.tasks]
             known = {name: mapped(work, own, name.removesuffix("known"), rows) for name in _KNOWN}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,7 @@ from volumetric._typing import Array
 from volumetric.layers.program.attention import Pairs
 from volumetric.layers.program.dispatch import positions_kept
 from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.tasks import Task, tasks_of
+from volumetric.layers.program.tasks import Task, names_of, tasks_of
 from volumetric.runtime.graph.rules.program_attention import BY_HEADS
 
 ALWAYS = -1
@@ -155,6 +156,19 @@ def plan_of(facts: Facts, columns: tuple[int, ...] | None = None, *, apart: bool
         target = Target(positions, slots, kept[positions])
         alike.setdefault(target.kind, []).append(target)
     return Plan(facts, groups, tuple(map(tuple, alike.values())), columns)
+
+
+def parameters_of(facts: Facts, group: Group) -> dict[str, tuple[str, ...]]:
+    """Return the parameters of the edges of a group, by the name that their rule has for them."""
+    names = [names_of(facts, task) for task in group.tasks[: group.edges]]
+    return {name: tuple(of[name] for of in names) for name in names[0]}
+
+
+def stacks_of(plan: Plan) -> list[tuple[str, ...]]:
+    """Return parameters that a dispatch only reads side by side, in this order."""
+    found = [names for group in plan.groups for names in parameters_of(plan.facts, group).values()]
+    uses = Counter(name for names in found for name in names)
+    return [names for names in found if len(names) > 1 and all(uses[name] == 1 for name in names)]
 
 
 Where = dict[tuple[int, int], tuple[int, int, int]]

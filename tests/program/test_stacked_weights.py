@@ -1,0 +1,129 @@
+"""Weights of edges that are read side by side lie and learn as one where the device can do with parts of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.devices import device
+from tests.layers.program_cases import CARRIED, TIMED, program
+from tests.program.test_guards_in_training import batches, surprised
+from volumetric.layers import Program as Layer
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.ports import In, Out
+from volumetric.layers.program.region import Region
+from volumetric.network import Network, initialise
+from volumetric.runtime.graph import NumpyGraphs
+from volumetric.runtime.graph.stacks import Stacks, stack_key
+from volumetric.train import MSE, AdamW, Backprop, Batch, LearnerOptions
+from volumetric.train.carried import CarryLearner
+from volumetric.train.device import DeviceLearner
+from volumetric.train.lora import LowRank
+
+
+class Parted(NumpyGraphs):
+    """The reference device, as one that computes what fires at different times together."""
+
+    parted = True
+
+
+class Apart(CarryLearner):
+    """Has a buffer for each weight."""
+
+    def _stacked(self) -> Stacks:
+        return Stacks()
+
+
+def ring(count: int) -> Network:
+    """Regions of two positions, each of which reads the two before it."""
+    regions = {f"r{n}": Region(((n, n + 1), (0, 2))) for n in range(count)}
+    edges = tuple(Edge(f"r{(n - back) % count}", f"r{n}") for n in range(count) for back in (1, 2))
+    return program(regions, edges, {"in": In("r0", 3), "out": Out("r1", 2)}, (count, 2)).program.network()
+
+
+def learners(network: Network, **more: Any) -> list[DeviceLearner]:
+    options = LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=AdamW(lr=0.01), **more)
+    params = initialise(network, seed=1)
+    return [kind(network, params, options, Parted(np.float64)) for kind in (CarryLearner, Apart)]
+
+
+def stacked(of: DeviceLearner) -> dict[str, tuple[str, ...]]:
+    return {key: stack.keys for key, stack in of._stacks.named.items()}
+
+
+def check_equal(one: DeviceLearner, other: DeviceLearner) -> None:
+    for found, want in (
+        (one.state.masters, other.state.masters),
+        *((one.state.slots[slot], of) for slot, of in other.state.slots.items()),
+    ):
+        assert list(found) == list(want)
+        for key, value in want.items():
+            np.testing.assert_allclose(found[key], value, rtol=0, atol=1e-9, err_msg=key)
+    for key, store in other.params().items():
+        assert one.params()[key].scheme == store.scheme
+
+
+@pytest.mark.parametrize(
+    ("more", "stacks"),
+    [
+        ({}, 8),
+        ({"dtype": "int4:g32"}, 8),
+        ({"dtype": {"*/edges.r0*": "bfloat16"}}, 0),
+        ({"frozen": ("*/edges.*.q.weight",), "decay_vectors": True, "clip": 1e-3}, 8),
+        ({"frozen": ("*/edges.r0*",)}, 0),
+        ({"overlay": LowRank(rank=1, targets=("*q.weight",))}, 0),
+    ],
+)
+def test_they_learn_what_they_do_apart(more: dict[str, Any], stacks: int) -> None:
+    network = ring(4)
+    one, other = learners(network, **more)
+    assert len(stacked(one)) == stacks
+    assert all(len(keys) == 8 for keys in stacked(one).values())
+    assert sum(key.startswith("stack/") for key in one._store.keys()) == stacks  # noqa: SIM118 - a store is no mapping
+    windows = batches(network, 3)
+    for of in (one, other):
+        told = [of.step([window], rate=0.1) for window in windows]
+        assert [report.fault for report in told] == [None, None] or not any(report.fault for report in told)
+        of.step(windows, rate=0.1)  # sums of two
+    check_equal(one, other)
+    again, _ = learners(network, **more)
+    again.restore(one.state)
+    for of in (again, one):
+        of.step([windows[0]], rate=0.1)
+    check_equal(again, one)
+
+
+@pytest.mark.parametrize("layer", [surprised(), TIMED, CARRIED], ids=["surprised", "timed", "carried"])
+def test_programs_of_all_kinds_learn_alike(layer: Layer) -> None:
+    network = layer.program.network()
+    one, other = learners(network)
+    for window in batches(network, 4):
+        reports = [of.step([window], rate=0.1) for of in (one, other)]
+        assert reports[0].gradient_norm == pytest.approx(reports[1].gradient_norm, rel=1e-9)
+    check_equal(one, other)
+
+
+def test_an_update_has_as_many_dispatches_for_any_number_of_edges() -> None:
+    counts: list[int] = []
+    for count in (4, 24):
+        network = ring(count)
+        of = CarryLearner(
+            network,
+            initialise(network, seed=1),
+            LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=AdamW(lr=0.01)),
+            device("gpu").graphs(),
+        )
+        spec = next(iter(network.layers.values()))
+        x = np.ones((1, 3, 3), np.float32)
+        assert of.step([Batch(x, np.zeros(spec.output_shape(x.shape), np.float32))], rate=0.1).fault is None
+        [made] = of._programs
+        counts.append(len(made.calls))  # pyright: ignore[reportAttributeAccessIssue]
+    assert counts[0] == counts[1]
+
+
+def test_stacks_of_many_have_short_names() -> None:
+    keys = [f"0.0.0.0/edges.r{n}.q.weight" for n in range(4000)]
+    assert len(stack_key(keys)) < 100
+    assert len({stack_key(keys), stack_key(keys[:-1]), stack_key(keys[::-1]), stack_key(keys[:2])}) == 4

@@ -1,0 +1,87 @@
+"""What a pass reads for parameters that are trained: as their schemes hold them, with overlays, or parts of stacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from volumetric._typing import Shape
+from volumetric.dtypes import Scheme
+from volumetric.layers.program.spec import Program
+from volumetric.runtime.graph import GraphBuilder
+from volumetric.runtime.graph.rules.program_plan import plan_of, stacks_of
+from volumetric.runtime.graph.stacks import Stack, Stacks, stack_key
+from volumetric.runtime.plan import Plan
+from volumetric.train.lora import DOWN, UP, LowRank
+from volumetric.train.precision import FLOAT32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardWeights:
+    """Emits each parameter once, when it is asked for.
+
+    Attributes
+    ----------
+    stacks : which parameters lie in the store as one
+    schemes : of the parameters
+    shapes : of what is trained, by key
+    overlay, overlaid : overlays, and the parameters that have one
+    """
+
+    work: GraphBuilder
+    stacks: Stacks
+    schemes: Mapping[str, Scheme]
+    shapes: Mapping[str, Shape]
+    overlay: LowRank | None = None
+    overlaid: Collection[str] = ()
+    _made: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, key: str, shape: Shape, /) -> int:
+        """Return the tensor of a parameter, or of a stack."""
+        if key not in self._made:
+            self._made[key] = self._emitted(key, shape)
+        return self._made[key]
+
+    def stack(self, keys: Sequence[str], /) -> int | None:
+        """Return the tensor in which parameters lie one behind the other, if they do."""
+        found = self.stacks.named.get(stack_key(keys))
+        return None if found is None else self(found.key, found.shape)
+
+    def _emitted(self, key: str, shape: Shape) -> int:
+        work, stack = self.work, self.stacks.of.get(key)
+        if stack is not None:
+            return stack.one(work, self(stack.key, stack.shape), key)
+        own = work.stored(key, shape)
+        if self.overlay is not None and key in self.overlaid:
+            down, up = (work.stored(key + end, self.shapes[key + end]) for end in (DOWN, UP))
+            product = work.gemm(work.reshape(up, (1, *work.shape(up))), work.reshape(down, (1, *work.shape(down))))
+            return work.add(own, work.affine(work.reshape(product, shape), self.overlay.scale))
+        stack = self.stacks.named.get(key)
+        one = key if stack is None else stack.keys[0]
+        if one not in self.shapes or self.schemes[one] == FLOAT32:
+            return own
+        scheme = self.schemes[one]
+        return work.fake_quant(own, str(scheme)) if stack is None else stack.rounded(work, own, scheme)
+
+
+def stacked_weights(plan: Plan, shapes: Mapping[str, Shape], schemes: Mapping[str, Scheme]) -> Stacks:
+    """Return the parameters that programs only read side by side, as far as they learn alike and nobody else has them.
+
+    Parameters
+    ----------
+    shapes : of what is trained, by key
+    """
+    uses = Counter(key for step in plan.steps for key in step.params.values())
+    found: list[Stack] = []
+    for step in plan.steps:
+        spec = step.attrs.get("spec")
+        if not isinstance(spec, Program):
+            continue
+        of = {p.name: p.shape for p in spec.params()}
+        for names in stacks_of(plan_of(spec.facts, apart=False)):
+            keys = tuple(step.params[name] for name in names)
+            alike = {(key in shapes, schemes[key], of[name]) for key, name in zip(keys, names, strict=True)}
+            if len(alike) == 1 and all(uses[key] == 1 for key in keys):
+                found.append(Stack(keys, of[names[0]], turned=False))
+    return Stacks(tuple(found))
