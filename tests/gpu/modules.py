@@ -263,7 +263,7 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
     graphs = [case_graph(case) for case in OP_CASES.values()]
     graphs += [rounding(scheme) for scheme in schemes()]
     graphs += [_training(optimiser) for optimiser in _OPTIMISERS]
-    graphs.append(_long_product())
+    graphs += [_long_product(), _known_rows()]
     for graph in graphs:
         for request in _requests(prepared(graph, caps), caps):
             yield from (launch.dispatch for launch in lower(request).launches)
@@ -274,6 +274,12 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
 def _long_product() -> Graph:
     work = GraphBuilder()
     return work.finish([work.gemm(work.input("a", (1, 8, 99999)), work.input("b", (1, 99999, 8)))])
+
+
+def _known_rows() -> Graph:
+    work = GraphBuilder()
+    ids = work.constant(np.array([2, 0, 2], np.int32), "ids")
+    return work.finish([work.scatter_rows(work.input("g", (3, 5)), ids, 4)])
 
 
 _OPTIMISERS = (SGD(), Momentum(momentum=0.9), RMSprop(momentum=0.9, centered=True), AdamW())
