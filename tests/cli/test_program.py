@@ -137,6 +137,17 @@ def test_a_program_is_trained_and_run(
     """
     Path("t.toml").write_text(settings)
     assert main(["train", "t.toml", "--device", "reference", "--quiet"]) == 0
+    np.savez("ports.npz", **{"seen": x, "targets.y": x[..., :2].cumsum(1)})  # the same arrays, by port
+    by_port = settings.replace('"rows.npz"', '"ports.npz"\n        inputs = { x = "seen" }')
+    Path("u.toml").write_text(by_port)
+    assert main(["train", "u.toml", "--device", "reference", "--quiet"]) == 0
+    [one, other] = (sorted(Path(run).glob("model/*.safetensors")) for run in "tu")
+    assert len(one) == 1
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
+    Path("v.toml").write_text(by_port.replace("x =", "z ="))
+    capsys.readouterr()
+    assert main(["train", "v.toml", "--device", "reference", "--quiet"]) == 1
+    assert "the network has no input 'z'" in capsys.readouterr().err
     np.savez("new.npz", input=x[0])
     capsys.readouterr()
     assert main(["run", "t/model", "--in", "new.npz", "--device", "reference", "--quiet"]) == 0

@@ -74,8 +74,9 @@ def open_run(run: RunSettings) -> Opened:
 
 
 def _of_structure(run: RunSettings) -> Opened:
-    samples = open_samples(run)
-    network, params = _network(run, samples)
+    read = read_network_file(run.path(run.network.file)) if run.network.file else None
+    samples = open_samples(run, network=None if read is None else read[0])
+    network, params = _built(run, samples) if read is None else (read[0], read[1] or initialise(read[0], run.seed))
     tokens = samples.problem.vocabulary and run.data.text
     return Opened(
         network=network,
@@ -94,7 +95,7 @@ def _of_model(run: RunSettings) -> Opened:
     tokenize: Tokenize | None = None
     if model.tokenizer is not None:
         tokenize = model.tokenizer.encode
-    samples = open_samples(run, tokenize, model.inputs, model.classes)
+    samples = open_samples(run, tokenize, model.inputs, model.classes, model.network)
     return Opened(
         network=model.network,
         params=model.params,
@@ -119,11 +120,8 @@ def _config(run: RunSettings, samples: Samples) -> TrainConfig:
     )
 
 
-def _network(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
+def _built(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
     settings, problem = run.network, samples.problem
-    if settings.file:
-        network, params = read_network_file(run.path(settings.file))
-        return network, params or initialise(network, run.seed)
     name = settings.builder or ("sequential" if run.ticking else _fitting(problem))
     if samples.named:
         raise SpecError(

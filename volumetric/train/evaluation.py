@@ -13,6 +13,7 @@ from volumetric.clocked import Clocked
 from volumetric.network import Network
 from volumetric.runtime.open import AnyDevice
 from volumetric.train.by_output import Losses, Tally
+from volumetric.train.by_port import data_by_row
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, Batch, as_data
 from volumetric.train.learner import Learner, LearnerOptions
@@ -73,7 +74,7 @@ def evaluate(
     mode = config.mode if ticking else Backprop()  # there is one forward pass, whatever a network learns by
     options = LearnerOptions(loss=config.loss, loss_weights=config.loss_weights, mode=mode, optimiser=SGD())
     learner = bind(open_learner(device), network, params, options)
-    return judge(learner, config.losses, as_data(data).batches(0), classes=True)[0]
+    return judge(learner, config.losses, data_by_row(network, as_data(data)).batches(0), classes=True)[0]
 
 
 def judge(

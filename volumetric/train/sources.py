@@ -15,9 +15,10 @@ from volumetric import tables
 from volumetric._typing import Array
 from volumetric.analysis.standardise import Standardisation
 from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.network import INPUT, OUTPUT
+from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.train import memory
 from volumetric.train.by_output import AnyLoss
+from volumetric.train.by_port import by_row
 from volumetric.train.data import ArrayData, changed, load_npz, named, token_windows
 from volumetric.train.losses import MSE, CrossEntropy
 from volumetric.train.modes import Backprop
@@ -73,6 +74,7 @@ def open_samples(
     tokenize: Tokenize | None = None,
     scaling: Standardisation | None = None,
     classes: tuple[str, ...] = (),
+    network: Network | None = None,
 ) -> Samples:
     """Read the samples that the settings name.
 
@@ -81,6 +83,7 @@ def open_samples(
     tokenize : turns text into token ids (None: the bytes of its UTF-8 form)
     scaling : how the model that goes on learning has its inputs standardised (None: as the settings say)
     classes : names of its classes (empty: those that the samples have)
+    network : what they are for, if that is known: they may belong to its ports
 
     Raises
     ------
@@ -92,7 +95,7 @@ def open_samples(
     settings, mode = run.data, run.train.mode
     if settings.text and isinstance(mode, Backprop) and mode.carry:
         return _streams(run, tokenize)
-    problem, arrays = _read(run, _source(settings), tokenize, classes)
+    problem, arrays = _read(run, _source(settings), tokenize, classes, network)
     data = ArrayData(
         **arrays,
         batch_size=settings.batch_size,
@@ -104,7 +107,7 @@ def open_samples(
     if isinstance(held, str):
         if settings.problem or not _source(settings):
             raise SpecError("[data] validation: a problem has no file of its own", hint="give a fraction, as 0.2")
-        _, others = _read(run, held, tokenize, problem.classes)
+        _, others = _read(run, held, tokenize, problem.classes, network)
         validation = ArrayData(**others, batch_size=settings.batch_size, shuffle=False)
     elif held and settings.problem not in PROBLEMS and settings.problem in _KNOWN:
         most = round(len(data) * held)
@@ -131,13 +134,14 @@ def _source(settings: DataSettings) -> str:
 
 
 def _read(
-    run: RunSettings, file: str, tokenize: Tokenize | None, classes: tuple[str, ...] = ()
+    run: RunSettings, file: str, tokenize: Tokenize | None, classes: tuple[str, ...], network: Network | None
 ) -> tuple[Problem, dict[str, Any]]:
     """Return what a source is about, and its inputs, targets and mask."""
     settings = run.data
     if settings.npz:
         found = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
-        return _of_arrays(found, run)
+        by_port = network is not None and not run.ticking
+        return _of_arrays(by_row(network, found) if by_port else found, run)
     if settings.csv:
         problem = _of_table(run.path(file), settings, classes)
     elif settings.text:

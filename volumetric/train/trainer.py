@@ -18,6 +18,7 @@ from volumetric.observe import Observer
 from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.runtime.open import AnyDevice
 from volumetric.train.by_output import Tally, Terms
+from volumetric.train.by_port import data_by_row
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, CutData, Data, as_data, grouped
@@ -114,7 +115,7 @@ def train(
     if dtype is not None:
         config = dataclasses.replace(config, dtype=dtype)
     told = reporters_of(reporters)
-    source = as_data(data)
+    source = data_by_row(network, as_data(data))
     whole: dict[str, Data] = {"": source}
     held: Data | None = None
     if isinstance(validation, (int, float)):
@@ -122,7 +123,7 @@ def train(
             raise SpecError("only arrays can be split by a fraction", hint="pass validation data of their own")
         source, held = source.split(validation)
     elif validation is not None:
-        held = as_data(validation)
+        held = data_by_row(network, as_data(validation))
         whole["validation "] = held
     if config.patience is not None and held is None:
         raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold back a tenth")

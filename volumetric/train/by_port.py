@@ -1,0 +1,117 @@
+"""Samples whose arrays belong to ports of a program or a fabric: put side by side, as the rows of the network are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.clocked import Clocked
+from volumetric.errors import ShapeError, SpecError
+from volumetric.network import INPUT, OUTPUT, Network
+from volumetric.runtime.streams.marks import row_ports
+from volumetric.train.data import ArrayData, Batch, Data, Inputs, Masks, Targets
+from volumetric.train.losses import spread_weights
+from volumetric.train.windows import RESETS
+
+S = TypeVar("S", "Batch", "ArrayData")
+Columns = Mapping[str, tuple[int, int]]
+"""Port → its first column of a row, and one past the last."""
+
+
+def data_by_row(network: Network | Clocked, data: Data) -> Data:
+    """Return data whose inputs and targets are rows of the network, where those of `data` are by port.
+
+    Raises
+    ------
+    SpecError : there are inputs or targets of a port that the network lacks
+    ShapeError : a port has no inputs, or arrays of another width, or of other samples and lengths than others
+    """
+    if isinstance(network, Clocked) or not (row_ports(network, "inputs") or row_ports(network, "outputs")):
+        return data
+    return by_row(network, data) if isinstance(data, ArrayData) else _ByRow(network, data)
+
+
+def by_row(network: Network, samples: S) -> S:
+    """Return samples with inputs and targets as rows; targets that some ports lack count nothing. As `data_by_row`."""
+    targets, mask = _targets(row_ports(network, "outputs"), samples.targets, samples.mask)
+    return replace(samples, inputs=_inputs(row_ports(network, "inputs"), samples.inputs), targets=targets, mask=mask)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ByRow:
+    """Batches as rows."""
+
+    network: Network
+    data: Data
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch from number `start` on."""
+        return (by_row(self.network, batch) for batch in self.data.batches(epoch, start))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the facts of the data."""
+        return self.data.describe()
+
+
+def _inputs(ports: Columns, given: Inputs) -> Inputs:
+    if not ports or not isinstance(given, Mapping):
+        return given
+    resets = {name: of for name, of in given.items() if name == RESETS and name not in ports}
+    parts = {name: of for name, of in given.items() if name not in resets}
+    if parts.keys() == {INPUT}:
+        return given
+    lead = _lead("input", ports, parts)
+    missing = next((name for name in ports if name not in parts), None)
+    if missing is not None:
+        raise ShapeError(f"input {missing!r} has no rows", hint="give rows for every input")
+    rows = np.concatenate([_part("input", name, parts[name], lead, ports[name]) for name in ports], -1)
+    return {INPUT: rows, **resets} if resets else rows
+
+
+def _targets(ports: Columns, given: Targets, mask: Masks) -> tuple[Targets, Masks]:
+    if not ports or not isinstance(given, Mapping) or given.keys() == {OUTPUT}:
+        return given, mask
+    lead = _lead("output", ports, given)
+    shape = (*lead, max(last for _, last in ports.values()))
+    parts = {name: _part("output", name, given[name], lead, ports[name]) for name in given}
+    whole = np.zeros(shape, np.result_type(np.float32, *parts.values()))
+    counts = np.zeros(shape, np.float32)
+    for name, part in parts.items():
+        own = (..., slice(*ports[name]))
+        whole[own] = part
+        counts[own] = spread_weights(mask[name], part.shape) if isinstance(mask, Mapping) and name in mask else 1
+    if isinstance(mask, Mapping):
+        odd = next((name for name in mask if name not in given), None)
+        if odd is not None:
+            raise SpecError(f"there is a mask of output {odd!r}, and no targets of it", hint="give targets, or no mask")
+    elif mask is not None:
+        counts *= spread_weights(mask, shape)
+    return whole, None if mask is None and counts.all() else counts
+
+
+def _lead(what: str, ports: Columns, given: Mapping[str, Array]) -> Shape:
+    """Return samples, or samples and rows, that all arrays have; refuse those of no port."""
+    odd = next((name for name in given if name not in ports), None)
+    if odd is not None:
+        known = ", ".join(map(repr, ports))
+        raise SpecError(f"the network has no {what} {odd!r}", hint=f"its {what}s are {known}")
+    wide = [array for name, array in given.items() if array.ndim > 1 and array.shape[-1] == _width(ports[name])]
+    return max((array.shape[:-1] for array in wide), key=len, default=next(iter(given.values())).shape)
+
+
+def _part(what: str, name: str, array: Array, lead: Shape, columns: tuple[int, int]) -> Array:
+    """Return the columns of a port; one that has a single number may lack the axis of columns."""
+    wanted = (*lead, _width(columns))
+    if array.shape == lead and wanted[-1] == 1:
+        return array[..., None]
+    if array.shape != wanted:
+        raise ShapeError(f"{what} {name!r}: expected {list(wanted)}, got {list(array.shape)}")
+    return array
+
+
+def _width(columns: tuple[int, int]) -> int:
+    return columns[1] - columns[0]
