@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def test_a_program_that_can_be_run_is_told_so(path: str, capsys: pytest.CaptureF
     assert main(["program", "check", path]) == 0
     out = capsys.readouterr().out
     assert f"{path}: 4 regions, {len(PROGRAM.edges)} edges, 2 ports" in out
+    assert re.search(r"^[\d,]+ parameters \([\d.]+ KiB\)$", out, re.MULTILINE)
     assert "nothing keeps it" in out
 
 

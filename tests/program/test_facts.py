@@ -17,10 +17,12 @@ from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.learning import Constraints
 from volumetric.layers.program.masks import Bits, Rects, Tile
 from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.parameters import all_params
 from volumetric.layers.program.ports import In, Level, Out, Signal
 from volumetric.layers.program.reach import latency
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.timing import timing_of
+from volumetric.program.describe import problems
 
 WHOLE = ((0, 2), (0, 2))
 
@@ -275,3 +277,9 @@ def test_refuses_what_does_not_fit() -> None:
     many = {f"r{i}": Region(((0, 2**22),)) for i in range(17)}
     with pytest.raises(SpecError, match=r"71,303,168 positions together, which would take 1.6 GiB"):
         facts_of(Program(Canvas(1, (2**22,), 8, many)))
+    wide = chain(
+        Edge(reads="a", writes="a", rule="perceiver", options={"latents": 10**9}), regions={"a": Region(WHOLE)}
+    )
+    with pytest.raises(SpecError, match=r"parameters would take .* GiB, of which 'edges.*latents' .* GiB; 16 GiB are"):
+        all_params(facts_of(wide))
+    assert any("parameters would take" in problem for problem in problems(wide))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -109,14 +110,19 @@ def program(
 def _check(path: str, *, json: bool) -> int:
     from volumetric.cli.inspect_program import parts_of
     from volumetric.program import read_program
+    from volumetric.program.compare import parameters_of
     from volumetric.program.describe import problems
+    from volumetric.progress import byte_size
 
     read = read_program(path)
     found = problems(read)
     if json:
         console.write(jsonlib.dumps({"program": path, "problems": found}, indent=2) + "\n")
     else:
-        lines = [f"problem: {problem}" for problem in found] or ["nothing keeps it from being run"]
+        lines = [f"problem: {problem}" for problem in found]
+        if not found:
+            count = sum(prod(shape) for shape in parameters_of(read).values())
+            lines = [f"{count:,} parameters ({byte_size(4 * count)})", "nothing keeps it from being run"]
         console.write("\n".join([f"{path}: {parts_of(read)}", *lines]) + "\n")
     return exits.FAILED if found else exits.OK
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from volumetric.errors import SpecError
+from volumetric.layers.base import ParamSpec
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
 
@@ -14,6 +18,8 @@ MOST_PLACED = 2**26
 """Positions of all regions, at most: what several hold counts for each."""
 MOST_KEPT = 2**33
 """Numbers of earlier steps that an edge of a stream reads, at most."""
+MOST_WEIGHTS = 2**32
+"""Numbers of all parameters, at most."""
 PAIRWISE = ("cross", "cosine", "sigmoid", "gated", "sparse", "local", "random_fixed", "mixture", "mamba")
 """Rules that have a score for each pair of positions."""
 
@@ -33,6 +39,19 @@ def check_sizes(program: Program) -> None:
         raise SpecError(
             f"masks of all edges would take {masked / 2**30:,.1f} GiB; {MOST_MASKED / 2**30:,.0f} GiB are possible",
             hint="smaller regions, or fewer masks",
+        )
+
+
+def check_weights(params: Sequence[ParamSpec]) -> None:
+    """Refuse parameters that would fill the memory."""
+    sizes = {one.name: prod(one.shape) for one in params}
+    total = sum(sizes.values())
+    if total > MOST_WEIGHTS:
+        name = max(sizes, key=sizes.__getitem__)
+        raise SpecError(
+            f"parameters would take {total / 2**28:,.1f} GiB, of which {name!r} {sizes[name] / 2**28:,.1f} GiB; "
+            f"{MOST_WEIGHTS / 2**28:,.0f} GiB are possible",
+            hint="smaller options of its rule, or a narrower canvas",
         )
 
 
