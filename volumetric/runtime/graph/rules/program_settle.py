@@ -98,7 +98,7 @@ class Held:
     ) -> tuple[int, dict[int, int]]:
         """Emit the canvas behind the step, and the errors of regions that have a meter, ``[B, N, d]``.
 
-        Meters that are followed side by side have taken their errors already.
+        Meters that are followed side by side have taken their errors already, for which no loss asks.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Held:
         levels : diffusive region → noise levels before and behind the step, ``[B, 1, 1]``
         """
         work, errors, new = self.work, dict[int, int](), list[New]()
-        side_by_side = work.parted and not self.learns and not self.facts.program.parity
+        side_by_side = work.parted and not self.facts.program.parity
         alike = metered_alike(self.facts, self.fires) if side_by_side else []
         for places in alike:
             follow_together(work, places, self.states, (before, made.canvas), self.fires, self.guard)
