@@ -16,7 +16,7 @@ from volumetric.runtime.graph.rules.program_dispatch import Rows
 
 
 def metered_alike(facts: Facts, fires: Mapping[int, int]) -> list[list[Place]]:
-    """Return regions whose errors nobody else asks for, several of one size with equal meters, all with clocks or none."""
+    """Return regions whose errors nobody else reads, several of one size with equal meters, all with clocks or none."""
     alike: dict[tuple[object, ...], list[Place]] = {}
     for place in facts.places:
         if place.meter is not None and place.carrier == "deterministic":
