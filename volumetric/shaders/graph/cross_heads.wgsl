@@ -4,7 +4,7 @@
 // A workgroup has up to TILE rows that ask of a part, and one head. What the others tell is made and weighed TILE rows at a
 // time, in workgroup memory; an invocation makes one vector of ITEMS rows, so that it reads their weights once. TEAM
 // invocations share a row that asks, and join what they have found at the end. Vectors are of four neighbouring columns: a
-// row has WIDTH, of which WIDE are a head's. All indices are clamped.
+// row has WIDTH, of which WIDE are a head's; NEXT of a row are loaded before the first is waited for. All indices are clamped.
 struct Dims {
     total: u32,   // workgroups
     blocks: u32,  // of a part and head
@@ -60,17 +60,21 @@ fn main(
             q[t] = b_q[family * WIDTH + column];
         }
         var w = family * (4u * WIDTH) * WIDTH + column;
-        for (var k = 0u; k < WIDTH; k++) {
-            var v: array<vec4<f32>, ITEMS>;
+        for (var first_k = 0u; first_k < WIDTH; first_k += NEXT) {
             //@unroll
-            for (var t = 0u; t < ITEMS; t++) { v[t] = rows[x[t] + k]; }
-            //@unroll
-            for (var j = 0u; j < 4u; j++) {
-                let by = w_q[w + j * WIDTH];
+            for (var next = 0u; next < NEXT; next++) {
+                let k = first_k + next;
+                var v: array<vec4<f32>, ITEMS>;
                 //@unroll
-                for (var t = 0u; t < ITEMS; t++) { q[t] = fma(vec4<f32>(v[t][j]), by, q[t]); }
+                for (var t = 0u; t < ITEMS; t++) { v[t] = rows[x[t] + k]; }
+                //@unroll
+                for (var j = 0u; j < 4u; j++) {
+                    let by = w_q[w + j * WIDTH];
+                    //@unroll
+                    for (var t = 0u; t < ITEMS; t++) { q[t] = fma(vec4<f32>(v[t][j]), by, q[t]); }
+                }
+                w += 4u * WIDTH;
             }
-            w += 4u * WIDTH;
         }
         //@unroll
         for (var t = 0u; t < ITEMS; t++) { queries[(base + t * WG) / WIDE * ROW + base % WIDE] = q[t] * dims.scale; }
@@ -103,21 +107,25 @@ fn main(
                 value[t] = b_v[family * WIDTH + column];
             }
             var w = family * (4u * WIDTH) * WIDTH + column;
-            for (var k = 0u; k < WIDTH; k++) {
-                var v: array<vec4<f32>, ITEMS>;
+            for (var first_k = 0u; first_k < WIDTH; first_k += NEXT) {
                 //@unroll
-                for (var t = 0u; t < ITEMS; t++) { v[t] = rows[x[t] + k]; }
-                //@unroll
-                for (var j = 0u; j < 4u; j++) {
-                    let by_key = w_k[w + j * WIDTH];
-                    let by_value = w_v[w + j * WIDTH];
+                for (var next = 0u; next < NEXT; next++) {
+                    let k = first_k + next;
+                    var v: array<vec4<f32>, ITEMS>;
                     //@unroll
-                    for (var t = 0u; t < ITEMS; t++) {
-                        key[t] = fma(vec4<f32>(v[t][j]), by_key, key[t]);
-                        value[t] = fma(vec4<f32>(v[t][j]), by_value, value[t]);
+                    for (var t = 0u; t < ITEMS; t++) { v[t] = rows[x[t] + k]; }
+                    //@unroll
+                    for (var j = 0u; j < 4u; j++) {
+                        let by_key = w_k[w + j * WIDTH];
+                        let by_value = w_v[w + j * WIDTH];
+                        //@unroll
+                        for (var t = 0u; t < ITEMS; t++) {
+                            key[t] = fma(vec4<f32>(v[t][j]), by_key, key[t]);
+                            value[t] = fma(vec4<f32>(v[t][j]), by_value, value[t]);
+                        }
                     }
+                    w += 4u * WIDTH;
                 }
-                w += 4u * WIDTH;
             }
             //@unroll
             for (var t = 0u; t < ITEMS; t++) {
