@@ -140,8 +140,8 @@ def _read(
     settings = run.data
     if settings.npz:
         found = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
-        by_port = network is not None and not run.ticking
-        return _of_arrays(by_row(network, found) if by_port else found, run)
+        rows = found if network is None or run.ticking else by_row(network, found)
+        return _of_arrays(rows, run)
     if settings.csv:
         problem = _of_table(run.path(file), settings, classes)
     elif settings.text:
