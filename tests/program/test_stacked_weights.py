@@ -151,6 +151,17 @@ def test_an_update_has_few_dispatches_for_any_number_of_edges(metered: bool, eac
     assert counts[1] - counts[0] <= each * 18
 
 
+def test_what_is_not_finite_is_found_among_stacked_weights() -> None:
+    network = ring(4)
+    for of in learners(network):
+        [window] = batches(network, 3, count=1)
+        window.features[0, 1] = np.nan
+        before = of.state.masters
+        assert of.step([window], rate=0.1).fault == "program at 0.0.0.0"
+        for key, value in of.state.masters.items():
+            np.testing.assert_array_equal(value, before[key], err_msg=key)
+
+
 def test_stacks_of_many_have_short_names() -> None:
     keys = [f"0.0.0.0/edges.r{n}.q.weight" for n in range(4000)]
     assert len(stack_key(keys)) < 100

@@ -21,7 +21,7 @@ from volumetric.layers.program.spec import Program
 from volumetric.layers.program.tasks import gate_of, tasks_of
 from volumetric.layers.program.timing import ALWAYS, CANVAS, Timing, all_states, timing_of
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.rules.base import Scope, rule, start
+from volumetric.runtime.graph.rules.base import Scope, all_apart, rule, start
 from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm
 from volumetric.runtime.graph.rules.program_clocks import together, truths_of
 from volumetric.runtime.graph.rules.program_dispatch import Guard, Weights, dispatch, weights_of
@@ -51,7 +51,7 @@ def _program(scope: Scope, spec: Program, x: int) -> int:
     timing = timing_of(facts)
     # Where operations are what costs, edges that read constants stay among the others.
     plan = plan_of(facts, timing.columns, apart=not work.parted, folded=not work.parted and scope.training is None)
-    joined = scope.stacked(stacks_of(plan))
+    joined = {} if scope.stack is all_apart else scope.stacked(stacks_of(plan))
     p = scope.params(spec, but={name for names in joined for name in names})
     stacks = weights_of(work, plan, p, joined, learns=scope.training is not None)
     inside = {name: p[name] for name in _read_inside(facts, p)}
