@@ -27,6 +27,10 @@ SHIFT = 8
 _KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
 
 
+class _GoneError(AssertionError):
+    """The page went elsewhere before it answered."""
+
+
 class Page:
     """A page of a browser.
 
@@ -58,6 +62,8 @@ class Page:
                 continue
             self._held, told = rest, json.loads(message)
             if told.get("id") == self._number:
+                if "navigated" in told.get("error", {}).get("message", ""):
+                    raise _GoneError(told)
                 assert "error" not in told, told
                 return told["result"]
         raise TimeoutError(method)
@@ -74,13 +80,19 @@ class Page:
         return told["result"].get("value")
 
     def wait(self, expression: str) -> None:
-        """Wait until an expression is true."""
+        """Wait until an expression is true, on this page or on the one that it goes to meanwhile."""
         until = time.monotonic() + _PATIENCE
-        while not self.value(expression):
+        while not self._holds(expression):
             assert time.monotonic() < until, (
                 f"{expression}: never; the page shows {self.value('document.body.innerText')}"
             )
             time.sleep(0.02)
+
+    def _holds(self, expression: str) -> bool:
+        try:
+            return bool(self.value(expression))
+        except _GoneError:
+            return False
 
     def write(self, text: str) -> None:
         """Write where the focus is."""

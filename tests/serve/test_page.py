@@ -79,7 +79,7 @@ def test_messages_are_sent_and_the_whole_talk_with_them(page):
     assert first["messages"] == [{"role": "system", "content": "h"}, {"role": "user", "content": "ab"}]
     told = [{"role": "assistant", "content": "cdefgh"}, {"role": "user", "content": "a"}]
     assert second["messages"] == [*first["messages"], *told]
-    page.value("(fetch = real, location.reload(), 0)")  # the talk stays with its tab
+    page.value("(fetch = real, setTimeout(() => location.reload()), 0)")  # the talk stays with its tab
     page.wait("window.sent === undefined && document.querySelector('.error') !== null")  # the key does not
     assert page.value(SAID.format("user")) == ["ab", "a"]
     assert page.value(SAID.format("assistant")) == ["cdefgh", "bcdefgh"]
