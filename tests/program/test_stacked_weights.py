@@ -100,7 +100,7 @@ def test_they_learn_what_they_do_apart(more: dict[str, Any], stacks: int) -> Non
     windows = batches(network, 3)
     for of in (one, other):
         told = [of.step([window], rate=0.1) for window in windows]
-        assert [report.fault for report in told] == [None, None] or not any(report.fault for report in told)
+        assert not any(report.fault for report in told)
         of.step(windows, rate=0.1)  # sums of two
     check_equal(one, other)
     again, _ = learners(network, **more)

@@ -27,7 +27,7 @@ from volumetric.runtime.graph.rules.program_attention import (
     stacked,
     turned,
 )
-from volumetric.runtime.graph.rules.program_plan import ALWAYS, Group, Plan, Slot, Target, parameters_of
+from volumetric.runtime.graph.rules.program_plan import ALWAYS, Group, Plan, Slot, Target, names_in
 from volumetric.runtime.graph.rules.program_targets import Factor, Term, Writing
 
 Guard: TypeAlias = Callable[[int], AbstractContextManager[None]]
@@ -66,7 +66,7 @@ def weights_of(
     for group in plan.groups:
         own = {
             name: stacks[keys] if keys in stacks else stacked(work, [p[key] for key in keys])
-            for name, keys in parameters_of(plan.facts, group).items()
+            for name, keys in names_in(plan.facts, group).items()
         }
         if group.known:
             rows = [p[rows_of(plan.facts.places[task.source[0]].name)] for task in group.tasks]

@@ -158,15 +158,15 @@ def plan_of(facts: Facts, columns: tuple[int, ...] | None = None, *, apart: bool
     return Plan(facts, groups, tuple(map(tuple, alike.values())), columns)
 
 
-def parameters_of(facts: Facts, group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the parameters of the edges of a group, by the name that their rule has for them."""
+def names_in(facts: Facts, group: Group) -> dict[str, tuple[str, ...]]:
+    """Return names of the parameters of the edges of a group, by the name that their rule has for them."""
     names = [names_of(facts, task) for task in group.tasks[: group.edges]]
     return {name: tuple(of[name] for of in names) for name in names[0]}
 
 
 def stacks_of(plan: Plan) -> list[tuple[str, ...]]:
     """Return parameters that a dispatch only reads side by side, in this order."""
-    found = [names for group in plan.groups for names in parameters_of(plan.facts, group).values()]
+    found = [names for group in plan.groups for names in names_in(plan.facts, group).values()]
     uses = Counter(name for names in found for name in names)
     return [names for names in found if len(names) > 1 and all(uses[name] == 1 for name in names)]
 
