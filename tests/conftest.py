@@ -29,6 +29,8 @@ LATE = ("dtypes/", "network/", "builders/", "viz/", "analysis/")
 # Set before any library reads them: a test that reaches for the network is wrong and must fail at once.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+# Tests run in as many processes as there are cores already.
+os.environ["VOLUMETRIC_COMPILE_PROCESSES"] = "1"
 
 # A kernel's first call compiles it, which takes far longer than hypothesis' deadline and says nothing about the code.
 # Fixed seeds: the suite checks the same cases everywhere, so a failure on one machine is a failure on all.

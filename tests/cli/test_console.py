@@ -57,12 +57,26 @@ class Screen(io.StringIO):
         return self.getvalue().replace("\r", "\n").split("\n")
 
 
+class Operations:
+    """A library of which nothing is compiled yet, or all."""
+
+    home = ""
+
+    def __init__(self, *, ready: bool) -> None:
+        self.ready = ready
+
+    def is_ready(self, name: str, *constants: str | int) -> bool:
+        return self.ready
+
+    def address(self, name: str, *constants: str | int) -> int:
+        return 0
+
+
 @pytest.fixture
-def slow(monkeypatch):
-    """Call every operation one that had to be compiled."""
-    monkeypatch.setattr(compiling, "COMPILED", -1.0)
+def slow():
+    """Make three operations ready that have to be compiled."""
     keys = [("angles", ()), ("product", (1,)), ("angles", ()), ("product", (2,))]
-    return lambda: compiling.make_ready(keys, lambda *_: 0)
+    return lambda: compiling.make_ready(keys, Operations(ready=False))
 
 
 def test_a_terminal_shows_how_many_kernels_are_compiled(slow, monkeypatch):
@@ -94,9 +108,17 @@ def test_a_file_gets_few_lines_and_quiet_none(slow, capsys):
         assert len(err.splitlines()) == lines
 
 
+def test_python_is_warned_once_where_nobody_listens(slow, capsys, caplog):
+    with caplog.at_level(logging.WARNING, "volumetric"):
+        slow()
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiling 3 kernels, once on this machine; this can take up to a minute"
+    ]
+
+
 def test_what_comes_from_the_cache_is_not_worth_a_word(capsys):
     console.configure(verbose=False, quiet=False, debug=False)
-    compiling.make_ready([("angles", ())], lambda *_: 0)
+    compiling.make_ready([("angles", ())], Operations(ready=True))
     assert capsys.readouterr() == ("", "")
 
 

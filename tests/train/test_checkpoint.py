@@ -217,7 +217,7 @@ def endless(folder: str) -> None:
     """Train and write checkpoints at every update until killed."""
     config = TrainConfig(epochs=10**9, checkpoint_every=1)
     network, data = big(), waves(8, batch_size=2)
-    train(network, initialise(network), data, config, checkpoints=folder, resume=True)
+    train(network, initialise(network), data, config, checkpoints=folder, resume=True, device="cpu")
 
 
 def big() -> Network:
@@ -244,8 +244,8 @@ def test_killing_never_leaves_a_broken_checkpoint(tmp_path: Path) -> None:
     network = big()
     config = TrainConfig(epochs=10**9, max_steps=seen + 1)
     data = waves(8, batch_size=2)
-    resumed = train(network, initialise(network), data, config, checkpoints=tmp_path, resume=True)
-    assert_same(resumed, train(network, initialise(network), data, config))
+    resumed = train(network, initialise(network), data, config, checkpoints=tmp_path, resume=True, device="cpu")
+    assert_same(resumed, train(network, initialise(network), data, config, device="cpu"))
     assert not list(tmp_path.glob(".*.tmp"))
 
 

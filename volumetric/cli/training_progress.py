@@ -49,12 +49,13 @@ class TrainingProgress:
         self._stride = tenth if each > tenth else 0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._began, self._first, self._said = 0.0, 0, 0.0
+        self._said = 0.0
+        self._second: tuple[float, int] | None = None
+        """When the second update of the run began, and how many were made; the first one compiles kernels."""
 
     def start(self, step: int, epoch: int) -> None:
         """Begin at an update, which is above 0 where a run is resumed."""
-        self._began, self._first = time.monotonic(), step
-        self._said = self._began
+        self._said, self._second = time.monotonic(), None
         if step:
             console.note(f"resumed after update {step}, in epoch {epoch}")
         if not self._live:
@@ -70,6 +71,8 @@ class TrainingProgress:
 
     def report(self, event: Event) -> None:
         """Show an event."""
+        if isinstance(event, StepEvent) and self._second is None:
+            self._second = time.monotonic(), event.step
         if isinstance(event, StepEvent) and self._bar is not None and self._task is not None:
             text = f"epoch {event.epoch}  loss {event.loss:.4g}"
             self._bar.update(self._task, completed=event.step, description=text)
@@ -94,6 +97,9 @@ class TrainingProgress:
 
     def _say(self, line: str, step: int) -> None:
         self._said = time.monotonic()
-        made = step - self._first
-        left = (self._said - self._began) / made * max(0, self._total - step) if made else 0.0
-        console.note(f"{line}, {clock(left)} left")
+        began, first = self._second or (self._said, step)
+        if step > first:
+            line += f", {clock((self._said - began) / (step - first) * max(0, self._total - step))} left"
+        elif step >= self._total:
+            line += f", {clock(0)} left"
+        console.note(line)

@@ -21,6 +21,7 @@ from volumetric.train.losses import BCE, CrossEntropy, Loss
 from volumetric.train.modes import Backprop, Systolic
 from volumetric.train.open import bind, open_learner
 from volumetric.train.optim import SGD
+from volumetric.train.small_runs import device_of_run
 from volumetric.weights import Params
 
 
@@ -73,8 +74,10 @@ def evaluate(
     ticking = isinstance(network, Clocked) or isinstance(config.mode, Systolic)
     mode = config.mode if ticking else Backprop()  # there is one forward pass, whatever a network learns by
     options = LearnerOptions(loss=config.loss, loss_weights=config.loss_weights, mode=mode, optimiser=SGD())
-    learner = bind(open_learner(device), network, params, options)
-    return judge(learner, config.losses, data_by_row(network, as_data(data)).batches(0), classes=True)[0]
+    source = data_by_row(network, as_data(data))
+    chosen = device_of_run(device, network, params, config, source)
+    learner = bind(open_learner(chosen), network, params, options)
+    return judge(learner, config.losses, source.batches(0), classes=True)[0]
 
 
 def judge(

@@ -31,6 +31,7 @@ from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable
 from volumetric.train.lora import trained_keys
 from volumetric.train.open import bind, open_learner
 from volumetric.train.precision import Precision, master_of, trained_store
+from volumetric.train.small_runs import device_of_run
 from volumetric.weights import Params
 
 
@@ -86,8 +87,9 @@ def train(
     reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.reporting.Reporter`)
     checkpoints : directory for checkpoints, or None
     resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
-    device : where to compute: a name, as `volumetric.open_device` takes it, or an open device. Updates of a network of
-        a few thousand weights cost a GPU more than the CPU
+    device : where to compute: a name, as `volumetric.open_device` takes it, or an open device. ``"auto"`` is the
+        reference device for a run that it finishes within about two seconds, before kernels would be compiled. Updates
+        of a network of a few thousand weights cost a GPU more than the CPU
     dtype : numeric types of the weights, in place of ``config.dtype``
     learner : what computes, in place of `device`
     observers : get statistics of every layer, forward and backward, at every update. One that has a method
@@ -130,7 +132,8 @@ def train(
     if learner is not None and device != "auto":
         raise SpecError("device and learner are both given", hint="give one of them")
     store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
-    opened = bind(learner or open_learner(device), network, params, config.learner)
+    chosen = device_of_run(device, network, params, config, source)
+    opened = bind(learner or open_learner(chosen), network, params, config.learner)
     if isinstance(source, ArrayData):
         config.losses.cover(source)
     if observers:

@@ -27,6 +27,7 @@ from numba.core.runtime._nrt_python import c_helpers
 
 import volumetric
 from volumetric.kernels.cpu import parts
+from volumetric.kernels.cpu.kernel_files import KernelFiles
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +143,14 @@ class _ModuleAlone(_Implementation):
 class _KernelCache(FunctionCache):
     _impl_class = _Implementation
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = KernelFiles(self._cache_path, self._impl.filename_base)
+
+    def holds(self, signature: Any, target_context: Any) -> bool:
+        """Whether the function need not be compiled for `signature`."""
+        return self._cache_file.holds(self._index_key(signature, target_context.codegen()))
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load without `target_context.refresh`, the first thing that Numba's own method does.
 
@@ -213,17 +222,22 @@ def compile_operation(function: Callable[..., None]) -> Any:
     `function` may close over strings and integers: they are compile-time constants and part of the cache key.
     Anything else in a closure would have a key that changes with every process.
     """
+    compiled = _operation(function)
+    compiled.compile()
+    return compiled
+
+
+def _operation(function: Callable[..., None]) -> Any:
     constants = [cell.cell_contents for cell in function.__closure__ or ()]
     if not all(isinstance(value, str | int) for value in constants):
         raise TypeError(f"{function.__qualname__} may only close over strings and integers")
     options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nopython": True}
-    compiled: Any = CFunc(
+    operation: Any = CFunc(
         function, (OPERATION.args, OPERATION.return_type), locals={}, options=options, pipeline_class=parts.Passes
     )
     if cache_directory() is not None:
-        compiled._cache = _EntryCache(function)
-    compiled.compile()
-    return compiled
+        operation._cache = _EntryCache(function)
+    return operation
 
 
 class Library:
@@ -231,13 +245,18 @@ class Library:
 
     Parameters
     ----------
+    home : ``module:name`` of the library, by which another process finds it
     plain : name → operation
     specialised : name → what makes the operation, given its constants
     """
 
     def __init__(
-        self, plain: Mapping[str, Callable[..., None]], specialised: Mapping[str, Callable[..., Callable[..., None]]]
+        self,
+        home: str,
+        plain: Mapping[str, Callable[..., None]],
+        specialised: Mapping[str, Callable[..., Callable[..., None]]],
     ) -> None:
+        self.home = home
         self._plain = plain
         self._specialised = specialised
         self._compiled: dict[tuple[str, tuple[str | int, ...]], Any] = {}
@@ -246,10 +265,21 @@ class Library:
         """Operation `name`, specialised to `constants`; ``.address`` is what a step holds."""
         key = name, constants
         if key not in self._compiled:
-            make = self._specialised.get(name)
-            self._compiled[key] = compile_operation(make(*constants) if make else self._plain[name])
+            self._compiled[key] = compile_operation(self._function(name, constants))
         return self._compiled[key]
 
     def address(self, name: str, *constants: str | int) -> int:
         """Address of operation `name`, specialised to `constants`."""
         return self.compiled(name, *constants).address
+
+    def is_ready(self, name: str, *constants: str | int) -> bool:
+        """Whether the operation was compiled before, in this process or in one that kept it."""
+        if (name, constants) in self._compiled:
+            return True
+        operation = _operation(self._function(name, constants))
+        cache = operation._cache
+        return isinstance(cache, _KernelCache) and cache.holds(operation._sig, operation._targetdescr.target_context)
+
+    def _function(self, name: str, constants: tuple[str | int, ...]) -> Callable[..., None]:
+        make = self._specialised.get(name)
+        return make(*constants) if make else self._plain[name]

@@ -20,6 +20,7 @@ def _of(module: str, name: str, *, plain: bool = True) -> Callable[..., Callable
 
 
 ROWS = Library(
+    f"{__name__}:ROWS",
     {
         "angles": append.angles,
         "norm": rows.norm,

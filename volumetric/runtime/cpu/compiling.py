@@ -1,51 +1,137 @@
-"""Operations made ready one after the other, with word of how far that is.
+"""Operations compiled before a table needs them, by several processes at once, with word of how far that is.
 
 Numba compiles each operation once on a machine, a second or more at a time; afterwards they come from the user's cache
-within milliseconds. Whoever waits at the first start wants to know for what, and how long.
+within milliseconds. Nine tenths of that second are Numba's own Python, under one lock, so threads would not help: what
+is missing is shared out among processes (`compile_process.py`), which leave it in the cache.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
 
 from volumetric.kernels.cpu.jit import cache_directory
+from volumetric.runtime.cpu.compile_process import CompileProcess
+from volumetric.runtime.cpu.cores import usable_cpus
 
 _log = logging.getLogger(__name__)
 
-COMPILED = 0.2
-"""Seconds that no operation takes to come from the cache: loading takes a hundredth of it."""
+PROCESSES = "VOLUMETRIC_COMPILE_PROCESSES"
+"""Environment variable: at most so many processes compile at once, this one included."""
+WORTH_A_PROCESS = 3
+"""Operations for which a process is started: importing Numba costs it about as much as compiling one."""
+MOST_PROCESSES = 8
+"""Each takes about 250 MB while it compiles."""
+WORTH_A_WARNING = 3
+"""Missing operations from which somebody who has not configured logging is told why nothing happens for seconds."""
 
 Key = tuple[str, tuple[str | int, ...]]
 """Name of an operation, and the constants that it is specialised to."""
 
 
-def make_ready(wanted: Iterable[Key], operation: Callable[..., int]) -> None:
+class Operations(Protocol):
+    """What is asked of a library of operations (`volumetric.kernels.cpu.jit.Library`)."""
+
+    @property
+    def home(self) -> str: ...
+
+    def is_ready(self, name: str, *constants: str | int) -> bool: ...
+
+    def address(self, name: str, *constants: str | int) -> int: ...
+
+
+def make_ready(wanted: Iterable[Key], library: Operations) -> None:
     """Compile the operations of `wanted`, or load them from the cache.
 
-    Each one that was compiled is told to this module's logger, with ``record.progress = (done, all)``; and at the end
-    how long it took, and whether it will be so again, with ``record.progress = None``.
+    Progress goes to this module's logger: after each one that was compiled with ``record.progress = (done, all)``, and
+    at the end how long it took, and whether it will be so again, with ``record.progress = None``. Where nobody listens
+    to such records, one warning says at the beginning what takes so long.
 
     Parameters
     ----------
     wanted : in any order, any number of times
-    operation : returns the address of an operation, given its name and constants
+    library : what compiles them
     """
     keys = tuple(dict.fromkeys(wanted))
-    began, compiled = time.perf_counter(), 0
-    for done, (name, constants) in enumerate(keys, 1):
-        before = time.perf_counter()
-        operation(name, *constants)
-        if time.perf_counter() - before > COMPILED:
-            compiled += 1
-            _log.info(
-                "compiling kernels, once on this machine: %d of %d",
-                done,
-                len(keys),
-                extra={"progress": (done, len(keys))},
-            )
-    if compiled:
-        again = "which are kept for the next start" if cache_directory() else "and again at the next start: no cache"
-        what, seconds = "1 kernel" if compiled == 1 else f"{compiled} kernels", time.perf_counter() - began
-        _log.info("compiled %s in %.1f s, %s", what, seconds, again, extra={"progress": None})
+    missing = deque((name, constants) for name, constants in keys if not library.is_ready(name, *constants))
+    if missing:
+        _compile(missing, library)
+    for name, constants in keys:
+        library.address(name, *constants)
+
+
+def _compile(missing: deque[Key], library: Operations) -> None:
+    began, count = time.perf_counter(), len(missing)
+    what = "1 kernel" if count == 1 else f"{count} kernels"
+    kept = cache_directory() is not None
+    if count >= WORTH_A_WARNING and not _log.isEnabledFor(logging.INFO):
+        _log.warning("compiling %s%s; this can take up to a minute", what, ", once on this machine" if kept else "")
+    queue = _Queue(missing)
+    processes = [CompileProcess(library.home) for _ in range(_processes(count) - 1)] if kept else []
+    threads = [threading.Thread(target=_serve, args=(queue, each), daemon=True) for each in processes]
+    try:
+        for thread in threads:
+            thread.start()
+        while (key := queue.take()) is not None:
+            library.address(key[0], *key[1])
+            queue.done(key)
+    finally:
+        for each in processes:
+            each.close()
+        for thread in threads:
+            thread.join()
+    again = "which are kept for the next start" if kept else "and again at the next start: no cache"
+    _log.info("compiled %s in %.1f s, %s", what, time.perf_counter() - began, again, extra={"progress": None})
+
+
+def _processes(count: int) -> int:
+    """How many processes compile `count` operations, this one included."""
+    named = os.environ.get(PROCESSES, "")
+    most = int(named) if named.isdigit() and int(named) else min(usable_cpus(), MOST_PROCESSES)
+    return max(1, min(most, 1 + count // WORTH_A_PROCESS))
+
+
+class _Queue:
+    """What is still to be compiled, by whom it is being compiled, and how much is done."""
+
+    def __init__(self, keys: deque[Key]) -> None:
+        self._waiting, self._all, self._done = keys, len(keys), 0
+        self._elsewhere = 0
+        self._changed = threading.Condition()
+
+    def take(self, *, elsewhere: bool = False) -> Key | None:
+        """Return the next one. Without any, a process gets None at once; this one when no process may give one back."""
+        with self._changed:
+            while not self._waiting and self._elsewhere and not elsewhere:
+                self._changed.wait()
+            if not self._waiting:
+                return None
+            self._elsewhere += elsewhere
+            return self._waiting.popleft()
+
+    def done(self, key: Key, *, elsewhere: bool = False, compiled: bool = True) -> None:
+        """Note that `key` is compiled, or give it back because a process could not."""
+        with self._changed:
+            self._elsewhere -= elsewhere
+            if compiled:
+                self._done += 1
+                done, count = self._done, self._all
+                text = "compiling kernels, once on this machine: %d of %d"
+                _log.info(text, done, count, extra={"progress": (done, count)})
+            else:
+                self._waiting.append(key)
+            self._changed.notify_all()
+
+
+def _serve(queue: _Queue, process: CompileProcess) -> None:
+    """Give a process one operation after the other; what it cannot compile goes back, and it gets no more."""
+    while (key := queue.take(elsewhere=True)) is not None:
+        compiled = process.compile(key)
+        queue.done(key, elsewhere=True, compiled=compiled)
+        if not compiled:
+            return

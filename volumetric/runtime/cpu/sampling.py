@@ -7,14 +7,13 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.kernels.cpu.jit import compile_operation
 from volumetric.kernels.cpu.sampling.draw import (
     COUNT_WORD,
+    DRAWING,
     NEXT_WORD,
     REQUESTS_WORD,
     SCRATCH_BYTES_WORD,
@@ -54,16 +53,9 @@ class Sampling:
     @cached_property
     def _table(self) -> int:
         """Address of a table of one step, made once for the life of the process."""
-        made: list[Any] = []
-
-        def ready(name: str) -> int:
-            made.append(compile_operation(draw_rows))
-            return made[0].address
-
-        make_ready([(draw_rows.__name__, ())], ready)
-        self._operation = made[0]  # the address is that of its code
+        make_ready([(draw_rows.__name__, ())], DRAWING)
         self._words: NDArray[np.int64] = np.zeros(STEP_WORDS, np.int64)
-        self._words[OPERATION_WORD] = made[0].address
+        self._words[OPERATION_WORD] = DRAWING.address(draw_rows.__name__)
         return address_of(self._words)
 
     def forget(self) -> None:

@@ -205,4 +205,4 @@ def ready(drafts: Iterable[Draft]) -> None:
     """Compile the operations of `drafts`, of one library, or load them from the cache."""
     some = list(drafts)
     wanted = (one for draft in some for step in draft.steps for one in step.operations())
-    make_ready(wanted, some[0].library.address)
+    make_ready(wanted, some[0].library)

@@ -97,4 +97,4 @@ _SPECIALISED = (
     update,
 )
 
-SHAPES = Library({f.__name__: f for f in _PLAIN}, {f.__name__: f for f in _SPECIALISED})
+SHAPES = Library(f"{__name__}:SHAPES", {f.__name__: f for f in _PLAIN}, {f.__name__: f for f in _SPECIALISED})

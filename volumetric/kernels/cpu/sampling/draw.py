@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.jit import Library, kernel
 from volumetric.kernels.cpu.memory import (
     atomic_add,
     load_f32,
@@ -171,3 +171,6 @@ def draw_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
     while i < count:
         _draw(load_i64(load_i64(control + 8 * REQUESTS_WORD) + 8 * i), scratch)
         i = atomic_add(control + 8 * NEXT_WORD, 1)
+
+
+DRAWING = Library(f"{__name__}:DRAWING", {draw_rows.__name__: draw_rows}, {})

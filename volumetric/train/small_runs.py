@@ -1,0 +1,81 @@
+"""Which device ``"auto"`` is for a run of training that takes less time than compiling its kernels would.
+
+A small network's updates take NumPy about a millisecond. Compiled kernels take a tenth of that, but to load them costs
+half a second at every start, and to compile them 10 to 30 seconds at the first. The choice depends on the network, the
+data and the settings alone, never on what a cache holds or how fast a machine is, so that a run gives the same bits
+each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterable
+
+from volumetric.clocked import Clocked
+from volumetric.layers import LayerSpec
+from volumetric.network import Network
+from volumetric.runtime.open import VARIABLE, AnyDevice
+from volumetric.train.config import TrainConfig
+from volumetric.train.data import ArrayData, Batch, Data
+from volumetric.train.latency import rows_of
+from volumetric.weights import Params
+
+SECONDS = 2.0
+"""Runs that the reference device is estimated to finish in this time are computed there."""
+_SECONDS_A_LAYER = 1e-3
+"""Forward, backward and update of one layer in NumPy, whatever its size: 0.3 to 0.8 ms measured on one core."""
+_OPERATIONS_A_SECOND = 5e9
+
+_log = logging.getLogger(__name__)
+
+
+def device_of_run(
+    device: AnyDevice, network: Network | Clocked, params: Params, config: TrainConfig, data: Data
+) -> AnyDevice:
+    """Return the device for a run: `device`, or ``"reference"`` where that is ``"auto"`` and the run is small.
+
+    What the environment variable VOLUMETRIC_DEVICE names is never replaced.
+    """
+    if device != "auto" or os.environ.get(VARIABLE) or not isinstance(data, ArrayData):
+        return device
+    seconds = _estimate(network, params, config, data)
+    if seconds > SECONDS:
+        return device
+    _log.info("device auto: reference (the whole run is estimated at %.1f s there, less than compiling takes)", seconds)
+    return "reference"
+
+
+def _estimate(network: Network | Clocked, params: Params, config: TrainConfig, data: ArrayData) -> float:
+    """Seconds that all updates of a run take on the reference device, roughly."""
+    updates = config.epochs * math.ceil(data.batches_per_epoch / config.accumulate)
+    updates = min(updates, config.max_steps or updates)
+    samples = min(len(data), data.batch_size * config.accumulate)
+    structure = network.network if isinstance(network, Clocked) else network
+    length = max(1, rows_of(structure, Batch(data.inputs, data.targets, data.mask)))
+    if isinstance(network, Clocked):
+        ticks = (length + len(structure.layers)) * getattr(config.mode, "ticks_per_row", 1)
+        layers = ticks * len(set(structure.layers.values()))  # coordinates that are alike compute together
+    else:
+        ticks = length
+        layers = sum(_passes(spec, length) for spec in _all(structure.layers.values()))
+        layers *= samples if length > 1 else 1  # samples that are sequences go one by one
+    operations = 6 * samples * ticks * sum(math.prod(store.shape) for store in params.values())
+    return updates * (layers * _SECONDS_A_LAYER + operations / _OPERATIONS_A_SECOND)
+
+
+def _all(specs: Iterable[LayerSpec]) -> Iterable[LayerSpec]:
+    for spec in specs:
+        yield spec
+        yield from _all(spec.children().values())
+
+
+def _passes(spec: LayerSpec, length: int) -> float:
+    """How often NumPy goes through a layer for `length` rows: once, or row by row where each needs the one before.
+
+    Fabrics and programs, which have ports, are many layers in one and not estimated.
+    """
+    if spec.ports("inputs"):
+        return math.inf
+    return length if any(state.kind == "fixed" for state in spec.states()) else 1
