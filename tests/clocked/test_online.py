@@ -66,7 +66,7 @@ def forward(clocked: Clocked) -> Clocked:
     return dataclasses.replace(clocked, network=network, clocks={})
 
 
-def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, **more: Any) -> None:
+def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *, times: int = 1, **more: Any) -> None:
     params, slow = weights(clocked), dataclasses.replace(SLOW, ticks_per_row=per_row, delay=6)
     options = LearnerOptions(
         mode=Systolic(ticks_per_row=per_row, delay=6), clocked=clocked, optimiser=SGD(lr=1.0), **more
@@ -80,7 +80,7 @@ def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *
     assert sorted(after) == sorted(want)
     largest = max(float(np.abs(w - before[key]).max()) for key, w in want.items())
     for key, w in want.items():
-        found = (after[key] - before[key]) * 1e8
+        found = (after[key] - before[key]) * 1e8 / times
         np.testing.assert_allclose(found, w - before[key], rtol=0, atol=1e-5 * largest, err_msg=key)
 
 
@@ -88,6 +88,11 @@ def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *
 def test_aligned_gradients_add_up_to_those_through_ticks(which: int, per_row: int) -> None:
     clocked = forward(machine(which))
     sums_are_those_through_ticks(clocked, Batch(rows(clocked, 3, 7), Y), per_row, loss=MSE(reduction="sum"))
+
+
+def test_with_means_they_are_as_many_times_as_long_as_there_are_rows() -> None:
+    clocked = forward(machine(18))
+    sums_are_those_through_ticks(clocked, Batch(rows(clocked, 3, 7), Y), 1, times=7, loss=MSE())
 
 
 def test_targets_come_from_several_outputs() -> None:

@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from volumetric import fabric
+from volumetric import fabric, initialise, layers, open_device
+from volumetric.builders.chain import chain
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.fabric import Blueprint, BySenderTile, DotProduct, Input, Output, Population, graph, lattice2d
 from volumetric.fabric.body import Body
 from volumetric.fabric.cells import GRU, LSTM, RNN, SLSTM, Axon
 from volumetric.fabric.compile import layer_of
+from volumetric.layers import LayerSpec
 from volumetric.layers.fabric.declared import InPort, OutPort
 from volumetric.layers.fabric.declared import Population as Cells
 from volumetric.layers.fabric.edges import Rule
 from volumetric.layers.fabric.graphs import Explicit, Lattice
+from volumetric.layers.head_norm import warn_of_narrow_heads
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
@@ -191,3 +194,31 @@ def test_odd_fields_are_taken_or_refused_by_name(value: Any) -> None:
             continue
         if not isinstance(made, Body | Blueprint):
             hash(made)
+
+
+def test_cells_of_one_number_a_head_are_warned_about_and_reach_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """They show 0 whatever they read, so that no output depends on what would come through them."""
+    warn_of_narrow_heads.cache_clear()
+    narrow, wide = Population(cell=SLSTM(hidden=2, heads=2)), Population(cell=SLSTM(hidden=2), nodes=[1])
+    assert [record.getMessage() for record in caplog.records] == [
+        "SLSTM: 2 heads of one number each are always 0 behind their norm: take fewer heads"
+    ]
+    ends: dict[str, Any] = {"inputs": {"in": [0, 3]}, "outputs": {"out": [2, 5]}}
+    ports: dict[str, Any] = {"inputs": {"in": Input(1)}, "outputs": {"out": Output(1)}}
+    body = lattice2d.Graph(width=2, height=3, populations={"narrow": narrow}, **ends)
+    with pytest.raises(SpecError, match="'out' can depend on no input") as refused:
+        fabric.compile(Blueprint(graph=body, **ports))
+    assert "fewer heads" in str(refused.value.hint)
+    body = lattice2d.Graph(width=2, height=3, populations={"narrow": narrow, "wide": wide}, **ends)
+    assert fabric.compile(Blueprint(graph=body, **ports)).latency == {"out": {"in": 0}}
+
+
+@pytest.mark.parametrize("spec", [layers.SLSTM(embed_dim=2, num_heads=2), layers.MLSTM(embed_dim=2, num_heads=2)])
+def test_layers_of_one_number_a_head_are_warned_about(spec: LayerSpec, caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_narrow_heads.cache_clear()
+    network = chain([dataclasses.replace(spec)], (2,))  # pyright: ignore[reportArgumentType]  (every spec is a dataclass)
+    assert [record.getMessage().split()[:5] for record in caplog.records] == [
+        [f"{spec.kind}:", *["2", "heads", "of", "one"]]
+    ]
+    stream = open_device("reference").stream(network, initialise(network))
+    assert not stream.run(np.ones((1, 3, 2), np.float32)).any()

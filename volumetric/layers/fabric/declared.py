@@ -12,6 +12,7 @@ from volumetric.errors import SpecError
 from volumetric.hints import shown
 from volumetric.layers.checks import check_choice, check_text, check_whole
 from volumetric.layers.fabric.places import Nodes, nodes_of
+from volumetric.layers.head_norm import warn_of_narrow_heads
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _TILE = re.compile(r"tile\((\d{1,6}(?:,\d{1,6}){0,3})\)")
@@ -37,6 +38,13 @@ class SLSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
         check_whole("SLSTM: heads", self.heads)
         if self.hidden % self.heads:
             raise SpecError(f"SLSTM: {self.heads} heads do not divide a width of {self.hidden}")
+        if self.silent:
+            warn_of_narrow_heads("SLSTM", self.heads)
+
+    @property
+    def silent(self) -> bool:
+        """Whether what it shows is always 0, as its norm makes heads of one number."""
+        return self.heads == self.hidden
 
 
 class Axon(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="axon"):

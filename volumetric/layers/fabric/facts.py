@@ -14,7 +14,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.fabric.declared import InPort, OutPort, Population
+from volumetric.layers.fabric.declared import SLSTM, InPort, OutPort, Population
 from volumetric.layers.fabric.edges import ExplicitEdges, Found, Roles, Rule, refuse_many
 from volumetric.layers.fabric.graphs import Graph, Lattice
 from volumetric.layers.fabric.places import ids_of
@@ -50,6 +50,7 @@ class Facts:
     populations : name → its nodes, as rows of cells
     groups : matrix of keys and values of each sender, int64 ``[inputs + cells]``
     shares : population → set of weights of each of its nodes, int64 ``[n]``
+    silent : senders whose cells always show 0, bool ``[inputs + cells]``
     """
 
     order: Array
@@ -65,6 +66,7 @@ class Facts:
     populations: Mapping[str, slice]
     groups: Array
     shares: Mapping[str, Array]
+    silent: Array
 
     @property
     def senders_count(self) -> int:
@@ -131,6 +133,7 @@ def facts_of(declared: Declared) -> Facts:
     starts = np.searchsorted(receivers[by], np.arange(counts[1] + counts[2] + 1))
     _, groups = np.unique(kv[order[: counts[0] + counts[1]]], return_inverse=True)
     shares = {p.name: _shared(graph, p, cells[p.name]) for p in declared.populations}
+    silent = [np.full(len(cells[p.name]), isinstance(p.cell, SLSTM) and p.cell.silent) for p in declared.populations]
     return Facts(
         order=order,
         coords=coords[order],
@@ -145,6 +148,7 @@ def facts_of(declared: Declared) -> Facts:
         populations=_slices(cells),
         groups=groups.reshape(-1),
         shares=shares,
+        silent=np.concatenate([np.zeros(counts[0], bool), *silent]),
     )
 
 
