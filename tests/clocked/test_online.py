@@ -33,7 +33,7 @@ from volumetric.train import (
     TrainConfig,
     train,
 )
-from volumetric.train.clocked import ClockedLearner
+from volumetric.train.clocked import LEARNS, ClockedLearner
 from volumetric.train.online import OnlineLearner
 from volumetric.train.targets import TargetLearner
 from volumetric.weights import Params
@@ -88,6 +88,26 @@ def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *
 def test_aligned_gradients_add_up_to_those_through_ticks(which: int, per_row: int) -> None:
     clocked = forward(machine(which))
     sums_are_those_through_ticks(clocked, Batch(rows(clocked, 3, 7), Y), per_row, loss=MSE(reduction="sum"))
+
+
+def test_a_fault_in_a_window_leaves_streams_as_they_were() -> None:
+    """Also where the ticks after it are finite again, as the stream has begun anew."""
+    clocked = forward(machine(18))
+    given = {**rows(clocked, 3, 7), "resets": np.zeros((3, 7))}
+    given["input"][1, 2] = np.nan
+    given["resets"][1, 5] = 1
+    mode = TargetPropagation(method="gradient", window=32, delay=2)
+    one = learner(clocked, weights(clocked), NumpyGraphs(np.float64), mode)
+    [piece] = one.windows(Batch(given, Y))
+    streams = one._of(LEARNS, 3)
+    before = {key: one._store.get(streams.place(key)) for key in streams.machine.buffers}
+    assert one.step([piece], rate=0.1).fault is not None
+    for key, value in before.items():
+        np.testing.assert_array_equal(one._store.get(streams.place(key)), value, err_msg=key)
+    healthy = Batch({**given, "input": np.nan_to_num(given["input"])}, Y)
+    [piece] = one.windows(healthy)
+    assert one.step([piece], rate=0.1).fault is None
+    assert any((one._store.get(streams.place(key)) != value).any() for key, value in before.items())
 
 
 def test_with_means_they_are_as_many_times_as_long_as_there_are_rows() -> None:
