@@ -17,14 +17,14 @@ Systolic arrays: Kung 1982, "Why systolic architectures?".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
 from volumetric._typing import ROWS
 from volumetric.errors import SpecError, UnsupportedError
-from volumetric.grid import Coord
+from volumetric.grid import Coord, Link
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.layers.state import bounded
@@ -145,6 +145,12 @@ class Clocked:
         return {w.coord: w for w in self.network.wires}
 
     @cached_property
+    def delayed(self) -> Network:
+        """The network in which links that do not go forwards have their `ticks` as delay, so that it can be lowered."""
+        links = tuple(replace(link, delay=1) if _goes_back_at_once(link) else link for link in self.network.links)
+        return self.network if links == self.network.links else replace(self.network, links=links)
+
+    @cached_property
     def depths(self) -> Mapping[Coord, int]:
         """Ticks until the first row can have reached each layer, on the longest way that does not go backwards."""
         found: dict[Coord, int] = {}
@@ -224,6 +230,10 @@ def _coord(what: str, network: Network) -> Coord:
     if coord not in network.layers:
         raise SpecError(f"there is no layer at {coord} to watch", hint=places_of(network.layers))
     return coord
+
+
+def _goes_back_at_once(link: Link) -> bool:
+    return link.kind == "activation" and not link.delay and link.source >= link.target
 
 
 def _is_port(source: Source, name: str) -> bool:

@@ -33,7 +33,7 @@ from volumetric.train import (
     TrainConfig,
     train,
 )
-from volumetric.train.clocked import ClockedLearner
+from volumetric.train.clocked import LEARNS, ClockedLearner
 from volumetric.train.online import OnlineLearner
 from volumetric.train.targets import TargetLearner
 from volumetric.weights import Params
@@ -66,7 +66,7 @@ def forward(clocked: Clocked) -> Clocked:
     return dataclasses.replace(clocked, network=network, clocks={})
 
 
-def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, **more: Any) -> None:
+def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *, times: int = 1, **more: Any) -> None:
     params, slow = weights(clocked), dataclasses.replace(SLOW, ticks_per_row=per_row, delay=6)
     options = LearnerOptions(
         mode=Systolic(ticks_per_row=per_row, delay=6), clocked=clocked, optimiser=SGD(lr=1.0), **more
@@ -80,7 +80,7 @@ def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *
     assert sorted(after) == sorted(want)
     largest = max(float(np.abs(w - before[key]).max()) for key, w in want.items())
     for key, w in want.items():
-        found = (after[key] - before[key]) * 1e8
+        found = (after[key] - before[key]) * 1e8 / times
         np.testing.assert_allclose(found, w - before[key], rtol=0, atol=1e-5 * largest, err_msg=key)
 
 
@@ -88,6 +88,31 @@ def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *
 def test_aligned_gradients_add_up_to_those_through_ticks(which: int, per_row: int) -> None:
     clocked = forward(machine(which))
     sums_are_those_through_ticks(clocked, Batch(rows(clocked, 3, 7), Y), per_row, loss=MSE(reduction="sum"))
+
+
+def test_a_fault_in_a_window_leaves_streams_as_they_were() -> None:
+    """Also where the ticks after it are finite again, as the stream has begun anew."""
+    clocked = forward(machine(18))
+    given = {**rows(clocked, 3, 7), "resets": np.zeros((3, 7))}
+    given["input"][1, 2] = np.nan
+    given["resets"][1, 5] = 1
+    mode = TargetPropagation(method="gradient", window=32, delay=2)
+    one = learner(clocked, weights(clocked), NumpyGraphs(np.float64), mode)
+    [piece] = one.windows(Batch(given, Y))
+    streams = one._of(LEARNS, 3)
+    before = {key: one._store.get(streams.place(key)) for key in streams.machine.buffers}
+    assert one.step([piece], rate=0.1).fault is not None
+    for key, value in before.items():
+        np.testing.assert_array_equal(one._store.get(streams.place(key)), value, err_msg=key)
+    healthy = Batch({**given, "input": np.nan_to_num(given["input"])}, Y)
+    [piece] = one.windows(healthy)
+    assert one.step([piece], rate=0.1).fault is None
+    assert any((one._store.get(streams.place(key)) != value).any() for key, value in before.items())
+
+
+def test_with_means_they_are_as_many_times_as_long_as_there_are_rows() -> None:
+    clocked = forward(machine(18))
+    sums_are_those_through_ticks(clocked, Batch(rows(clocked, 3, 7), Y), 1, times=7, loss=MSE())
 
 
 def test_targets_come_from_several_outputs() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,12 @@ from volumetric.runtime.streams.rows import TOGETHER
 CLOSE = {"rtol": 0, "atol": 1e-5}
 
 
-def machines(seeds: range) -> list[int]:
+def machines(seeds: range, made: Callable[[int], Clocked] = machine) -> list[int]:
     """Those seeds of which a network comes; with others nothing says which shape goes round a loop."""
     found = []
     for seed in seeds:
         try:
-            machine(seed)
+            made(seed)
         except ShapeError:
             continue
         found.append(seed)
@@ -67,6 +69,28 @@ def test_buckets_agree_with_the_definition(first: int) -> None:
 def test_devices_agree_with_the_definition(name: str, seeds: range) -> None:
     for seed in machines(seeds):
         check(name, seed)
+
+
+def passing(seed: int) -> Clocked:
+    """A random machine whose last layer passes on what it reads, and so does a layer that is tapped."""
+    clocked = machine(seed)
+    network = clocked.network
+    last, tapped = [*network.layers][-1], [*network.layers][seed % len(network.layers)]
+    outputs = {**network.outputs, "passed": tapped}
+    network = dataclasses.replace(network, disabled=network.disabled | {last, tapped}, outputs=outputs)
+    return dataclasses.replace(clocked, network=network)
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("reference", range(60)), ("cpu", range(53, 59)), ("gpu", range(53, 55))])
+def test_rows_one_by_one_are_those_of_one_call(name: str, seeds: range) -> None:
+    for seed in machines(seeds, passing):
+        clocked = passing(seed)
+        x = rows(clocked, 2, 5)
+        whole, apart = stream(name, clocked).run(x), stream(name, clocked)
+        each = [by_name(apart.run({n: v[:, t : t + 1] for n, v in x.items()})) for t in range(5)]
+        for output, y in by_name(whole).items():
+            found = np.concatenate([of[output] for of in each], 1)
+            np.testing.assert_allclose(found, y, **CLOSE, err_msg=f"{seed} {output}")
 
 
 CHAIN = chain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from volumetric.train import (
     LearnerState,
     ReferenceLearner,
     Systolic,
+    TargetPropagation,
     TrainConfig,
     open_learner,
     read_checkpoint,
@@ -101,6 +103,23 @@ def test_devices_learn_alike(name: str, clocked: Clocked | None) -> None:
         one.step([batch], rate=0.1)
     for key, w in made[0].state.masters.items():
         np.testing.assert_allclose(made[1].state.masters[key], w, rtol=0, atol=1e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("mode", [Systolic(delay=3), TargetPropagation(delay=3)], ids=lambda mode: mode.kind)
+def test_links_back_without_a_delay_learn_as_with_one_tick(mode: Systolic | TargetPropagation) -> None:
+    """As streams run them: `Clocked` says that a link takes max(1, delay) ticks, wherever it leads."""
+    found = list[dict[str, np.ndarray]]()
+    for delay in (0, 1):
+        back = [(1, 1), (2, 0)]
+        links = [Link(kind="activation", source=Coord(a), target=Coord(b), combine="add", delay=delay) for a, b in back]
+        clocked = Clocked(network=dataclasses.replace(loop(), links=tuple(links)))
+        x = rows(clocked, 2, 5)["input"]
+        config = TrainConfig(mode=mode, loss=MSE(), optimiser=SGD(lr=0.1), epochs=2)
+        result = train(clocked, weights(clocked), (x, np.ones((2, 5, 2), np.float32)), config, device="reference")
+        found.append({key: store.values() for key, store in result.params.items()})
+    assert all((found[0][key] != value.values()).any() for key, value in weights(clocked).items())
+    for key, value in found[1].items():
+        np.testing.assert_array_equal(found[0][key], value, err_msg=key)
 
 
 @pytest.mark.parametrize("seed", [4, 6, 21])

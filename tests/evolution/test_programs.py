@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed_to
 
-from tests.layers.program_cases import CARRIED, EDGES, KNOWN, TIMED, WHOLE, program
+from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, KNOWN, TIMED, WHOLE, program
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.errors import SpecError
@@ -37,7 +37,10 @@ from volumetric.layers import Program
 from volumetric.layers.clock import Clock
 from volumetric.layers.program.declared import Program as Declared
 from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.learning import Learning
+from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Out
+from volumetric.layers.program.recipes import recipe_params
 from volumetric.layers.program.region import Region
 from volumetric.network import check_params, initialise
 from volumetric.program.describe import problems
@@ -200,6 +203,33 @@ def test_children_have_edges_and_regions_of_both_parents() -> None:
         assert from_a or from_b, part
         kinds.add(from_a)
     assert kinds == {True, False}
+
+
+def test_meters_that_both_parents_have_are_there_once() -> None:
+    """And those of one alone too, while edges still come from both."""
+    a = first("carried")
+    edges = tuple(changed_to(edge, weight=2.0) for edge in program_of(a).edges)
+    meters = (*program_of(a).meters, Meter("thing"))
+    other = replace(spec_of(a), program=changed_to(program_of(a), edges=edges, meters=meters))
+    network = chain([other], (3,))
+    child = crossover(a, GridGenome.first(network, initialise(network, 7)), np.random.default_rng(1))
+    check(child)
+    assert {edge.weight for edge in program_of(child).edges} == {1.0, 2.0}
+    assert program_of(child).meters == meters
+
+
+def test_parameters_of_losses_alone_are_no_distance() -> None:
+    learns = Learning("ssl_prediction", ("next_step", "masked_prediction"))
+    regions = {"eye": changed_to(EYE, learning=learns), "belief": BELIEF}
+    network = chain([program(regions)], (2,))
+    a = GridGenome.first(network, initialise(network, 1))
+    b = GridGenome.first(network, initialise(network, 2))
+    aside = {f"{AT}/{param.name}" for param in recipe_params(spec_of(a).facts)}
+    assert aside
+    apart = replace(a, params=Params({k: b.params[k] if k in aside else s for k, s in a.params.items()}))
+    assert any((apart.params[k].values() != a.params[k].values()).any() for k in aside)
+    assert distance(a, apart, RULES) == 0
+    assert distance(a, b, RULES) > 0
 
 
 def test_distance_tells_structure_and_weights_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,10 @@ def test_wrong_names_and_scales_are_named() -> None:
         model.set_adapter("plain", float("nan"))
     with pytest.raises(UnsupportedError, match="replaces whole modules"):
         model.set_adapter("saved", 0.5)
+    for scale in (0.5, 0, -1, 2):
+        with pytest.raises(UnsupportedError, match="replaces whole modules"):
+            opened("reference", [f"saved:{scale}"])
+    assert opened("reference", ["saved:1.0"]).adapters == {"saved": 1.0}
 
 
 def changed(home: Path, **settings: Any) -> str:
@@ -152,8 +157,9 @@ def test_adapters_that_do_not_fit_are_named(tmp_path: Path) -> None:
         load(str(TINY / "gpt2"), device="reference", lora=[str(PEFT / "plain")])
     with pytest.raises(CheckpointError, match="has no adapter_config"):
         load(str(TINY / "llama"), device="reference", lora=[str(tmp_path)])
-    with pytest.raises(CheckpointError, match="lora_alpha"):
-        load(str(TINY / "llama"), device="reference", lora=[changed(tmp_path, lora_alpha="x")])
+    for n, alpha in enumerate(("x", True, None, [8], math.inf, -math.inf, math.nan)):
+        with pytest.raises(CheckpointError, match="lora_alpha"):
+            load(str(TINY / "llama"), device="reference", lora=[changed(tmp_path / str(n), lora_alpha=alpha)])
 
 
 def test_trained_overlays_are_written_as_peft_reads_them(tmp_path: Path) -> None:

@@ -233,6 +233,16 @@ def test_what_is_assumed_or_missing_can_be_said_by_its_name(home: Path) -> None:
     assert {*found.assumed, *found.missing} <= assumptions.known | {"num_attention_heads"}
 
 
+def test_recurrent_layers_with_peepholes_are_none_of_these(tmp_path: Path) -> None:
+    file = SafetensorsFile(HOME / "onnx_lstm" / "model.safetensors")
+    tensors = {name: file.array(name) for name in file.entries}
+    for name, found in (("plain", True), ("peepholes", False)):
+        (tmp_path / name).mkdir()
+        findings = looked_at(bare_with(tensors, tmp_path / name)).findings
+        assert any("LSTM" in each.what for each in findings) is found
+        tensors["rnn.P"] = np.zeros((2, 9), np.float32)
+
+
 def test_a_tagger_is_told_by_its_names() -> None:
     found = looked_at(HOME / "tagger")
     assert {each.what for each in found.findings} == {

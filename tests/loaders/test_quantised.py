@@ -141,6 +141,12 @@ def test_what_is_not_read_is_named(name: str, settings: dict[str, Any], message:
 LAYER = "model.layers.0.self_attn.q_proj"
 
 
+def regrouped(tensors: dict[str, np.ndarray], groups: int) -> None:
+    """Give a matrix so many groups a row."""
+    name = f"{LAYER}.weight_scale"
+    tensors[name] = np.ones((len(tensors[name]), groups), tensors[name].dtype)
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "change", "message"),
     [
@@ -148,10 +154,13 @@ LAYER = "model.layers.0.self_attn.q_proj"
         ("gptq_sym_g32", {"group_size": 16}, None, "scales' has shape"),
         ("gptq_sym_g32", {}, lambda t: t.pop(f"{LAYER}.qzeros"), "lack tensor"),
         ("gptq_sym_g32", {}, lambda t: t.pop(f"{LAYER}.qweight"), "missing"),
-        ("gptq_asym_order", {}, lambda t: t[f"{LAYER}.g_idx"].__setitem__(3, 99), "names groups outside"),
+        ("gptq_asym_order", {}, lambda t: t[f"{LAYER}.g_idx"].__setitem__(3, 2), "names groups outside of 0 … 1"),
+        ("gptq_asym_order", {}, lambda t: t[f"{LAYER}.g_idx"].__setitem__(3, -1), "names groups outside of 0 … 1"),
         ("awq_g64", {"group_size": 48}, None, "scales' has shape"),
         ("ct_int4_g32", {}, lambda t: t[f"{LAYER}.weight_shape"].__setitem__(1, 99), "words a row"),
         ("ct_int4_g32", {}, lambda t: t[f"{LAYER}.weight_shape"].__setitem__(0, 3), "says"),
+        ("ct_int4_g32", {}, lambda t: regrouped(t, 3), "3 scales for rows of 64"),
+        ("ct_int4_g32", {}, lambda t: regrouped(t, 0), "0 scales for rows of 64"),
         ("fp8_block", {"weight_block_size": [64, 64]}, None, "has shape"),
         ("fp8_block", {"weight_block_size": [0, 64]}, None, "two sizes above 0"),
         ("bnb_fp4", {}, lambda t: t[f"{LAYER}.weight.quant_state.bitsandbytes__fp4"].fill(7), "no JSON object"),
@@ -162,6 +171,25 @@ def test_damaged_checkpoints_are_named(
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
         open_model(str(changed(name, tmp_path, settings, change)))
+
+
+def test_rows_of_an_odd_width_begin_within_a_byte(tmp_path: Path) -> None:
+    codes, name = np.arange(15) % 16, f"{LAYER}.weight"
+    table = np.linspace(-1, 1, 16, dtype=np.float32)
+
+    def narrow(tensors: dict[str, np.ndarray]) -> None:
+        state = {"quant_type": "fp4", "blocksize": 64, "dtype": "float16", "shape": [3, 5]}
+        text = np.frombuffer(json.dumps(state).encode(), np.uint8)
+        padded = np.append(codes, 0).astype(np.uint8)
+        parts = {"": padded[::2] << 4 | padded[1::2], ".absmax": np.ones(1, np.float32), ".quant_map": table}
+        tensors |= {f"{name}{part}": value for part, value in parts.items()}
+        tensors[f"{name}.quant_state.bitsandbytes__fp4"] = text
+
+    source = source_of(changed("bnb_fp4", tmp_path, None, narrow))
+    want = table.astype(np.float16)[codes].reshape(3, 5).astype(np.float32)
+    for start in range(3):
+        for stop in range(start + 1, 4):
+            np.testing.assert_array_equal(decode(source.packed_rows(name, start, stop)), want[start:stop])
 
 
 def test_groups_by_activation_order_of_compressed_tensors(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from volumetric.loaders import open_model, save_native
 from volumetric.network import initialise
 from volumetric.program import Edge, In, Learning, Meter, Out, Program, Region, Signal, import_canvas
 from volumetric.program import compile as compile_program
-from volumetric.program.compiling.clocks import simplified
+from volumetric.program.compiling.clocks import simplified, still_in
 from volumetric.program.compiling.keeping import keep_of
 from volumetric.program.compiling.networks import compile_network
 from volumetric.program.compiling.weights import carried
@@ -105,6 +105,32 @@ def test_edges_keep_their_names() -> None:
     edges = (Edge("eye", "belief", weight=0.0), Edge("eye", "belief", rule="sigmoid"))
     made = compile_program(program(edges=edges).program)
     assert [edge.name for edge in made.program.edges] == ["belief<eye#1"]
+
+
+@pytest.mark.parametrize("fill", ["hold", "drop", "lerp"])
+def test_an_edge_that_waits_for_its_lag_covers_no_other(fill: Any) -> None:
+    """In its first rows a replacing edge with a lag is silent and others write, unless it takes the nearest."""
+    regions = {name: Region(((n, n + 1), (0, 2))) for n, name in enumerate(("eye", "ear", "mind"))}
+    ports = {"seen": In("eye", 2), "heard": In("ear", 3), "act": Out("mind", 1)}
+    edges = (Edge("eye", "mind"), Edge("ear", "mind", write="replace", lag=2, fill=fill))
+    spec = program(regions, edges, ports, (3, 2))
+    made = compile_program(spec.program)
+    assert [edge.reads for edge in made.program.edges] == (["ear"] if fill == "lerp" else ["eye", "ear"])
+    p, x = arrays(spec, (2, 5, 5), 3)
+    resets = np.array([[0, 0, 0, 1, 0], [0] * 5])
+    kept = carried(spec.facts, facts_of(made.program), p)
+    np.testing.assert_array_equal(outputs(made.program, kept, x, resets), outputs(spec.program, p, x, resets))
+
+
+def test_regions_that_training_hides_hold_no_zeros_though_they_never_fire() -> None:
+    """What is hidden has a learned vector in its place, at all regions that share its positions."""
+    hidden = Region(((0, 1), (0, 2)), family="observation", clock="every(2) && !every(2)")
+    regions = {"beside": Region(((0, 1), (1, 3))), "apart": Region(((1, 2), (0, 2))), "ear": Region(((1, 2), (2, 3)))}
+    for learning, still in ((None, {0, 1, 2}), (Learning("ssl_prediction", ("masked_prediction",)), {2})):
+        eye = replace(hidden, learning=learning)
+        edges, ports = (Edge("ear", "eye"),), {"heard": In("ear", 1), "act": Out("apart", 1)}
+        facts = program({"eye": eye, **regions}, edges, ports, (2, 3)).facts
+        assert still_in(facts, frozenset({0})) == still
 
 
 def test_what_clocks_look_at_is_alive_and_meters_that_nobody_reads_go() -> None:

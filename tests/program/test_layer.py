@@ -228,6 +228,20 @@ def test_samples_are_sequences_of_their_own(tmp_path: Path) -> None:
         np.testing.assert_allclose(model.predict(x), want, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_signal_that_is_nan_does_not_happen(name: str) -> None:
+    """As NaN is in no range: the row is as one whose signal is 0."""
+    spec = with_clock("on(tick)")()
+    network = spec.program.network()
+    x = np.random.default_rng(2).standard_normal((1, 4, 3)).astype(np.float32)
+    x[0, :, 2] = 0.5, 0.0, -2.0, 0.0
+    odd = np.where((np.arange(3) == 2) & (x == 0), np.float32(np.nan), x)
+    want, found = (device(name).stream(network, initialise(network, seed=1)).run(rows) for rows in (x, odd))
+    np.testing.assert_array_equal(found, want)
+    belief = np.asarray(want)[0]
+    assert [(belief[t] != belief[t - 1]).any() for t in (1, 2, 3)] == [False, True, False]
+
+
 def with_clock(clock: str) -> Any:
     return lambda: program({"eye": EYE, "belief": changed(BELIEF, clock=clock)}, ports={**PORTS, "tick": Signal()})
 

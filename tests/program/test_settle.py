@@ -216,6 +216,29 @@ def test_what_does_not_fire_stays() -> None:
             np.testing.assert_array_equal(value, states[name], err_msg=name)
 
 
+def test_a_denoiser_that_fires_and_is_not_written_stays() -> None:
+    """What nobody has said the clean content of is not denoised, by the definition and as nodes."""
+    unwritten = Program(Canvas(frames=1, shape=(4, 4), width=D, regions=REGIONS), EDGES[:-1], meters=METERS, heads=2)
+    facts = facts_of(unwritten)
+    p, (xs, _) = filled(facts), rows_of(1, 2)
+    fires = np.ones((1, 2, len(REGIONS)), np.bool_)
+    y, _ = step(facts, p, begun(facts, 2), xs[0], fires[0])
+    at = facts.place("noise").positions
+    np.testing.assert_array_equal(y[:, at], xs[0][:, at])
+    [by_nodes], _ = run(facts, p, xs, fires, NumpyGraphs(np.float64), np.float64)
+    np.testing.assert_allclose(by_nodes, y, atol=1e-12)
+
+
+def test_a_meter_of_an_error_follows_what_was_written() -> None:
+    """Not what the region holds: without edges its error is 0, whatever was put in."""
+    facts = facts_of(Program(Canvas(1, (4, 4), D, REGIONS), EDGES[:3], meters=METERS, heads=2))
+    xs, _ = rows_of(1, 2)
+    _, states = step(facts, filled(facts), begun(facts, 2), xs[0], np.ones((2, len(REGIONS)), np.bool_))
+    assert xs[0][:, facts.place("error").positions].any()
+    assert not states["error.meter"][:, :-1].any()
+    assert states["belief.meter"][:, :-1].any()
+
+
 def test_a_filter_predicts_and_corrects() -> None:
     facts = program()
     p = {name.removeprefix("regions.belief."): x for name, x in filled(facts).items() if ".belief." in name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.ports import In, Out, Signal
 from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
-from volumetric.train import MSE, Backprop, Batch, TrainConfig, evaluate, train
+from volumetric.train import MSE, Backprop, Batch, DivergedError, TrainConfig, evaluate, train
+from volumetric.train.data import arrays_of
+from volumetric.train.settings import DataSettings, RunSettings
+from volumetric.train.sources import open_samples
 from volumetric.train.windows import RESETS
 
 RNG = np.random.default_rng(4)
@@ -111,3 +115,39 @@ def test_batches_validation_resets_and_evaluation_are_by_port_too() -> None:
 def test_what_does_not_go_together_is_named(data: Any, error: type[Exception], told: str) -> None:
     with pytest.raises(error, match=told):
         learned(data)
+
+
+def spoilt(of: dict[str, np.ndarray], name: str, *place: int) -> dict[str, np.ndarray]:
+    """One number of one port is NaN."""
+    array = of[name].copy()
+    array[place] = np.nan
+    return {**of, name: array}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "mask", "told"),
+    [
+        (spoilt(INPUTS, "wish", 4, 2, 1), TARGETS, None, "inputs.wish[4, 2, 1] is nan"),
+        (INPUTS, spoilt(TARGETS, "value", 3, 1, 0), None, "targets.value[3, 1, 0] is nan"),
+        (INPUTS, TARGETS, spoilt({"value": np.ones(LEAD)}, "value", 2, 1), "mask.value[2, 1, 0] is nan"),
+        (spoilt({"input": ROWS}, "input", 4, 2, 4), TARGETS, None, "inputs[4, 2, 4] is nan"),
+    ],
+)
+@pytest.mark.parametrize("way", ["arrays", "validation", "file", "batches"])
+def test_numbers_that_are_not_finite_are_told_by_port(
+    tmp_path: Path, way: str, inputs: Any, targets: Any, mask: Any, told: str
+) -> None:
+    of, config = network(), TrainConfig(loss=MSE())
+    given: dict[str, Any] = {"device": "reference"}
+    data: Any = (inputs, targets, mask)
+    if way == "validation":
+        data, given["validation"], told = (INPUTS, TARGETS), data, f"validation {told}"
+    elif way == "batches":
+        data, told = (lambda _, batch=data: [batch]), f"in the batch, {told}"
+    elif way == "file":
+        np.savez(tmp_path / "samples.npz", **arrays_of(inputs, targets, mask))
+        config = RunSettings(data=DataSettings(npz=str(tmp_path / "samples.npz")), train=config)
+        data, config = open_samples(config, network=of).data, config.train
+    with pytest.raises(DivergedError) as caught:
+        train(of, initialise(of, seed=1), data, config, **given)
+    assert caught.value.in_data.startswith(told)

@@ -32,6 +32,7 @@ CASES: dict[str, tuple[Any, Any, str]] = {
     ),
     "split": ((spoilt(X, *((i, 1) for i in range(40))), Y), 0.2, "inputs[0, 1] is nan, and 39 more"),
     "target": ((X, spoilt(Y, (3, 0))), None, "targets[3, 0] is nan"),
+    "mask": ((X, Y, spoilt(Y[:, 0] + 1, (5,))), None, "step 1: mask[5] is nan"),
     "validation": ((X, Y), (spoilt(X, (9, 1)), Y), "validation inputs[9, 1] is nan"),
     "stream": (lambda epoch: [(X, Y), (spoilt(X, (1, 0)), Y)], None, "step 2: in the batch, inputs[1, 0] is nan"),
 }

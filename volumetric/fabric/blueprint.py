@@ -10,7 +10,8 @@ from typing import TypeAlias, TypeVar
 from volumetric.errors import SpecError
 from volumetric.fabric.body import Body
 from volumetric.fabric.body import Output as Handed
-from volumetric.layers.checks import check_whole
+from volumetric.hints import shown
+from volumetric.layers.checks import check_flag, check_whole, whole_numbers
 from volumetric.layers.fabric.declared import InPort, OutPort, Population
 from volumetric.layers.fabric.facts import Declared, Facts, facts_of
 from volumetric.layers.fabric.graphs import Lattice
@@ -38,12 +39,20 @@ class Input:
 
     dim: int
 
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("Input: dim", self.dim)
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
     """An output: rows of `dim` numbers."""
 
     dim: int
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("Output: dim", self.dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,10 @@ class BySenderTile:
     """Senders in one tile of a lattice have one matrix of keys and values."""
 
     shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Take sides in any list."""
+        object.__setattr__(self, "shape", whole_numbers("BySenderTile: shape", self.shape))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +106,11 @@ class DotProduct:
         check_whole("DotProduct: heads", self.heads)
         if self.value_dim is not None:
             check_whole("DotProduct: value_dim", self.value_dim)
+        if not isinstance(self.query, Query):
+            raise SpecError(f"DotProduct: query is none, got {shown(self.query)}", hint="ReceiverSlot()")
+        if not isinstance(self.share, BySenderTile | None):
+            raise SpecError(f"DotProduct: share is none, got {shown(self.share)}", hint="BySenderTile((4, 4))")
+        check_flag("DotProduct: learn_distance", self.learn_distance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +144,17 @@ class Blueprint:
     def __post_init__(self) -> None:
         """Check the fields."""
         check_whole("Blueprint: inner_steps", self.inner_steps)
-        for name in ("inputs", "outputs"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        check_flag("Blueprint: dynamic", self.dynamic)
+        for name, kind in (("graph", Body), ("interface", Interface), ("message", DotProduct)):
+            if not isinstance(getattr(self, name), kind):
+                raise SpecError(f"Blueprint: {name} is no {kind.__name__}, got {shown(getattr(self, name))}")
+        object.__setattr__(self, "without", whole_numbers("Blueprint: without", self.without))
+        for name, kind in (("inputs", Input), ("outputs", Output)):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping) or not all(isinstance(port, kind) for port in given.values()):
+                hint = f'{name}={{"name": {kind.__name__}(128)}}'
+                raise SpecError(f"Blueprint: {name} are widths by name, got {shown(given)}", hint=hint)
+            object.__setattr__(self, name, MappingProxyType(dict(given)))
         widths = {name: p.cell.hidden for name, p in self.graph.populations.items()}
         if len(set(widths.values())) > 1:
             told = ", ".join(f"{name}: {width}" for name, width in widths.items())
@@ -149,8 +176,8 @@ class Blueprint:
                 for name, out in handed.items()
             ),
             populations=tuple(Population(name, p.cell, p.nodes, p.share) for name, p in body.populations.items()),
-            kv_tile=None if share is None else tuple(share.shape),
-            without=tuple(self.without),
+            kv_tile=None if share is None else share.shape,
+            without=self.without,
         )
 
     @property

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from volumetric.errors import SpecError
-from volumetric.layers.fabric.declared import Cell
-from volumetric.layers.fabric.edges import LocalRadius, Rule
+from volumetric.hints import shown
+from volumetric.layers.checks import check_choice, check_text, check_whole, tuple_of
+from volumetric.layers.fabric.declared import AGGREGATES, Cell
+from volumetric.layers.fabric.edges import RULES, LocalRadius, Rule
 from volumetric.layers.fabric.graphs import Graph
-from volumetric.layers.fabric.places import Nodes
+from volumetric.layers.fabric.places import Nodes, nodes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,12 @@ class Output:
     nodes: Nodes
     aggregate: Literal["mean", "flatten", "attend"] = "mean"
     slots: int = 1
+
+    def __post_init__(self) -> None:
+        """Take ids in any list."""
+        object.__setattr__(self, "nodes", nodes_of("an output: nodes", self.nodes))
+        check_choice("an output: aggregate", self.aggregate, AGGREGATES)
+        check_whole("an output: slots", self.slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,14 @@ class Population:
     nodes: Nodes | None = None
     share: str = "none"
 
+    def __post_init__(self) -> None:
+        """Take ids in any list."""
+        if self.nodes is not None:
+            object.__setattr__(self, "nodes", nodes_of("a population: nodes", self.nodes))
+        if not isinstance(self.cell, Cell):
+            raise SpecError(f"a population: cell is no cell, got {shown(self.cell)}", hint="GRU(hidden=32)")
+        check_text("a population: share", self.share)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
@@ -55,12 +71,34 @@ class Body:
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        if not isinstance(self.graph, Graph):
+            raise SpecError(f"a body: graph is no graph, got {shown(self.graph)}", hint="lattice2d.Graph makes a body")
+        object.__setattr__(self, "connectivity", tuple_of("connectivity", self.connectivity, RULES))
+        for name, (kind, hint) in _PARTS.items():
+            given = getattr(self, name)
+            if not all(isinstance(one, kind) for _, one in _items(name, given)):
+                raise SpecError(f"{name} of a graph are of {kind.__name__}, got {shown(given)}", hint=hint)
+        inputs = {name: nodes_of(f"input {name!r}", nodes) for name, nodes in self.inputs.items()}
+        object.__setattr__(self, "inputs", inputs)
         if not self.populations:
             raise SpecError(
                 "a graph needs a population", hint='populations={"core": Population(cell=SLSTM(hidden=32))}'
             )
         for name in ("inputs", "outputs", "populations"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+
+_PARTS: Mapping[str, tuple[type, str]] = {
+    "inputs": (object, 'inputs={"eye": (0, 1)}'),
+    "outputs": (Output, 'outputs={"hand": Output((8, 9))}'),
+    "populations": (Population, 'populations={"core": Population(cell=SLSTM(hidden=32))}'),
+}
+
+
+def _items(name: str, given: Any) -> Iterable[tuple[str, Any]]:
+    if not isinstance(given, Mapping):
+        raise SpecError(f"{name} of a graph are by name, got {shown(given)}", hint=_PARTS[name][1])
+    return given.items()
 
 
 def body(
@@ -74,12 +112,8 @@ def body(
     given = {} if outputs is None else outputs
     return Body(
         graph=graph,
-        inputs={name: _nodes(nodes) for name, nodes in (inputs or {}).items()},
-        outputs={name: out if isinstance(out, Output) else Output(_nodes(out)) for name, out in given.items()},
-        connectivity=(LocalRadius(1.5),) if connectivity is None else tuple(connectivity),
+        inputs={} if inputs is None else inputs,
+        outputs={name: out if isinstance(out, Output) else Output(out) for name, out in _items("outputs", given)},
+        connectivity=(LocalRadius(1.5),) if connectivity is None else connectivity,
         populations=populations,
     )
-
-
-def _nodes(nodes: Nodes | Sequence[int]) -> Nodes:
-    return tuple(nodes) if isinstance(nodes, range | list) else nodes  # pyright: ignore[reportReturnType]  (a list holds ids)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from volumetric.fabric.body import Body, Output, Population, body
-from volumetric.layers.fabric.edges import Annulus, ExplicitEdges, LocalRadius, Rule, SmallWorld
+from volumetric.layers.checks import tuple_of
+from volumetric.layers.fabric.edges import RULES, Annulus, ExplicitEdges, LocalRadius, Rule, SmallWorld
 from volumetric.layers.fabric.graphs import Explicit as Places
 from volumetric.layers.fabric.places import Nodes, Region
 
@@ -31,5 +32,6 @@ def Explicit(  # noqa: N802  (reads as what it makes)
     edges : pairs (receiver, sender), as far apart as their nodes
     connectivity : further rules
     """
-    rules = (*((ExplicitEdges(tuple(map(tuple, edges)), None),) if edges else ()), *connectivity)  # pyright: ignore[reportArgumentType]  (pairs)
-    return body(Places(tuple(tuple(map(float, at)) for at in coords)), inputs, outputs, rules, populations)
+    told = (ExplicitEdges(edges, None),) if len(edges) else ()  # pyright: ignore[reportArgumentType]  (it takes any list)
+    rules = (*told, *tuple_of("connectivity", connectivity, RULES))
+    return body(Places(coords), inputs, outputs, rules, populations)  # pyright: ignore[reportArgumentType]  (as do coordinates)

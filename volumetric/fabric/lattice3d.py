@@ -45,6 +45,6 @@ def Graph(  # noqa: N802  (reads as what it makes)
     wrap : opposite sides meet
     inputs : name → nodes that show the input's rows; None: one input, the first column along x
     outputs : name → nodes that its rows are made of; None: one output, the last column along x
-    connectivity : rules whose edges are put together; None: ``LocalRadius(1.5)``
+    connectivity : rules whose edges are put together, explicit ones before all others; None: ``LocalRadius(1.5)``
     """
     return body(Lattice((width, height, depth), wrap), inputs, outputs, connectivity, populations)

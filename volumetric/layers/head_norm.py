@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from functools import cache
+
 import numpy as np
 
 from volumetric._typing import Array
@@ -10,6 +13,13 @@ from volumetric.layers.norm import without_mean
 
 EPS = 1e-5
 """Is added to the variance."""
+_log = logging.getLogger(__name__)
+
+
+@cache
+def warn_of_narrow_heads(kind: str, heads: int) -> None:
+    """Warn, once for each, of heads of one number: each is its own mean, so that the norm makes it 0."""
+    _log.warning("%s: %d heads of one number each are always 0 behind their norm: take fewer heads", kind, heads)
 
 
 def head_norm_params(width: int) -> tuple[ParamSpec, ...]:

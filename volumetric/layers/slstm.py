@@ -22,7 +22,7 @@ from volumetric.layers.base import (
     rows,
 )
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
-from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp
+from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp, warn_of_narrow_heads
 from volumetric.layers.projections import (
     Maps,
     Projection,
@@ -181,6 +181,8 @@ def check_heads(spec: LayerSpec, width: int, heads: int) -> None:
     expect_positive(spec, "embed_dim", "num_heads")
     if width % heads:
         raise SpecError(f"{spec.kind}: {heads} heads do not divide a width of {width}")
+    if width == heads:
+        warn_of_narrow_heads(spec.kind, heads)
     size = getattr(spec, "kernel_size", 0)
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise SpecError(f"{spec.kind}: kernel_size must be a whole number from 0 on, got {size!r}")

@@ -14,12 +14,11 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from volumetric.errors import SpecError
-from volumetric.layers.checks import check_whole
+from volumetric.layers.checks import check_choice, check_whole
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.learning import Semantic
-from volumetric.layers.program.names import check_choice
 from volumetric.layers.program.ports import Port
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.wiring import operator_of

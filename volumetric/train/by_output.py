@@ -152,10 +152,10 @@ class Losses:
         ------
         SpecError : no term counts at all
         """
-        if not any(count > 0 for count in counts.values()):
+        if all(count <= 0 for count in counts.values()):  # NaN, of a mask that has one, is told by what it makes
             next(iter(self.of.values())).scale(0)
         return {
-            name: self.weights.get(name, 1.0) * self.of[name].scale(count) if count > 0 else 0.0
+            name: 0.0 if count <= 0 else self.weights.get(name, 1.0) * self.of[name].scale(count)
             for name, count in counts.items()
         }
 
@@ -180,7 +180,7 @@ class Losses:
         """
         if len(self.of) == 1:
             return {}
-        return {name: t.total * self.of[name].scale(t.count) for name, t in tally.terms.items() if t.count > 0}
+        return {name: t.total * self.of[name].scale(t.count) for name, t in tally.terms.items() if not t.count <= 0}
 
     def fault(self, totals: Mapping[str, float]) -> str:
         """Name the first loss whose sum is not finite."""

@@ -37,8 +37,12 @@ def data_by_row(network: Network | Clocked, data: Data) -> Data:
 
 def by_row(network: Network, samples: S) -> S:
     """Return samples with inputs and targets as rows; targets that some ports lack count nothing. As `data_by_row`."""
-    targets, mask = _targets(row_ports(network, "outputs"), samples.targets, samples.mask)
-    return replace(samples, inputs=_inputs(row_ports(network, "inputs"), samples.inputs), targets=targets, mask=mask)
+    ins, outs = row_ports(network, "inputs"), row_ports(network, "outputs")
+    inputs, (targets, mask) = _inputs(ins, samples.inputs), _targets(outs, samples.targets, samples.mask)
+    ports = {} if inputs is samples.inputs else {"inputs": ins}
+    if targets is not samples.targets:
+        ports |= {"targets": outs} | ({"mask": outs} if isinstance(samples.mask, Mapping) else {})
+    return replace(samples, inputs=inputs, targets=targets, mask=mask, ports=ports or samples.ports)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

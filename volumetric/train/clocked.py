@@ -69,8 +69,8 @@ class ClockedLearner(DeviceLearner):
         self._carried: int | None = None
 
     def _lowered(self, network: Network) -> Plan:
-        """Return the network: at a tick all of it is computed."""
-        return lower(network)
+        """Return the network: at a tick all of it is computed, whatever a link back has as delay."""
+        return lower(self._clocked.delayed)
 
     def _stacked(self) -> Stacks:
         """Return the weights that products of groups read, as far as they learn alike and no other layer has them."""

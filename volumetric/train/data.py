@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -77,12 +77,14 @@ class Batch:
     mask : weights of the loss's terms, or None; those of all targets, or by output
     absent : ids of the nodes of a fabric that are masked from this batch on, while all others live, or such by the
         fabric's path; None: as before
+    ports : of inputs, targets and mask that were given by port and are rows now: port → its first column, and the next
     """
 
     inputs: Inputs
     targets: Targets
     mask: Masks = None
     absent: Absent = None
+    ports: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that all arrays have as many samples, and at least one."""
@@ -135,6 +137,7 @@ class ArrayData:
     batch_size : samples in a batch; the last one of an epoch may be smaller
     shuffle : a new order in each epoch, from `seed` and the number of the epoch
     drop_last : leave out a last batch that is smaller
+    ports : as of `Batch`
     """
 
     inputs: Inputs
@@ -144,6 +147,7 @@ class ArrayData:
     shuffle: bool = True
     seed: int = 0
     drop_last: bool = False
+    ports: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check sizes."""
@@ -226,7 +230,8 @@ class ArrayData:
         return {"kind": "arrays", "samples": len(self), **order, "crc32": sums}
 
     def _take(self, samples: Array) -> Batch:
-        return Batch(*(changed(of, lambda array: array[samples]) for of in (self.inputs, self.targets, self.mask)))
+        parts = (changed(of, lambda array: array[samples]) for of in (self.inputs, self.targets, self.mask))
+        return Batch(*parts, ports=self.ports)
 
 
 def checksum(array: Array) -> int:

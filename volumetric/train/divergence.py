@@ -37,13 +37,21 @@ class DivergedError(VolumetricError, ArithmeticError):
 
 
 def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
-    """Tell the first number of inputs, targets or mask that is not finite, and how many there are; ``""`` if none."""
+    """Tell the first number of inputs, targets or mask that is not finite, and how many there are; ``""`` if none.
+
+    What was given by port is told by its port, and its column there.
+    """
     for name, array in data.arrays.items():
         if not _odd(array):
             continue
         wrong = np.argwhere(~np.isfinite(array))
         more = f", and {len(wrong) - 1:,} more are not finite" if len(wrong) > 1 else ""
-        return f"{of}{name}{wrong[0].tolist()} is {array[tuple(wrong[0])]}{more}"
+        *row, column = wrong[0].tolist()
+        port, (first, _) = next(
+            (of for of in data.ports.get(name, {}).items() if of[1][0] <= column < of[1][1]), ("", (0, 0))
+        )
+        named = f"{name}.{port}" if port else name
+        return f"{of}{named}{[*row, column - first]} is {array[tuple(wrong[0])]}{more}"
     return ""
 
 

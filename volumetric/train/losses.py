@@ -98,7 +98,7 @@ class Loss:
 
     def scale(self, count: float) -> float:
         """Factor that turns a sum over `count` terms into the loss; raise `SpecError` where none counts."""
-        if not count > 0:
+        if count <= 0:
             raise SpecError("no term of the loss counts", hint="every row is masked or has an ignored class")
         return 1 / count if self.reduction == "mean" else 1.0
 

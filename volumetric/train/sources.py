@@ -166,7 +166,7 @@ def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, 
             f"[data] clocked networks learn sequences [samples, T, …], the inputs have shape {arrays.features.shape}"
         )
     targets = changed(arrays.targets, lambda y: y if _are_ids(y) or y.ndim != axes else y[..., None])
-    told = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask}
+    told = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask, "ports": arrays.ports}
     x, several = arrays.features, isinstance(targets, Mapping)
     y = targets.get(OUTPUT, next(iter(targets.values()))) if several else targets
     mask = arrays.mask.get(OUTPUT) if isinstance(arrays.mask, Mapping) else arrays.mask

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from volumetric.errors import SpecError
-from volumetric.layers.checks import check_whole
-from volumetric.layers.fabric.places import Nodes
+from volumetric.hints import shown
+from volumetric.layers.checks import check_choice, check_text, check_whole
+from volumetric.layers.fabric.places import Nodes, nodes_of
+from volumetric.layers.head_norm import warn_of_narrow_heads
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _TILE = re.compile(r"tile\((\d{1,6}(?:,\d{1,6}){0,3})\)")
 
 
-def _check_name(name: str, what: str) -> None:
-    if _NAME.fullmatch(name) is None:
+def _check_name(name: Any, what: str) -> None:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise SpecError(
-            f"{what} cannot be called {name[:70]!r}",
+            f"{what} cannot be called {shown(name)}",
             hint='a letter or "_", then letters, digits, "_" and "-", 64 in all',
         )
 
@@ -35,6 +38,13 @@ class SLSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
         check_whole("SLSTM: heads", self.heads)
         if self.hidden % self.heads:
             raise SpecError(f"SLSTM: {self.heads} heads do not divide a width of {self.hidden}")
+        if self.silent:
+            warn_of_narrow_heads("SLSTM", self.heads)
+
+    @property
+    def silent(self) -> bool:
+        """Whether what it shows is always 0, as its norm makes heads of one number."""
+        return self.heads == self.hidden
 
 
 class Axon(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="axon"):
@@ -84,9 +94,11 @@ class RNN(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, t
     def __post_init__(self) -> None:
         """Check the fields."""
         check_whole("RNN: hidden", self.hidden)
-        if self.nonlinearity not in ("tanh", "relu"):
-            raise SpecError(f"RNN: unknown nonlinearity {self.nonlinearity!r}", hint="tanh or relu")
+        check_choice("RNN: nonlinearity", self.nonlinearity, ("tanh", "relu"))
 
+
+AGGREGATES = ("mean", "flatten", "attend")
+"""How an output makes one row of what its nodes read."""
 
 Cell: TypeAlias = SLSTM | Axon | LSTM | GRU | RNN
 """What every node of a population is."""
@@ -111,6 +123,11 @@ class Population(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     def __post_init__(self) -> None:
         """Check the fields."""
         _check_name(self.name, "a population")
+        if not isinstance(self.cell, Cell):
+            raise SpecError(f"population {self.name!r}: cell is no cell, got {shown(self.cell)}", hint="GRU(hidden=32)")
+        if self.nodes is not None:
+            force_setattr(self, "nodes", nodes_of(f"population {self.name!r}: nodes", self.nodes))
+        check_text(f"population {self.name!r}: share", self.share)
         if self.share not in ("none", "all") and self.tile is None:
             raise SpecError(
                 f"population {self.name!r}: unknown share {self.share!r}", hint='"none", "all", or "tile(4,4)"'
@@ -133,6 +150,7 @@ class InPort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     def __post_init__(self) -> None:
         """Check the fields."""
         _check_name(self.name, "an input")
+        force_setattr(self, "nodes", nodes_of(f"input {self.name!r}: nodes", self.nodes))
         check_whole(f"input {self.name!r}: dim", self.dim)
 
 
@@ -154,9 +172,7 @@ class OutPort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     def __post_init__(self) -> None:
         """Check the fields."""
         _check_name(self.name, "an output")
+        force_setattr(self, "nodes", nodes_of(f"output {self.name!r}: nodes", self.nodes))
         check_whole(f"output {self.name!r}: dim", self.dim)
         check_whole(f"output {self.name!r}: slots", self.slots)
-        if self.aggregate not in ("mean", "flatten", "attend"):
-            raise SpecError(
-                f"output {self.name!r}: unknown aggregate {self.aggregate!r}", hint="mean, flatten or attend"
-            )
+        check_choice(f"output {self.name!r}: aggregate", self.aggregate, AGGREGATES)

@@ -9,10 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.checks import check_number, check_whole
+from volumetric.layers.checks import check_number, check_whole, whole_numbers, whole_pairs
 from volumetric.layers.fabric.graphs import Graph, Lattice
 
 MOST_EDGES = 10**7
@@ -124,6 +125,7 @@ class Columns(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        force_setattr(self, "tile", whole_numbers("Columns: tile", self.tile))
         for side in self.tile:
             check_whole("Columns: a side of a tile", side)
         check_whole("Columns: fibres", self.fibres, 0)
@@ -149,7 +151,10 @@ class Columns(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 class ExplicitEdges(
     Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="explicit_edges"
 ):
-    """Pairs (receiver, sender), also of a node with itself; `distance` of all, or None for that of the nodes."""
+    """Pairs (receiver, sender), also of a node with itself; `distance` of all, or None for that of the nodes.
+
+    They count before what other rules find: such an edge has the distance and the delay that are said here.
+    """
 
     edges: tuple[tuple[int, int], ...] = ()
     distance: float | None = 1.0
@@ -157,6 +162,7 @@ class ExplicitEdges(
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        force_setattr(self, "edges", whole_pairs("ExplicitEdges: edges", self.edges))
         if not self.edges:
             raise SpecError("ExplicitEdges: there are none", hint="give pairs (receiver, sender)")
         if self.distance is not None:
@@ -182,6 +188,7 @@ class ExplicitEdges(
 
 
 Rule: TypeAlias = LocalRadius | Annulus | SmallWorld | Columns | ExplicitEdges
+RULES = (LocalRadius, Annulus, SmallWorld, Columns, ExplicitEdges)
 
 
 def refuse_many(count: float) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.fabric.declared import InPort, OutPort, Population
-from volumetric.layers.fabric.edges import Found, Roles, Rule, refuse_many
+from volumetric.layers.fabric.declared import SLSTM, InPort, OutPort, Population
+from volumetric.layers.fabric.edges import ExplicitEdges, Found, Roles, Rule, refuse_many
 from volumetric.layers.fabric.graphs import Graph, Lattice
 from volumetric.layers.fabric.places import ids_of
 
@@ -50,6 +50,7 @@ class Facts:
     populations : name → its nodes, as rows of cells
     groups : matrix of keys and values of each sender, int64 ``[inputs + cells]``
     shares : population → set of weights of each of its nodes, int64 ``[n]``
+    silent : senders whose cells always show 0, bool ``[inputs + cells]``
     """
 
     order: Array
@@ -65,6 +66,7 @@ class Facts:
     populations: Mapping[str, slice]
     groups: Array
     shares: Mapping[str, Array]
+    silent: Array
 
     @property
     def senders_count(self) -> int:
@@ -131,6 +133,7 @@ def facts_of(declared: Declared) -> Facts:
     starts = np.searchsorted(receivers[by], np.arange(counts[1] + counts[2] + 1))
     _, groups = np.unique(kv[order[: counts[0] + counts[1]]], return_inverse=True)
     shares = {p.name: _shared(graph, p, cells[p.name]) for p in declared.populations}
+    silent = [np.full(len(cells[p.name]), isinstance(p.cell, SLSTM) and p.cell.silent) for p in declared.populations]
     return Facts(
         order=order,
         coords=coords[order],
@@ -145,6 +148,7 @@ def facts_of(declared: Declared) -> Facts:
         populations=_slices(cells),
         groups=groups.reshape(-1),
         shares=shares,
+        silent=np.concatenate([np.zeros(counts[0], bool), *silent]),
     )
 
 
@@ -243,10 +247,13 @@ def _shared(graph: Graph, of: Population, ids: Array) -> Array:
 
 
 def _edges(rules: Sequence[Rule], of: Roles) -> tuple[Array, Array, Array, Array]:
-    """Return receivers, senders, distances and delays of all edges; where rules give the same one, the first counts."""
+    """Return receivers, senders, distances and delays of all edges.
+
+    Where several give the same one, explicit edges count, else the first rule.
+    """
     parts: list[tuple[Array, Array, Array, Array]] = []
     count = 0
-    for rule in rules:
+    for rule in sorted(rules, key=lambda rule: not isinstance(rule, ExplicitEdges)):
         for found in rule.find(of):
             keep = of.allowed(found.receivers, found.senders)
             if not found.loops:
@@ -257,9 +264,26 @@ def _edges(rules: Sequence[Rule], of: Roles) -> tuple[Array, Array, Array, Array
     if not parts:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int32)
     joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-    _, first = np.unique(joined[0] * np.int64(of.graph.count) + joined[1], return_index=True)
+    pairs = joined[0] * np.int64(of.graph.count) + joined[1]
+    written = slice(sum(len(rule.edges) for rule in rules if isinstance(rule, ExplicitEdges)))
+    _refuse_two(pairs[written], *(column[written] for column in joined))
+    _, first = np.unique(pairs, return_index=True)
     receivers, senders, distance, delay = (column[first] for column in joined)
     return receivers, senders, distance, delay
+
+
+def _refuse_two(pairs: Array, receivers: Array, senders: Array, distance: Array, delay: Array) -> None:
+    """Raise `SpecError` where an explicit edge, by the number of its pair, has two distances or delays."""
+    _, places, edge = np.unique(pairs, return_index=True, return_inverse=True)
+    first = places[edge.reshape(-1)]
+    two = np.flatnonzero((distance != distance[first]) | (delay != delay[first]))
+    if two.size:
+        n, before = int(two[0]), int(first[two[0]])
+        raise SpecError(
+            f"the edge from node {senders[n]} to node {receivers[n]} is explicit twice, with distance "
+            f"{distance[before]:g} and delay {delay[before]}, and with distance {distance[n]:g} and delay {delay[n]}",
+            hint="leave one of them out",
+        )
 
 
 def _part(found: Found, keep: Array, delay: int) -> tuple[Array, Array, Array, Array]:

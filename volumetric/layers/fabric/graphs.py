@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.checks import check_whole
+from volumetric.layers.checks import as_number, check_flag, check_whole, tuple_of, whole_numbers
 
 MOST_NODES = 2**20
 """Nodes of a fabric, at most."""
@@ -31,10 +32,12 @@ class Lattice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        force_setattr(self, "sizes", whole_numbers("lattice: sizes", self.sizes))
         if len(self.sizes) not in (2, 3):
             raise SpecError(f"lattice: sizes are 2 or 3 numbers, got {list(self.sizes)}")
         for size in self.sizes:
             check_whole("lattice: a side", size)
+        check_flag("lattice: wrap", self.wrap)
         if math.prod(self.sizes) > MOST_NODES:
             raise SpecError(f"lattice: {math.prod(self.sizes):,} nodes, at most {MOST_NODES:,} are possible")
 
@@ -78,6 +81,10 @@ class Explicit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        given = self.places.tolist() if isinstance(self.places, np.ndarray) else self.places
+        places = tuple_of("coordinates of nodes", given, (list, tuple, np.ndarray))
+        what = "a coordinate"
+        force_setattr(self, "places", tuple(tuple(as_number(what, x) for x in np.atleast_1d(at)) for at in places))
         if not self.places:
             raise SpecError("a graph needs a node", hint="give coordinates, one tuple for each node")
         if len(self.places) > MOST_NODES:
@@ -85,8 +92,6 @@ class Explicit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         axes = {len(place) for place in self.places}
         if len(axes) != 1 or 0 in axes:
             raise SpecError("coordinates of all nodes have the same axes, one or more")
-        if not all(math.isfinite(x) for place in self.places for x in place):
-            raise SpecError("coordinates are finite numbers")
 
     @property
     def count(self) -> int:

@@ -6,10 +6,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.checks import check_whole
+from volumetric.hints import shown
+from volumetric.layers.checks import as_number, check_choice, check_whole, whole_numbers
 from volumetric.layers.fabric.graphs import AXES, Explicit, Graph
 
 Side = Literal["low", "high"]
@@ -27,8 +29,7 @@ def _band(graph: Graph, axis: int, side: Side, width: int, name: str) -> Array:
 
 
 def _check_band(name: str, side: Any, width: Any) -> None:
-    if side not in ("low", "high"):
-        raise SpecError(f"{name}: unknown side {side!r}", hint='"low" or "high"')
+    check_choice(f"{name}: side", side, ("low", "high"))
     check_whole(f"{name}: width", width)
 
 
@@ -87,7 +88,11 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     def __post_init__(self) -> None:
         """Check the fields."""
         for name in AXES:
-            low, high = getattr(self, name)
+            given = getattr(self, name)
+            if not isinstance(given, list | tuple) or len(given) != 2:
+                raise SpecError(f"Region: {name} is from where to where, got {shown(given)}", hint="(0.0, 0.5)")
+            low, high = (as_number(f"Region: {name}", part) for part in given)
+            force_setattr(self, name, (low, high))
             if not 0 <= low < high <= 1:
                 raise SpecError(f"Region: {name} from {low} to {high}", hint="0 ≤ from < to ≤ 1")
 
@@ -121,6 +126,16 @@ class Corners(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 Nodes: TypeAlias = XBand | YBand | ZBand | Region | Corners | tuple[int, ...]
 """A set of nodes."""
+
+
+def nodes_of(what: str, given: Any) -> Nodes:
+    """Return a set of nodes as a declaration holds it: ids as a tuple, whatever list, range or array they come in.
+
+    Raises
+    ------
+    SpecError : it is no set of nodes; `what` names whose it is
+    """
+    return given if isinstance(given, XBand | YBand | ZBand | Region | Corners) else whole_numbers(what, given)
 
 
 def ids_of(nodes: Nodes, graph: Graph, what: str) -> Array:

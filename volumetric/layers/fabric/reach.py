@@ -32,7 +32,11 @@ def check_reached(spec: Fabric) -> dict[str, dict[str, int | None]]:
     late = latencies(spec)
     for name, row in late.items():
         if all(rows is None for rows in row.values()):
-            raise SpecError(f"output {name!r} can depend on no input", hint="a larger radius, or more edges")
+            silent = spec.facts.silent.any()
+            hint = (
+                "fewer heads: cells with one number a head are always 0" if silent else "a larger radius, or more edges"
+            )
+            raise SpecError(f"output {name!r} can depend on no input", hint=hint)
     return late
 
 
@@ -68,7 +72,7 @@ def shown_from(facts: Facts, port: slice, inner_steps: int = 1) -> Array:
     while times:
         now = heapq.heappop(times)
         nodes = np.unique(np.concatenate(coming.pop(now)))
-        nodes = nodes[shown[nodes] > now]
+        nodes = nodes[(shown[nodes] > now) & ~facts.silent[nodes]]
         shown[nodes] = now
         counts = first[nodes + 1] - first[nodes]
         edges = np.repeat(first[nodes] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

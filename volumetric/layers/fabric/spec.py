@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
+from volumetric.hints import shown
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -21,9 +22,10 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
+from volumetric.layers.checks import check_choice, check_flag, tuple_of, whole_numbers
 from volumetric.layers.fabric.cells import params_of, states_of
 from volumetric.layers.fabric.declared import InPort, OutPort, Population
-from volumetric.layers.fabric.edges import Rule
+from volumetric.layers.fabric.edges import RULES, Rule
 from volumetric.layers.fabric.facts import Declared, Facts, facts_of
 from volumetric.layers.fabric.graphs import Graph
 from volumetric.layers.state import StateSpec, is_sequence
@@ -91,10 +93,18 @@ class Fabric(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        for name, kind in (("inputs", InPort), ("outputs", OutPort), ("populations", Population)):
+            object.__setattr__(self, name, tuple_of(f"fabric: {name}", getattr(self, name), kind))
+        object.__setattr__(self, "connectivity", tuple_of("fabric: connectivity", self.connectivity, RULES))
+        for name in ("without", "kv_tile") if self.kv_tile is not None else ("without",):
+            object.__setattr__(self, name, whole_numbers(f"fabric: {name}", getattr(self, name)))
         values = () if self.value_dim is None else ("value_dim",)
         expect_positive(self, "public", "message", "head_dim", "heads", "inner_steps", *values)
-        if self.query not in ("slot", "state"):
-            raise SpecError(f"fabric: unknown query {self.query!r}", hint="slot or state")
+        check_choice("fabric: query", self.query, ("slot", "state"))
+        check_flag("fabric: learn_distance", self.learn_distance)
+        check_flag("fabric: dynamic", self.dynamic)
+        if not isinstance(self.graph, Graph):
+            raise SpecError(f"fabric: graph is no graph, got {shown(self.graph)}", hint="Lattice((8, 6))")
         for what, of in (("an input", self.inputs), ("an output", self.outputs), ("a population", self.populations)):
             names = [one.name for one in of]
             if not of:

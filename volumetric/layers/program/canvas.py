@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from volumetric.errors import SpecError
-from volumetric.layers.checks import check_whole
-from volumetric.layers.program.named import Named, named, tuple_of
+from volumetric.layers.checks import check_whole, tuple_of
+from volumetric.layers.program.named import Named, named
 from volumetric.layers.program.names import check_name
 from volumetric.layers.program.region import Region
 

@@ -12,12 +12,12 @@ from msgspec.structs import force_setattr, replace
 
 from volumetric.errors import SpecError
 from volumetric.hints import shown, suggestion
-from volumetric.layers.checks import check_whole
+from volumetric.layers.checks import check_choice, check_flag, check_whole, tuple_of
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.named import Named, named, tuple_of
-from volumetric.layers.program.names import check_choice, check_flag, check_name
+from volumetric.layers.program.named import Named, named
+from volumetric.layers.program.names import check_name
 from volumetric.layers.program.ports import In, Level, Out, Port, Signal, width_of
 from volumetric.layers.program.wiring import Autowire, wired
 
@@ -75,7 +75,7 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         """Check the fields."""
         if not isinstance(self.canvas, Canvas):
             raise SpecError(f"a program: canvas must be a Canvas, got {shown(self.canvas)}")
-        if self.version != VERSION or isinstance(self.version, bool):
+        if not isinstance(self.version, int) or isinstance(self.version, bool) or self.version != VERSION:
             raise SpecError(
                 f"a program: version {shown(self.version)} is not known", hint=f"versions up to {VERSION} are read"
             )

@@ -10,19 +10,11 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from volumetric.errors import SpecError
-from volumetric.layers.checks import as_number, check_whole
+from volumetric.layers.checks import as_number, check_choice, check_whole
 from volumetric.layers.clock import Clock, Inner
 from volumetric.layers.program.masks import Bits, Full, Mask, Rects, Tile
 from volumetric.layers.program.named import Named, named
-from volumetric.layers.program.names import (
-    OPERATORS,
-    check_choice,
-    check_edge_name,
-    check_name,
-    check_word,
-    rule_of,
-    shown,
-)
+from volumetric.layers.program.names import OPERATORS, check_edge_name, check_name, check_word, rule_of, shown
 from volumetric.layers.program.region import clock_of, clock_text
 
 Write = Literal["add", "replace", "gate"]

@@ -6,8 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from volumetric.layers.checks import check_whole
-from volumetric.layers.program.names import check_choice, check_flag
+from volumetric.layers.checks import check_choice, check_flag, check_whole
 
 MOST_SLOTS = 65_536
 

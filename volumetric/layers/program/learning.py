@@ -10,9 +10,9 @@ from msgspec.structs import force_setattr
 
 from volumetric.errors import SpecError
 from volumetric.hints import shown
-from volumetric.layers.checks import as_number
+from volumetric.layers.checks import as_number, check_choice, check_text, tuple_of
 from volumetric.layers.program.named import Named, named
-from volumetric.layers.program.names import KEEPS, LOSSES, MODES, check_choice, check_text
+from volumetric.layers.program.names import KEEPS, LOSSES, MODES
 
 Mode = Literal["supervised", "ssl_prediction", "posterior_match", "retrieval", "calibration", "none"]
 Keep = Literal["auto", "runtime", "freeze", "constant", "export"]
@@ -100,9 +100,10 @@ _CONSTRAINTS = {
 
 def _losses(given: Any) -> Named[float]:
     if isinstance(given, list | tuple):
-        if len(set(map(str, given))) != len(given):
-            raise SpecError(f"Learning: a loss is there twice in {shown(list(given))}")
-        given = dict.fromkeys(given, 1.0)
+        words = tuple_of("Learning: losses", given, str)
+        if len(set(words)) != len(words):
+            raise SpecError(f"Learning: a loss is there twice in {shown(list(words))}")
+        given = dict.fromkeys(words, 1.0)
     losses = named("Learning: losses", given, (int, float))
     for name in losses:
         check_choice("Learning: losses", name, LOSSES)

@@ -12,8 +12,7 @@ from msgspec.structs import force_setattr
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.hints import shown
-from volumetric.layers.checks import check_whole
-from volumetric.layers.program.named import tuple_of
+from volumetric.layers.checks import check_whole, tuple_of
 
 Rect: TypeAlias = tuple[int, int, int, int]
 

@@ -8,9 +8,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from volumetric.errors import SpecError
-from volumetric.layers.checks import as_number
-from volumetric.layers.program.named import tuple_of
-from volumetric.layers.program.names import check_choice, check_flag, check_name, check_word
+from volumetric.layers.checks import as_number, check_choice, check_flag, tuple_of
+from volumetric.layers.program.names import check_name, check_word
 
 REDUCES = ("max_mean", "mean", "max", "rms", "l2")
 

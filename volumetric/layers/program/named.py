@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from volumetric.errors import SpecError
 from volumetric.hints import shown
-from volumetric.layers.program.names import check_text
+from volumetric.layers.checks import check_text
 
 T = TypeVar("T")
 
@@ -57,16 +57,3 @@ def named(what: str, given: Any, kind: type[T] | tuple[type[T], ...]) -> Named[T
         if isinstance(value, str):
             check_text(f"{what}: {shown(name)}", value)
     return given if isinstance(given, Named) else Named(given)
-
-
-def tuple_of(what: str, given: Any, kind: type[T] | tuple[type[T], ...]) -> tuple[T, ...]:
-    """Return a list or tuple as a tuple; raise `SpecError` unless its members are of a kind."""
-    if not isinstance(given, list | tuple):
-        raise SpecError(f"{what} must be a list, got {shown(given)}")
-    for value in given:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            kinds = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-            raise SpecError(f"{what} must be a list of {kinds}, got {shown(value)} in it")
-        if isinstance(value, str):
-            check_text(what, value)
-    return tuple(given)

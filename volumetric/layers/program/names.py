@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from volumetric.errors import SpecError
-from volumetric.hints import shown, suggestion
+from volumetric.hints import shown
+from volumetric.layers.checks import check_choice
 
 FAMILIES: Final = ("observation", "state", "memory", "residual", "action")
 """Families that the tables know; a region may be of any other."""
@@ -95,29 +96,6 @@ def check_word(what: str, word: Any) -> None:
     """Raise `SpecError` unless `word` is one."""
     if not isinstance(word, str) or _WORD.fullmatch(word) is None:
         raise SpecError(f"{what} cannot be {shown(word)}", hint='a letter or "_", then letters, digits, "_" and "-"')
-
-
-def check_choice(what: str, value: Any, of: Iterable[str]) -> None:
-    """Raise `SpecError`, with the nearest of them, unless `value` is one of some words."""
-    known = list(of)
-    if not isinstance(value, str) or value not in known:
-        raise SpecError(f"{what}: unknown {shown(value)}", hint=suggestion(value, known))
-
-
-def check_text(what: str, value: Any) -> None:
-    """Raise `SpecError` unless `value` is text that a file can hold."""
-    if not isinstance(value, str):
-        raise SpecError(f"{what} is text, got {shown(value)}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise SpecError(f"{what}: half of a surrogate pair, which is no text") from None
-
-
-def check_flag(what: str, value: Any) -> None:
-    """Raise `SpecError` unless `value` is true or false."""
-    if not isinstance(value, bool):
-        raise SpecError(f"{what} must be true or false, got {shown(value)}")
 
 
 def rule_of(what: str, name: Any) -> str:

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from volumetric.layers.checks import check_whole
-from volumetric.layers.program.names import check_choice, check_name
+from volumetric.layers.checks import check_choice, check_whole
+from volumetric.layers.program.names import check_name
 
 WIDEST = 2**24
 

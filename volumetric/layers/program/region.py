@@ -11,21 +11,11 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from volumetric.errors import SpecError
-from volumetric.layers.checks import as_number, check_whole
+from volumetric.layers.checks import as_number, check_choice, check_flag, check_text, check_whole, tuple_of
 from volumetric.layers.clock import Clock
 from volumetric.layers.program.identity import MOST_SLOTS, Identity
 from volumetric.layers.program.learning import Constraints, Keep, Learning, Semantic
-from volumetric.layers.program.named import tuple_of
-from volumetric.layers.program.names import (
-    CARRIERS,
-    KEEPS,
-    check_choice,
-    check_flag,
-    check_text,
-    check_word,
-    rule_of,
-    shown,
-)
+from volumetric.layers.program.names import CARRIERS, KEEPS, check_word, rule_of, shown
 
 Carrier = Literal["deterministic", "residual", "filter", "memory", "diffusive", "constant"]
 LONGEST_PERIOD = 2**24

@@ -8,9 +8,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from volumetric.layers.checks import check_flag
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.names import FAMILIES, check_flag
+from volumetric.layers.program.names import FAMILIES
 
 BY_FAMILIES: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {

@@ -17,7 +17,7 @@ from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.families.base import widest
 from volumetric.runtime.graph.families.scan import ScanBody, Taken, emit_scan
 from volumetric.runtime.graph.guards import Guard, guarded_nodes
-from volumetric.runtime.graph.liveness import check_order
+from volumetric.runtime.graph.liveness import check_order, copy_overwritten_outputs
 from volumetric.runtime.graph.ops import Derived, Graph, Node, Role, Tensor, TensorType
 from volumetric.runtime.graph.pruning import pruned
 
@@ -170,7 +170,7 @@ class GraphBuilder:
             detached=frozenset(self.detached),
             flush=self._flush,
         )
-        graph = pruned(graph)
+        graph = copy_overwritten_outputs(pruned(graph))
         check_order(graph)
         return graph
 
