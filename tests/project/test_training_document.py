@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from volumetric.train.settings import RunSettings, settings_from
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS, NAMED = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-COMMANDS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0].splitlines()
 USE, TRAIN, HEADS, OWN, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -69,20 +67,6 @@ def test_the_example_is_the_file_beside_the_documents() -> None:
     shipped = (ROOT / "examples" / "spirals.toml").read_text(encoding="utf-8")
     assert tomllib.loads(shipped) == tomllib.loads(EXAMPLE)
     assert "volumetric train examples/spirals.toml" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_all_commands_run_one_after_the_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "examples").mkdir()
-    (tmp_path / "examples" / "spirals.toml").write_text(EXAMPLE, encoding="utf-8")
-    monkeypatch.chdir(tmp_path / "examples")
-    assert COMMANDS[0].startswith("cd ")
-    for line in COMMANDS[1:]:
-        name, *arguments = shlex.split(line, comments=True)
-        assert name == "volumetric"
-        assert main(arguments) == 0, (line, capsys.readouterr().err)
-    assert (tmp_path / "examples" / "spirals-gpu" / "model" / "network.json").is_file()
 
 
 def test_the_python_example_runs() -> None:
