@@ -62,7 +62,9 @@ def shell_lines(block: str) -> Iterator[Line]:
         if (end := re.search(r"<<(\w+)", command)) is not None:
             below = "".join(f"{line}\n" for line in iter(lambda: next(waiting), end[1]))
         own = comment.strip() if _MARK.match(comment.strip()) else ""
-        yield Line(command.strip(), own or above or ("names of the reader" if _OF_THE_READER.search(command) else ""), below)
+        yield Line(
+            command.strip(), own or above or ("names of the reader" if _OF_THE_READER.search(command) else ""), below
+        )
 
 
 def _split(text: str) -> tuple[str, str, str]:

@@ -50,14 +50,17 @@ def test_keys_that_are_commented_out_are_right() -> None:
         assert settings_from({section: tomllib.loads(line)}).train != RunSettings().train
 
 
-def test_the_example_learns_its_classes_and_predicts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder of the test's own, to which runs write."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_example_learns_its_classes_and_predicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "spirals.toml").write_text(EXAMPLE, encoding="utf-8")
     assert main(["train", str(tmp_path / "spirals.toml"), "--json", "--quiet"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["accuracy"] > 0.95
-    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(USE, "docs/training.md", "exec"), names)
     assert set(names["names"]) <= {"arm 0", "arm 1", "arm 2"}  # pyright: ignore[reportArgumentType]
