@@ -1,8 +1,8 @@
 """Documents as somebody follows them who copies everything into a shell and an interpreter, from the top down.
 
-What is not to be copied says so where a reader sees it: a line of a shell block whose comment begins with "needs", "takes",
-"runs until" or "stops"; a comment of this kind on a line of its own stands for the lines below it in the block. Names in capitals
-that stand for something of the reader's own, as ``MODEL``, do the same.
+What is not to be copied says so where a reader sees it: a line of a shell block whose comment begins with "needs",
+"takes", "runs until" or "stops"; a comment of this kind on a line of its own stands for the lines below it in the
+block. Names in capitals that stand for something of the reader's own, as ``MODEL``, do the same.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def dna(
 
 _UNRELATED = 0.1
 _NOTE = (
-    "Cosine of the weights of each layer: 1 alike, -1 opposite, 0 unrelated, which n weights miss by about 1/√n, or 0.016. "
+    "Cosine of the weights of each layer: 1 alike, -1 opposite, 0 unrelated, which n weights miss by about 1/√n, or "
+    "0.016. "
     "Hidden units in another order give 0 as well: models that were trained apart look unrelated."
 )
 

@@ -30,7 +30,6 @@ from volumetric.loaders import LoadedModel, detect_model, open_model
 from volumetric.network import OUTPUT, Network, Params
 from volumetric.progress import byte_size
 
-
 _NAMES = 12
 """Names of classes that are shown; --json has all."""
 

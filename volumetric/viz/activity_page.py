@@ -87,9 +87,11 @@ def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
 
 _STYLE = (
     "body{font:14px system-ui,sans-serif;margin:2em;background:#111;color:#ddd}h1{font-size:18px;font-weight:normal}"
-    ".bar{display:flex;flex-wrap:wrap;gap:1em;align-items:center;margin-bottom:1em}input[type=range]{width:26em;max-width:50vw}"
+    ".bar{display:flex;flex-wrap:wrap;gap:1em;align-items:center;margin-bottom:1em}"
+    "input[type=range]{width:26em;max-width:50vw}"
     ".all{display:flex;flex-wrap:wrap;gap:2em;align-items:flex-start}canvas{max-width:100%}output{min-width:9em}"
-    "ul{list-style:none;padding:0;margin:0}li{margin:.25em 0;white-space:nowrap}p{max-width:24em;color:#aaa}"
+    "ul{list-style:none;padding:0;margin:0}"
+    "li{margin:.25em 0;white-space:nowrap}p{max-width:24em;color:#aaa}"
     ".scale,.odd{display:inline-block;height:.8em;vertical-align:middle}.scale{width:7em;margin-right:.6em}"
     ".odd{width:.8em;background:#c2185b}.in{color:#8fd06a}.out{color:#ff9d3c}#cell{color:#fff;min-height:1.2em}"
 )
@@ -116,7 +118,8 @@ film.groups.forEach((name, i) => {
 });
 function legend(levels) {
   film.groups.forEach((name, i) => {
-    const nodes = film.group.filter(g => g === i).length, told = levels[i] ? `: ${text(levels[i][0])} … ${text(levels[i][1])}` : "";
+    const nodes = film.group.filter(g => g === i).length, told =
+      levels[i] ? `: ${text(levels[i][0])} … ${text(levels[i][1])}` : "";
     get("groups").children[i].lastChild.textContent = `${name} (${nodes})${told}`;
   });
 }
@@ -145,7 +148,8 @@ function draw() {
     if (film.named && side >= 40) {
       brush.fillStyle = code > 90 && !rests ? "#111" : "#ddd";
       brush.font = "12px system-ui,sans-serif";
-      film.names[i].split(" ").slice(0, 4).forEach((word, n) => brush.fillText(word, left + 6, top + 17 + 14 * n, side - 12));
+      film.names[i].split(" ").slice(0, 4).forEach((word, n) =>
+        brush.fillText(word, left + 6, top + 17 + 14 * n, side - 12));
     }
   });
   brush.font = "12px system-ui,sans-serif";
@@ -153,7 +157,8 @@ function draw() {
   if (get("ways").checked) film.edges.forEach(([a, b], i) => {
     const acts = frame ? frame.acts(i) : 1;
     if (!acts) return;
-    brush.strokeStyle = "#4cc3ff"; brush.lineWidth = side > 30 ? 1.5 : 1; brush.globalAlpha = film.edges.length > 200 ? .25 : .6;
+    brush.strokeStyle = "#4cc3ff"; brush.lineWidth = side > 30 ? 1.5 : 1;
+    brush.globalAlpha = film.edges.length > 200 ? .25 : .6;
     arrow(a, b);
     brush.globalAlpha = 1;
   });
@@ -185,7 +190,8 @@ function show() {
       code: codes.subarray(now * count, (now + 1) * count),
       rests: i => bit(idle, now * count + i),
       acts: i => i >= told || acts[now * told + i],
-      value: i => { const [low, high] = film.levels[film.group[i]]; return low + codes[now * count + i] / 254 * (high - low); },
+      value: i => { const [low, high] = film.levels[film.group[i]];
+        return low + codes[now * count + i] / 254 * (high - low); },
       told: `tick ${film.ticks[now]}${resets.has(now) ? ", begins anew" : ""}`,
     };
     draw();
@@ -229,7 +235,8 @@ function follow() {
       rests: i => fired.length && !bit(fired, i),
       acts: i => i >= edge.length || edge[i],
       value: i => node[i] / 255 * told.scale[film.groups[film.group[i]]],
-      told: `tick ${told.t}${told.reset ? ", begins anew" : ""}, mean ${text(told.meters.mean)}${missed ? `, ${missed} missed` : ""}`,
+      told: `tick ${told.t}${told.reset ? ", begins anew" : ""}, mean ${text(told.meters.mean)}` +
+        `${missed ? `, ${missed} missed` : ""}`,
     };
     legend(film.groups.map((name, g) => [levels[g] / 255 * told.scale[name], told.scale[name]]));
     draw();
