@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.generate.letters import write_letters
@@ -12,6 +14,13 @@ from volumetric.cli import main
 def letters(tmp_path_factory) -> str:
     """Directory of a language model that knows the alphabet."""
     return str(write_letters(tmp_path_factory.mktemp("letters")))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of the test's own, to which runs write."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

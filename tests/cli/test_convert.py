@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from volumetric import initialise
+from volumetric.builders import sequential
+from volumetric.loaders import open_model, save_native
+from volumetric.loaders.native_facts import NativeFacts
 
 
 def test_types_by_budget_and_by_name(run, letters, tmp_path):
@@ -21,3 +30,58 @@ def test_types_by_budget_and_by_name(run, letters, tmp_path):
     assert run("convert", letters, str(tmp_path / "some"), "--tensor-type", "*/weight=int8")[0] == 0
     assert "int8:g32" in run("inspect", str(tmp_path / "some"), "--tensors")[1]
     assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Write a network of no family under a name and seed."""
+
+    def write(name: str, seed: int = 0, **facts) -> str:
+        network = sequential(2, 1, hidden=(3,))
+        save_native(tmp_path / name, network, initialise(network, seed), facts=NativeFacts(**facts))
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("out.onnx", "ONNX cannot be written"),
+        ("out.ONNX", "ONNX cannot be written"),
+        ("out.pt", "PyTorch"),
+        ("out.npz", "NumPy"),
+        ("out.GGUF", "ends in .gguf"),
+    ],
+)
+def test_names_that_ask_for_another_format_are_refused(run, small, tmp_path, name, told):
+    a, target = small("a"), tmp_path / name
+    for call in (["convert", a, str(target)], ["merge", a, a, str(target)]):
+        code, _, err = run(*call)
+        assert (code, target.exists(), told in err) == (1, False, True), err
+    assert run("convert", a, str(tmp_path / "of-1.5"))[0] == 0
+
+
+def test_what_is_there_is_replaced_only_if_that_is_asked_for(run, small, tmp_path):
+    a, b = small("a"), small("b", 1)
+    before = (Path(a) / "weights.safetensors").read_bytes()
+    for more in ((), ("--overwrite",)):
+        code, _, err = run("convert", a, a, "--dtype", "int8", *more)
+        assert (code, "is the model that is read" in err) == (1, True)
+    assert "is the model that is read" in run("merge", a, b, b)[2]
+    code, _, err = run("convert", b, a)
+    assert (code, "exists and is not overwritten" in err, "--overwrite" in err) == (2, True, True)
+    assert (Path(a) / "weights.safetensors").read_bytes() == before
+    assert run("convert", b, a, "--overwrite")[0] == 0
+    assert (Path(a) / "weights.safetensors").read_bytes() == (Path(b) / "weights.safetensors").read_bytes()
+
+
+def test_two_native_models_merge_into_a_native_one(run, small, tmp_path, caplog):
+    a, b = small("a"), small("b", 1)
+    assert run("merge", a, b, str(tmp_path / "ab"), "--plain")[0] == 0
+    merged, first, second = (open_model(path).params for path in (tmp_path / "ab", a, b))
+    for key, store in merged.items():
+        np.testing.assert_allclose(store.values(), (first[key].values() + second[key].values()) / 2, atol=1e-7)
+    c = small("c", 2, classes=("yes",))
+    code, _, err = run("merge", a, c, str(tmp_path / "ac"))
+    assert (code, "name their classes differently" in err) == (1, True)

@@ -365,8 +365,8 @@ def test_a_film_has_every_tick_and_changes_nothing(run, ticking, tmp_path, monke
     same(stream.activity(0), first_last)
     data = film_of((tmp_path / "a.html").read_text())
     codes = np.frombuffer(base64.b64decode(data["codes"]), np.uint8).reshape(13, 2)
-    top = np.array(data["scale"][0])[data["group"]]
-    np.testing.assert_allclose(codes[9] / 255 * top, first_last, rtol=0, atol=top.max() / 250)
+    low, top = np.array(data["levels"])[data["group"]].T
+    np.testing.assert_allclose(low + codes[9] / 254 * (top - low), first_last, rtol=0, atol=top.max() / 250)
     monkeypatch.setattr("volumetric.cli.run.MOST", 8)
     code, out, err = run(*arguments, "--record", str(tmp_path / "a.html"))
     assert "4 ticks drawn" in err
@@ -397,3 +397,29 @@ def test_the_context_is_of_layers_that_look_back(run, tmp_path):
     code, _, err = run(*arguments, "4")
     assert (code, "do not fit its 4" in err) == (1, True)
     assert run(*arguments, "0")[0] == 1
+
+
+def test_no_row_at_all_is_said(run, plain, monkeypatch):
+    type_in(monkeypatch, b"")
+    code, out, err = run("run", plain, *ON_REFERENCE)
+    assert (code, out) == (0, "")
+    assert "there was no row on stdin: nothing was run" in err
+    type_in(monkeypatch, b"[1, 2, 3]\n")
+    assert "no row" not in run("run", plain, *ON_REFERENCE)[2]
+
+
+def test_inspect_shows_what_a_network_of_numbers_has(run, plain, letters, tmp_path):
+    facts = NativeFacts(inputs=Standardisation(mean=(0.0,) * 3, deviation=(1.0,) * 3), classes=("no", "yes"))
+    save_native(tmp_path / "classes", NETWORK, PARAMS, facts=facts)
+    told = json.loads(run("inspect", str(tmp_path / "classes"), "--json")[1])
+    assert (told["reads"], told["makes"], told["standardised"], told["classes"]) == (
+        "[T, 3]",
+        "[T, 2]",
+        True,
+        ["no", "yes"],
+    )
+    of_texts = {"architecture", "context", "vocabulary", "tokenizer", "chat_template", "generation"}
+    assert not of_texts & told.keys()
+    assert "classes:" not in run("inspect", plain)[1]
+    assert "no, yes" in run("inspect", str(tmp_path / "classes"))[1]
+    assert of_texts - {"architecture"} <= json.loads(run("inspect", letters, "--json")[1]).keys()

@@ -76,6 +76,8 @@ def served(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[dic
         assert verb.is_alive(), told
     with urllib.request.urlopen(f"{found[0]}/scene", timeout=20) as page:
         assert len(json.load(page)["nodes"]) == 3
+    with urllib.request.urlopen(found[0], timeout=20) as page:
+        assert "<canvas" in page.read().decode()
     with urllib.request.urlopen(f"{found[0]}/ticks", timeout=20) as events:
         frames = [json.loads(line.removeprefix(b"data: ")) for line in events if line.startswith(b"data")]
     verb.join(20)
@@ -100,6 +102,8 @@ def test_a_model_and_a_recording_are_served(model: str, run: Any, capsys: pytest
         (["record", "net", "--in", "rows.npz", "--row", "2"], 1, "row must be in 0 … 1"),
         (["record", "net", "--in", "rows.npz", "--ticks", "0"], 2, "--ticks must be 1 or more"),
         (["record", "net", "--in", "rows.npz", "--no-clocked", "--ticks", "3"], 1, "tick by tick"),
+        (["record", "net"], 2, "scope record net needs rows"),
+        (["serve", "net"], 2, "--in - for stdin"),
         (["gif", "net.scope"], 1, "no such file"),
         (["gif", "rows.npz"], 1, "rows.npz: it has no meta.json"),
         (["html", "net.scope", "--in", "rows.npz"], 2, "takes no rows"),

@@ -11,7 +11,7 @@ import volumetric
 from tests.devices import DEVICES, device
 from volumetric.analysis import Standardisation, predict
 from volumetric.builders import chain, cnn, sequential
-from volumetric.errors import GenerationError, ShapeError, SpecError, UnsupportedError
+from volumetric.errors import GenerationError, ShapeError, SpecError
 from volumetric.layers import RNN, Dense
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.native import NativeFacts, save_native
@@ -84,8 +84,11 @@ def test_inputs_are_standardised_as_the_checkpoint_says(opened, tmp_path):
     convert_model(tmp_path / "m", tmp_path / "half", dtype="f16")
     with volumetric.load(tmp_path / "half", device="cpu") as half:
         assert (half.loaded.inputs, half.classes) == (facts.inputs, facts.classes)
-    with pytest.raises(UnsupportedError, match="standardises its inputs"):
+    with volumetric.load(tmp_path / "m", device="cpu") as model:
         convert_model(tmp_path / "m", tmp_path / "m.json")
+        np.testing.assert_allclose(
+            volumetric.load(tmp_path / "m.json", device="cpu").predict(raw), model.predict(raw), atol=1e-5
+        )
 
 
 def test_a_constant_feature_is_centred_and_not_divided():

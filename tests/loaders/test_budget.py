@@ -146,6 +146,9 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(UnsupportedError, match=message):
             convert_model(source, tmp_path / "m", **asked)
+    for target, bits in {"m": 0.5, "m.gguf": 3.5}.items():  # before anything is measured: the text is too short for it
+        with pytest.raises(UnsupportedError, match=f"{bits} bits a weight are too few: the coarsest types take"):
+            convert_model(source, tmp_path / target, bits=bits, calibrate=[3, 4, 5])
     with pytest.raises(UnsupportedError, match="plain floats"):
         convert_model(source, tmp_path / "m", format="hf", bits=5, calibrate=IDS)
     with pytest.raises(UnsupportedError, match="GGUF has no tensors of int2"):

@@ -248,3 +248,17 @@ def test_the_environment_can_say_offline(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(CheckpointError, match="nor in the Hugging Face cache"):
         resolve("some/absent")
+
+
+@pytest.mark.usefixtures("cache")
+def test_what_looks_like_a_path_is_asked_of_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(touch(tmp_path, "spirals/history.jsonl"))
+    for source, there in (
+        ("spirals/mdel", r"in spirals: found history\.jsonl"),
+        ("xor/model", "in xor: there is none"),
+    ):
+        with pytest.raises(CheckpointError, match=f"no file or directory '{source}'.*{there}") as caught:
+            resolve(source)
+        assert f"{source}@main" in str(caught.value.hint)
+        with pytest.raises(CheckpointError, match="nor in the Hugging Face cache"):
+            resolve(f"{source}@main", offline=True)

@@ -21,6 +21,7 @@ from volumetric.layers import (
     GRU,
     RNN,
     Conv1d,
+    ConvTranspose1d,
     Dense,
     Gate,
     GridSoftmax,
@@ -251,7 +252,9 @@ NOT_THERE = {
     "links": (transformer(9, width=8, blocks=1, heads=2), "no links"),
     "kind": (chain([GRU(input_size=2, hidden_size=2)], (2,)), "no layer 'gru'"),
     "residual": (chain([Softmax(), Residual()], (2,)), "adds nothing in a residual"),
-    "bias": (sequential(2, 1), "have no bias"),
+    "bias of rows": (chain([Dense(in_features=3, out_features=4)], (5, 3)), "have no bias"),
+    "bias of images": (chain([Conv1d(in_channels=2, out_channels=3, kernel_size=2)], (2, 4)), "have no bias"),
+    "bias": (chain([ConvTranspose1d(in_channels=2, out_channels=2, kernel_size=2)], (2, 3)), "have no bias"),
     "far residual": (
         chain([Sequential(layers=(Softmax(), Softmax(), Residual(source="input")))], (2,)),
         "the layer before it alone",
@@ -286,6 +289,28 @@ def test_what_the_engine_does_not_have_is_refused(network: Network, message: str
             store.assign(np.ones(store.shape, np.float32))
     with pytest.raises(UnsupportedError, match=message):
         loom_text(network, params)
+
+
+BIASED = {
+    "dense": sequential(3, 2, hidden=(5,), activation="tanh"),
+    "nested": chain([Sequential(layers=(Dense(in_features=3, out_features=3), Residual()))], (3,)),
+}
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_biases_that_the_engine_lacks_become_layers_that_it_has(name: str) -> None:
+    network, random = BIASED[name], np.random.default_rng(4)
+    params = initialise(network, seed=2)
+    for key, store in params.items():
+        if key.endswith("bias"):
+            store.assign(random.normal(size=store.shape).astype(np.float32))
+    found, stores = read_loom(loom_text(network, params))
+    assert stores is not None
+    assert not any(getattr(spec, "bias", False) for spec in found.layers.values())
+    x = random.normal(size=(4, *network.input_shape)).astype(np.float32)
+    wanted = predict(network, params, x, device="reference")
+    read = predict(found, stores, x, device="reference")
+    np.testing.assert_allclose(read, wanted, rtol=1e-6, atol=1e-6)
 
 
 def test_biases_of_zero_are_left_out() -> None:

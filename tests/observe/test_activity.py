@@ -298,8 +298,9 @@ def test_viewers_see_the_scene_and_frames_as_they_come() -> None:
         assert server.address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(f"{server.address}/scene", timeout=10) as page:
             assert json.load(page)["nodes"][1]["id"] == 1
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"{server.address}/elsewhere", timeout=10)
+        for path in ("/elsewhere", "/"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(server.address + path, timeout=10)
         server.push(frame(1))  # nobody looks yet
         with urllib.request.urlopen(f"{server.address}/ticks", timeout=10) as events:
             assert events.headers["Content-Type"] == "text/event-stream"
@@ -315,6 +316,16 @@ def test_viewers_see_the_scene_and_frames_as_they_come() -> None:
         assert base64.b64decode(lines[2]["fired"]) == bytes([0b10000000])
         assert base64.b64decode(lines[2]["edge"]) == bytes([128])
         assert lines[2]["meters"] == {"mean": 1.5, "odd": 1}
+    finally:
+        server.close()
+
+
+def test_a_page_is_answered_where_there_is_one() -> None:
+    server = ActivityServer(scene_of_two(), page="<p>é")
+    try:
+        with urllib.request.urlopen(f"{server.address}/?a", timeout=10) as page:
+            assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+            assert page.read().decode() == "<p>é"
     finally:
         server.close()
 

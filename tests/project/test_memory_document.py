@@ -30,7 +30,10 @@ def test_the_example_runs() -> None:
     exec(compile(code, "docs/memory_tasks.md", "exec"), {})
 
 
-def test_the_file_is_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_file_is_trained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     [settings] = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
     path = tmp_path / settings.partition("\n")[0].removeprefix("# ")
     path.write_text(settings, encoding="utf-8")

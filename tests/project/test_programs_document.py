@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.test_network_document import DOCS, examples
+from tests.project.pages import follow
+from tests.project.test_network_document import DOCS
 from volumetric.cli import main
 from volumetric.layers.program.names import CARRIERS, OPERATORS, RULES
 from volumetric.program import Region
@@ -16,20 +17,9 @@ CANVAS = Path(__file__).parent.parent / "fixtures" / "programs" / "by_hand.json"
 
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    first, *rest = examples("programs.md")
-    exec(compile(first, "docs/programs.md", "exec"), names)
-    assert capsys.readouterr().out == "14 belief<store#0\n"
-    for command in ("program check", "inspect"):
-        assert f"volumetric {command} agent.program.json" in (DOCS / "programs.md").read_text(encoding="utf-8")
-        assert main([*command.split(), "agent.program.json"]) == 0
-    assert "nothing keeps it from being run" in capsys.readouterr().out
-    command = "program draw agent.program.json -o agent.svg"
-    assert f"volumetric {command}" in (DOCS / "programs.md").read_text(encoding="utf-8")
-    assert main(command.split()) == 0
-    for code in rest:
-        exec(compile(code, "docs/programs.md", "exec"), names)
+    follow("docs/programs.md", monkeypatch, replace={})
     assert capsys.readouterr().out.splitlines() == [
+        "14 belief<store#0",
         "- edge store<store#0: edge 'store<belief#0' replaces all that it writes, whenever it does",
         "- edge act<act#0: edge 'act<belief#0' replaces all that it writes, whenever it does",
         "- meter belief: no clock and no condition looks at it",
@@ -41,6 +31,8 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         "  + edge act<eye#0",
         "edge act<eye#0 ",
     ]
+    assert main(["program", "check", "agent.program.json"]) == 0
+    assert "nothing keeps it from being run" in capsys.readouterr().out
 
 
 def test_its_lists_are_complete() -> None:

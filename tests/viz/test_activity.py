@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image, ImageSequence
@@ -18,7 +20,7 @@ from volumetric.observe import Recording
 from volumetric.observe.recording import Meta
 from volumetric.observe.scene import Edge, Node, Scene
 from volumetric.viz import save_film
-from volumetric.viz.activity import film_gif, film_page, places_of
+from volumetric.viz.activity import codes_of, film_gif, film_page, levels_of, places_of
 from volumetric.viz.gif import gif
 
 
@@ -51,12 +53,41 @@ def test_a_page_has_what_was_recorded() -> None:
     told = film_of(page)
     codes = np.frombuffer(base64.b64decode(told["codes"]), np.uint8).reshape(3, 2)
     np.testing.assert_array_equal(codes, [[0, 64], [127, 255], [254, 255]])
-    assert (told["scale"], told["ticks"], told["reset"], told["edges"]) == ([[4.0]], [1, 2, 3], [1], [[0, 1]])
+    assert (told["levels"], told["ticks"], told["reset"], told["edges"]) == ([[0.0, 4.0]], [1, 2, 3], [1], [[0, 1]])
+    assert (told["groups"], told["roles"]) == (["g"], ["cell", "cell"])
     assert base64.b64decode(told["idle"]) == bytes([0b01000000])
     assert told["names"] == ["dense", "</script>"]
     assert page.count("</script>") == 1
     assert "a &lt;b&gt;" in page
     assert "<b>" not in page
+
+
+def test_a_population_that_is_always_about_as_strong_shows_its_changes() -> None:
+    random = np.random.default_rng(1)
+    values = np.concatenate([random.integers(0, 256, (40, 3)), random.integers(240, 256, (40, 5))], axis=1)
+    given = recorded(values)
+    nodes = [
+        msgspec.structs.replace(node, group="calm" if i < 3 else "loud") for i, node in enumerate(given.scene.nodes)
+    ]
+    scene = msgspec.structs.replace(given.scene, nodes=tuple(nodes))
+    recording = dataclasses.replace(given, scene=scene, scale=np.full((40, 2), 4, np.float32))
+    levels = levels_of(recording)
+    assert levels[0].tolist() == [0.0, pytest.approx(4.0, rel=0.05)]
+    assert 0.93 * 4 < levels[1][0] < 0.96 * 4
+    codes = codes_of(recording, levels)
+    assert np.median(codes[:, :3]) == pytest.approx(127, abs=20)
+    assert np.median(codes[:, 3:]) == pytest.approx(127, abs=30)
+    np.testing.assert_allclose(codes[:, :3] / 254 * levels[0][1], recording.values()[:, :3], atol=0.01)
+    page = film_of(film_page(recording))
+    assert page["groups"] == ["calm", "loud"]
+    assert len({tuple(colour) for colour in page["colours"]}) == len(page["colours"])
+
+
+def test_panels_say_their_depth() -> None:
+    at = [(float(x), float(y), float(z)) for z in range(4) for y in range(3) for x in range(2)]
+    told = film_of(film_page(recorded(np.zeros((1, 24)), at)))
+    assert told["depths"] == [[0, 3, "depth 0"], [3, 3, "depth 1"], [6, 3, "depth 2"], [9, 3, "depth 3"]]
+    assert film_of(film_page(recorded(np.zeros((1, 3)))))["depths"] == []
 
 
 def test_every_node_has_a_place_of_its_own() -> None:
@@ -106,6 +137,9 @@ def test_a_gif_has_what_was_recorded(tmp_path: Path) -> None:
     found, image = pictures((tmp_path / "a.gif").read_bytes())
     assert [picture[0, 0].tolist() for picture in found] == [[26, 26, 36], [142, 120, 80]]
     assert image.info["duration"] == 200
+    for count, lasts in ((6, 340), (30, 70), (100, 40)):  # two seconds at least, unless asked for, and 25 frames in one
+        save_film(recorded(np.arange(2 * count).reshape(count, 2)), tmp_path / "b.gif")
+        assert pictures((tmp_path / "b.gif").read_bytes())[1].info["duration"] == lasts
     none = pictures(film_gif(recorded(np.zeros((0, 3))), rate=10, frames=5))[0]
     assert len(none) == 1
 

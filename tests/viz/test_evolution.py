@@ -14,7 +14,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from tests.evolution.genomes import genome
 from volumetric import Coord, Grid, Network
 from volumetric.blueprint import blueprint
-from volumetric.builders import sequential
+from volumetric.builders import sequential, stack
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.evolution import EvolutionConfig, JsonLines, Population
 from volumetric.evolution.problems import xor
@@ -181,3 +181,35 @@ def test_links_from_later_layers_are_drawn() -> None:
     shown = [text.split("\n")[0] for text in texts(draw_network(network))]
     assert {"input", "0.0.0.0", "1.0.0.0"} <= set(shown)
     assert [layer.output for layer in blueprint(network).layers] == [(-1, 3), (-1, 3)]
+
+
+def test_a_grid_is_drawn_as_its_slabs() -> None:
+    coords = [Coord(z, y, x) for z in range(4) for y in range(4) for x in range(4)]
+    layers = {coord: Dense(in_features=3, out_features=3, activation="tanh") for coord in coords}
+    layers[Coord(3, 3, 3)] = Sequential(
+        layers=(Dense(in_features=3, out_features=2), Dense(in_features=2, out_features=1))
+    )
+    link = Link(kind="activation", source=Coord(2), target=Coord(0, 1, 1), combine="add", delay=1)
+    network = Network(grid=Grid(4, 4, 4), layers=layers, links=(link,), input_shape=(3,), input_dtype="float32")
+    figure = draw_network(network)
+    wide, high = figure.get_size_inches()
+    assert 0.5 < wide / high < 2
+    shown = texts(figure)
+    assert shown.count("dense tanh → 3") == 63
+    assert [text for text in shown if text.startswith("depth")] == [f"depth {z}" for z in range(4)]
+    assert {"sequential → 1", "  dense"} <= set(shown)
+    assert {"input", "output"} <= set(shown)
+    styles = [line.get_linestyle() for line in lines(figure)]
+    assert styles.count(":") == 1
+    assert len(styles) == 63 + 1  # the chain and the link
+
+
+def test_long_chains_are_no_strips() -> None:
+    figure = draw_network(sequential(4, 2, hidden=(4,) * 40))
+    wide, high = figure.get_size_inches()
+    assert 0.4 < wide / high < 2.5
+
+
+def test_what_scaffolds_hold_is_drawn() -> None:
+    shown = [part for text in texts(draw_network(stack(8, ["MC"], inputs=3))) for part in text.split("\n")]
+    assert {"mlstm", "causal_conv1d", "pre_up_gated", "column"} <= set(shown)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,25 @@ def test_colours_spread_over_the_numbers_that_there_are() -> None:
         assert f"rgb({colour});color" in page
     assert ">0.9975<" in page  # as many digits as tell them apart
     assert "linear-gradient" in page
+
+
+def test_a_scale_of_its_own_leaves_small_numbers_pale() -> None:
+    table = Heatmap(
+        values=np.array([[0.01, -0.02]]), rows=["a"], columns=["0", "1"], title="", scale=(-1, 1), note="of <what>"
+    )
+    assert table.limits == (-1, 1)
+    page = table.html()
+    assert "of &lt;what&gt;" in page
+    for colour in re.findall(r"background:rgb\((\d+),(\d+),(\d+)\)", page)[:2]:
+        assert min(map(int, colour)) > 235
+    assert ">0.010<" in page  # the numbers tell what colours do not
+
+
+def test_no_more_labels_than_there_is_room_for() -> None:
+    names = [str(i) for i in range(100)]
+    found = Heatmap(values=np.eye(100), rows=names, columns=names, title="")._ticks(names)
+    assert len(found) <= 32
+    assert all(label == str(place) for place, label in found.items())
 
 
 def test_what_is_compared_with_itself_does_not_stretch_the_scale() -> None:

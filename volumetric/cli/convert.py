@@ -12,6 +12,7 @@ from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import Adapters, OutputOptions, check_dtype
 from volumetric.cli.perplexity import WINDOW
+from volumetric.cli.targets import Overwrite, check_new
 from volumetric.generate.footprint import footprint
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.convert import convert_model, open_merged
@@ -31,6 +32,7 @@ def convert(
     calibrate: Path | None = None,
     lora: Adapters = None,
     form: Annotated[Literal["hf", "native", "gguf", "loom"] | None, Parameter(name="--format")] = None,
+    overwrite: Overwrite = False,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -58,11 +60,14 @@ def convert(
     form : str
         hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; loom: JSON
         of the Go engine. By the ending of TARGET (.gguf, .json), else native, unless given.
+    overwrite : bool
+        Replace TARGET if it is there.
     offline : bool
         Use local files only.
     """
     output.apply()
     check_dtype(dtype)
+    check_new(target, source, overwrite=overwrite)
     if bits is not None and (dtype is not None or calibrate is None):
         raise UsageError(
             "--bits chooses types by what a text loses", hint="give --calibrate TEXT with it, and no --dtype"

@@ -48,7 +48,7 @@ def dna(
     signatures = [_read(source, offline=offline) for source in (a, b)]
     found = compare(*signatures, shift=shift)
     if heatmap is not None:
-        overlap_map(found, f"{Path(a).name} and {Path(b).name}: {found.overall:.4f}").save(heatmap)
+        overlap_map(found, f"{a} and {b}: {found.overall:.4f}").save(heatmap)
     if json:
         described = {
             "overall": found.overall,
@@ -67,7 +67,17 @@ def dna(
         moved = [[s.source, s.target, kinds[s.source], f"{s.overlap:.4f}"] for s in found.shifts]
         console.table(("moved from", "to", "layer", "similarity"), moved, right=("similarity",))
     console.write(f"overall {found.overall:.4f} over {len(found.overlaps)} layers with weights in both\n")
+    if abs(found.overall) < _UNRELATED:
+        console.note("models that were trained apart have their hidden units in another order, and look unrelated")
     return exits.OK
+
+
+_UNRELATED = 0.1
+_NOTE = (
+    "Cosine of the weights of each layer: 1 alike, -1 opposite, 0 unrelated, which n weights miss by about 1/√n, or "
+    "0.016. "
+    "Hidden units in another order give 0 as well: models that were trained apart look unrelated."
+)
 
 
 def overlap_map(found: Comparison, title: str) -> Heatmap:
@@ -78,7 +88,7 @@ def overlap_map(found: Comparison, title: str) -> Heatmap:
     values = np.full((len(rows), len(columns)), np.nan)
     for (cell, place), value in zip(cells, found.overlaps.values(), strict=True):
         values[rows.index(cell), columns.index(place)] = value
-    return Heatmap(values=values, rows=rows, columns=columns, title=title)
+    return Heatmap(values=values, rows=rows, columns=columns, title=title, scale=(-1.0, 1.0), note=_NOTE)
 
 
 def _numeric(place: str) -> list[tuple[bool, int, str]]:

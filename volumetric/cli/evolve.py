@@ -34,8 +34,9 @@ def evolve(
 ) -> int:
     """Evolve networks as a TOML file says, or draw a run: evolve CONFIG, evolve --resume RUN, evolve plot RUN.
 
-    Every key has a default, and an empty file evolves XOR. Checkpoint, history and champion go to a directory beside
-    the file, of its name. Ctrl-C ends the run after the generation and keeps a checkpoint. docs/evolution.md has all
+    Every key has a default, and an empty file evolves XOR. Checkpoint, history and champion go to a directory of
+    the file's name in the working directory. Ctrl-C ends the run after the generation and keeps a checkpoint.
+    docs/evolution.md has all
     keys.
 
     Parameters

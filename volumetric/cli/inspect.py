@@ -30,6 +30,9 @@ from volumetric.loaders import LoadedModel, detect_model, open_model
 from volumetric.network import OUTPUT, Network, Params
 from volumetric.progress import byte_size
 
+_NAMES = 12
+"""Names of classes that are shown; --json has all."""
+
 
 def inspect(
     model: ModelSource = None,
@@ -110,7 +113,7 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
     return {
         "model": loaded.name,
         "path": loaded.path,
-        "architecture": loaded.config.get("model_type"),
+        **({"architecture": loaded.config["model_type"]} if loaded.config.get("model_type") else {}),
         "grid": "×".join(map(str, network.grid.sides)),
         **_ends(network),
         "layers": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
@@ -120,6 +123,14 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
         **_fabrics(network, loaded.params),
         **_repacked(loaded),
+        **(_of_texts(loaded) if network.input_dtype == "int32" else _of_numbers(loaded)),
+    }
+
+
+def _of_texts(loaded: LoadedModel) -> dict[str, Any]:
+    """Facts about what reads token ids."""
+    network = loaded.network
+    return {
         "context": loaded.context_length,
         "vocabulary": loaded.config.get("vocab_size") or network.shapes[network.taps[OUTPUT]][-1],
         "tokenizer": loaded.tokenizer is not None,
@@ -127,6 +138,20 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "generation": {
             name: value for name, value in dataclasses.asdict(loaded.generation).items() if value not in (None, ())
         },
+    }
+
+
+def _of_numbers(loaded: LoadedModel) -> dict[str, Any]:
+    """Facts about what reads features: what a row is, what comes out, and what the numbers of both mean."""
+    network = loaded.network
+    ends = {
+        "reads": show_shape((ROWS, *network.input_shape)),
+        "makes": show_shape(network.shapes[network.taps[OUTPUT]]),
+    }
+    return {
+        **ends,
+        **({"standardised": True} if loaded.inputs is not None else {}),
+        **({"classes": list(loaded.classes)} if loaded.classes else {}),
     }
 
 
@@ -170,6 +195,8 @@ def _text(value: Any) -> str:
         return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value[:_NAMES])) + (f" … ({len(value)})" if len(value) > _NAMES else "")
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -10,10 +10,12 @@ from cyclopts import Parameter
 
 from volumetric.cli import console, exits
 from volumetric.cli.options import OutputOptions
+from volumetric.cli.targets import Overwrite, check_new
 from volumetric.evolution.merge import merge as merge_models
 from volumetric.evolution.splice import SpliceConfig
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import format_of, save_model
+from volumetric.loaders.hub import NATIVE_NAME
 
 
 def merge(
@@ -26,6 +28,7 @@ def merge(
     by_similarity: Annotated[bool, Parameter(negative="--plain")] = True,
     seed: int = 0,
     form: Annotated[Literal["hf", "native", "gguf"] | None, Parameter(name="--format")] = None,
+    overwrite: Overwrite = False,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
@@ -52,16 +55,22 @@ def merge(
     seed : int
         Of the uniform mode.
     form : str
-        As for convert; hf unless TARGET ends in .gguf.
+        As for convert. Where the ending of TARGET does not say it, native if A is in that format, else hf.
+    overwrite : bool
+        Replace TARGET if it is there.
     json : bool
         Print what became of each layer as JSON.
     offline : bool
         Use local files only.
     """
     output.apply()
-    to = format_of(target, form, "hf")
+    format_of(target, form)
+    check_new(target, a, b, overwrite=overwrite)
     with console.progress(f"merging {a} and {b}…"):
         first, second = (open_model(source, offline=offline) for source in (a, b))
+        # A model that was trained here is of no family of Hugging Face's, and one in format native stays in it.
+        native = not first.config or (first.directory / NATIVE_NAME).is_file()
+        to = format_of(target, form, "native" if native else "hf")
         config = SpliceConfig(mode=mode, share=share, by_similarity=by_similarity, seed=seed)
         merged, report = merge_models(first, second, config)
         save_model(target, merged, to)

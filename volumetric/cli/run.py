@@ -112,8 +112,10 @@ def run(
         sink: Sink = LineSink()
         if out is not None:
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
+        seen = 0
         with stop_between(stopping, "these rows"), contextlib.suppress(Stopped):
             for chunk in chunks:
+                seen += chunk.count
                 made = advance(runner, standardised(loaded, chunk), per_row)
                 sink.take(_outputs(made, loaded.network, chunk))
                 if stopping.asked:
@@ -123,6 +125,8 @@ def run(
                 sink.take(_outputs(advance(runner, last, 1), loaded.network, last))
                 if stopping.asked:
                     break
+        if not seen and rows in (None, "-") and ticks is None and not stopping.asked:
+            console.note("there was no row on stdin: nothing was run")
         if isinstance(sink, ArraySink):
             sink.finish()
         if recorder is not None and record is not None:

@@ -27,7 +27,7 @@ def scope(
     row: int = 0,
     every: int = 1,
     edges: int = 4000,
-    rate: int = 25,
+    rate: int | None = None,
     port: int = 0,
     device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto",
     files: SourceOptions = SourceOptions(),
@@ -36,7 +36,8 @@ def scope(
     """Record what layers do while a network runs, draw it, or show it to viewers of this machine.
 
     scope record MODEL --in rows.npz writes a .scope file; scope gif and scope html draw one; scope serve shows one, or
-    a model that runs: GET /scene tells what there is, GET /ticks is a frame for each tick as server-sent events.
+    a model that runs, as a page for a browser: GET / is the page, GET /scene tells what there is, GET /ticks is a frame
+    for each tick as server-sent events.
     docs/activity.md has more.
 
     Parameters
@@ -64,7 +65,8 @@ def scope(
     edges : int
         Most edges that the scene shows.
     rate : int
-        Frames a second, of films and when serving.
+        Frames a second, of films and when serving: 25, or fewer in a film that would take less than two seconds, unless
+        given.
     port : int
         TCP port to serve on; 0 takes a free one.
     device : str
@@ -72,11 +74,19 @@ def scope(
     """
     output.apply()
     check_device(device)
-    for flag, value in (("--rate", rate), ("--ticks", 1 if ticks is None else ticks), ("--per-row", per_row)):
+    for flag, value in (
+        ("--rate", 1 if rate is None else rate),
+        ("--ticks", 1 if ticks is None else ticks),
+        ("--per-row", per_row),
+    ):
         if value < 1:
             raise UsageError(f"{flag} must be 1 or more, got {value}")
     recorded = Path(source).suffix == SUFFIX
     if what == "record" or (what == "serve" and not recorded):
+        if rows is None and ticks is None:
+            raise UsageError(
+                f"scope {what} {source} needs rows", hint="give --in FILE, --in - for stdin, or --ticks alone"
+            )
         from volumetric.cli.scope_run import Watched
 
         watched = Watched(
@@ -93,14 +103,14 @@ def scope(
             files=files,
         )
         if what == "serve":
-            return watched.serve(port, rate) if out is None else _no_file()
+            return watched.serve(port, rate or 25) if out is None else _no_file()
         return watched.record(_written(source, out, SUFFIX))
     if rows is not None or ticks is not None or batch is not None:
         raise UsageError(f"scope {what} shows what was recorded: it takes no rows", hint="scope record runs a model")
     if what == "serve":
         from volumetric.cli.scope_run import replay
 
-        return replay(Recording.open(source), port, rate) if out is None else _no_file()
+        return replay(Recording.open(source), port, rate or 25) if out is None else _no_file()
     from volumetric.viz.activity import save_film
 
     path, recording = _written(source, out, f".{what}"), Recording.open(source)

@@ -21,10 +21,11 @@ from volumetric.errors import SpecError
 from volumetric.loaders import open_model
 from volumetric.observe.activity import MOST, Frame, Recorder
 from volumetric.observe.live import ActivityServer
-from volumetric.observe.recording import Recording
+from volumetric.observe.recording import Recording, describe
 from volumetric.runtime.open import open_device
 from volumetric.runtime.streams import open_stream
 from volumetric.runtime.streams.chunks import Chunk
+from volumetric.viz.activity import live_page
 
 _LAST: Final = 10.0
 """Seconds that viewers have for the last frames."""
@@ -59,8 +60,8 @@ class Watched:
     def serve(self, port: int, rate: int) -> int:
         """Run, and show it to viewers of this machine, from when the first one looks."""
         stopping = Stopping()
-        with self._open(stopping, 0) as (recorder, chunks, _):
-            server = ActivityServer(recorder.scene, port)
+        with self._open(stopping, 0) as (recorder, chunks, name):
+            server = ActivityServer(recorder.scene, port, page=live_page(recorder.scene, name))
             try:
                 recorder.tell = _paced(server, rate)
                 if _somebody(server, stopping):
@@ -101,7 +102,8 @@ class Watched:
 
 def replay(recording: Recording, port: int, rate: int) -> int:
     """Show what was recorded, once, to viewers of this machine, from when the first one looks."""
-    server = ActivityServer(recording.scene, port)
+    title = recording.meta.title or describe(recording)
+    server = ActivityServer(recording.scene, port, page=live_page(recording.scene, title))
     stopping = Stopping()
     try:
         if _somebody(server, stopping):
@@ -121,7 +123,7 @@ def replay(recording: Recording, port: int, rate: int) -> int:
 
 def _somebody(server: ActivityServer, stopping: Stopping) -> bool:
     """Wait for the first viewer; Ctrl-C ends that."""
-    console.note(f"waiting for a viewer of {server.address}/scene and {server.address}/ticks; Ctrl-C ends it")
+    console.note(f"{server.address} shows it in a browser, and begins when somebody looks; Ctrl-C ends it")
     with stop_between(stopping, "waiting"), contextlib.suppress(Stopped):
         while not stopping.asked:
             if server.wait_for_viewers(_LOOK):

@@ -28,8 +28,9 @@ def train(
 ) -> int:
     """Train a network as a TOML file says; every key has a default, and an empty file trains on XOR.
 
-    Model, checkpoints and history go to a directory beside the file, of its name. Ctrl-C ends training after the
-    update and keeps a checkpoint, from which --resume goes on with the same bits. docs/training.md lists all keys.
+    Model, checkpoints and history go to a directory of the file's name in the working directory. Ctrl-C ends training
+    after the update and keeps a checkpoint, from which --resume goes on with the same bits. docs/training.md lists all
+    keys.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def train(
     dtype : str
         Numeric type in which the weights are trained and saved, as int8 or bf16, in place of train.dtype.
     out : path
-        Directory to write, in place of one of the file's name beside it.
+        Directory to write, in place of one of the file's name.
     resume : bool
         Continue from the newest checkpoint in that directory.
     change : tuple of str

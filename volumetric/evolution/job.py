@@ -73,7 +73,7 @@ class Job:
         the best quarter lives on and breeds
     seed : of all random numbers
     generations : of the whole run
-    output : directory of everything that is written, relative to `home`; empty: the name of the run
+    output : directory of everything that is written, from the working directory; empty: the name of the run
     device : where problems that activate all genomes of nodes and connections together do so, see `Run.evolve`
     workers : processes that evaluate, 0: this one
     timeout : seconds that a genome may take, 0: for ever; needs workers
@@ -128,7 +128,7 @@ class Job:
     @property
     def directory(self) -> Path:
         """Directory of everything that the run writes."""
-        return self.home / (self.output or self.name)
+        return Path(self.output or self.name).expanduser()
 
 
 _SCALARS: Final = (

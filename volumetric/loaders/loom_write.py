@@ -16,6 +16,7 @@ from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.layers import LayerSpec, Parallel, Reshape, Residual, Sequential
 from volumetric.layers.base import below
 from volumetric.layers.containers import inner_source
+from volumetric.loaders.loom_bias import bias_apart
 from volumetric.loaders.loom_blob import NAMES, encode_blob
 from volumetric.loaders.loom_fields import write_layer
 from volumetric.loaders.loom_json import ORDER
@@ -115,6 +116,8 @@ class _Writer:
 
     def layer(self, spec: LayerSpec, stores: Stores, row: Shape) -> dict[str, Any]:
         """Return the fields of one layer that reads rows of shape `row`."""
+        if self._with_weights:
+            spec, stores = bias_apart(spec, stores, row)
         base = {"activation": "Linear", "dtype": "float32", "seq_length": 1, "softmax_type": "Standard"}
         if isinstance(spec, Residual):
             width = {"input_height": row[0], "output_height": row[0]} if len(row) == 1 else {}
@@ -149,7 +152,11 @@ class _Writer:
 
     def _weights(self, spec: LayerSpec, stores: Mapping[str, WeightStore]) -> dict[str, Any]:
         """Return dtype, weights and scale."""
-        self._refuse_biases(spec, stores)
+        if "bias" in stores and _lacks_bias(spec) and np.any(stores["bias"].values()):
+            raise UnsupportedError(
+                "the Go engine's convolutions, and its dense layers of several rows, have no bias",
+                hint="use bias=False",
+            )
         wide = any(store.scheme.dtype.name == "float64" for store in stores.values())
         values = {name: decode(store.stored(), np.float64 if wide else np.float32) for name, store in stores.items()}
         flat: Array = join_weights(spec, values)
@@ -160,13 +167,6 @@ class _Writer:
             if text is not None and factor is not None:
                 return {"dtype": name, "weights": text, "native": True, "scale": _number(float(factor))}
         raise UnsupportedError("a weight does not fit float32")
-
-    @staticmethod
-    def _refuse_biases(spec: LayerSpec, stores: Mapping[str, WeightStore]) -> None:
-        """Raise `UnsupportedError` for a bias that the engine's layer lacks, unless it is zero."""
-        lacking = "bias" in stores and _lacks_bias(spec)
-        if lacking and np.any(stores["bias"].values()):
-            raise UnsupportedError("the Go engine's dense layers and convolutions have no bias", hint="use bias=False")
 
 
 def _lacks_bias(spec: LayerSpec) -> bool:

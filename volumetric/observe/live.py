@@ -33,7 +33,7 @@ class _Viewer:
 
 
 class ActivityServer:
-    """Serves ``GET /scene`` and ``GET /ticks``, server-sent events with a frame each.
+    """Serves ``GET /scene`` and ``GET /ticks``, server-sent events with a frame each; and a page, if it has one.
 
     A frame is ``{"t", "node", "odd", "fired", "edge", "reset", "scale", "meters", "dropped"}``: `node` has a byte for
     each node, ``255 · min(1, rms / scale)``, `odd` (not finite) and `fired` a bit, most significant first, `edge` a
@@ -44,6 +44,7 @@ class ActivityServer:
     ----------
     port : TCP port; 0 takes a free one, see `address`
     host : address to listen on; only this machine can reach the default
+    page : HTML that ``GET /`` answers, as `volumetric.viz.live_page` makes it; None: there is none
 
     Raises
     ------
@@ -51,13 +52,17 @@ class ActivityServer:
         The port cannot be listened on.
     """
 
-    def __init__(self, scene: Scene, port: int = 0, *, host: str = LOCALHOST) -> None:
+    def __init__(self, scene: Scene, port: int = 0, *, host: str = LOCALHOST, page: str | None = None) -> None:
         self._scene, self._largest = scene, np.zeros(len(scene.nodes))
         self._changed = threading.Condition()
         self._viewers: list[_Viewer] = []
         self._closed = False
         self._server = LocalServer(
-            {"/scene": lambda: msgspec.to_builtins(scene)}, {"/ticks": self._events}, port=port, host=host
+            {"/scene": lambda: msgspec.to_builtins(scene)},
+            {"/ticks": self._events},
+            texts={} if page is None else {"/": page},
+            port=port,
+            host=host,
         )
 
     @property

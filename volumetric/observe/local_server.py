@@ -22,6 +22,7 @@ class LocalServer:
     Parameters
     ----------
     pages : path → JSON data
+    texts : path → a page of HTML
     events : path → events, sent as server-sent events (``text/event-stream``)
     port : TCP port; 0 takes a free one, see `address`
     host : address to listen on; only this machine can reach the default
@@ -37,11 +38,12 @@ class LocalServer:
         pages: Mapping[str, Callable[[], Any]],
         events: Mapping[str, Events] | None = None,
         *,
+        texts: Mapping[str, str] | None = None,
         port: int = 0,
         host: str = LOCALHOST,
     ) -> None:
-        flowing = events or {}
-        known = " or ".join((*pages, *flowing))
+        flowing, shown = events or {}, texts or {}
+        known = " or ".join((*shown, *pages, *flowing))
 
         class Handler(BaseHTTPRequestHandler):
             timeout = 10  # seconds; a client that stays silent must not hold a thread forever
@@ -51,10 +53,16 @@ class LocalServer:
                 if path in flowing:
                     self._flow(flowing[path])
                     return
+                if path in shown:
+                    self._answer(200, "text/html; charset=utf-8", shown[path].encode())
+                    return
                 page = pages.get(path)
                 body = json.dumps({"error": f"try {known}"} if page is None else page()).encode()
-                self.send_response(404 if page is None else 200)
-                self.send_header("Content-Type", "application/json")
+                self._answer(404 if page is None else 200, "application/json", body)
+
+            def _answer(self, status: int, kind: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

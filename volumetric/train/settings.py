@@ -196,7 +196,7 @@ class RunSettings:
     home : directory that relative paths start at
     seed : of weights, the order of samples, the split, and what layers draw while training
     device : where to train, as `volumetric.open_device` takes it
-    output : directory of model, checkpoints and history; relative to `home`; empty: the name of the run
+    output : directory of model, checkpoints and history, from the working directory; empty: the name of the run
     resume : continue from the newest checkpoint there, if there is one
     loss_given : whether the file names a loss; where not, the data decide: cross entropy for classes, else mse
     clocked_given : whether the file has a table ``[clocked]``, which may be empty
@@ -234,7 +234,7 @@ class RunSettings:
     @property
     def directory(self) -> Path:
         """Directory of everything that the run writes."""
-        return self.home / (self.output or self.name)
+        return Path(self.output or self.name).expanduser()
 
     @property
     def checkpoints(self) -> Path:

@@ -1,4 +1,5 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from .activity import live_page as live_page
 from .activity import save_film as save_film
 from .curves import fitness_curves as fitness_curves
 from .curves import species_stack as species_stack
@@ -9,3 +10,4 @@ from .fronts import fronts as fronts
 from .heatmap import Heatmap as Heatmap
 from .program import draw_program as draw_program
 from .raster import draw_firing as draw_firing
+from .slabs import draw_slabs as draw_slabs

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import html
-import json
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,25 +14,30 @@ from volumetric.atomic import write_atomic
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.observe.recording import Recording
 from volumetric.observe.scene import Scene
+from volumetric.viz.activity_page import COLOURS, FROM, GROUND, NAMED, ODD_COLOUR, page, scene_data
 from volumetric.viz.gif import gif
 
 TOP, ODD = 254, 255
 """Codes of a node at the end of its scale, and of one whose output is not finite; 0 is 0."""
-_FROM, _TO, _ODD_COLOUR, _GROUND = (26, 26, 36), (255, 210, 122), (194, 24, 91), (17, 17, 17)
-_SHADES: Final = 62
+_SHADES, _MIXED = 62, 254
+"""Colours of a group, and of all groups together, in a GIF."""
+_FRAMES_A_SECOND, _SHORTEST = 25.0, 2.0
+"""Of a film, unless asked for; and seconds that it then takes at least."""
+_ONE_LINE: Final = 12
+"""Columns up to which all panels stand side by side."""
 _LARGEST: Final = 480  # pixels of a GIF's longer side, about
 
 
-def save_film(recording: Recording, path: str | Path, *, rate: int = 25, frames: int = 500) -> None:
-    """Write a film, whole or not at all.
+def save_film(recording: Recording, path: str | Path, *, rate: float | None = None, frames: int = 500) -> None:
+    """Write a film, whole or not at all. It goes round.
 
-    Cells stand where the nodes are: a panel for each depth. Brightness is the square root of a value's part in the
-    scale of its group, so that weak ones show.
+    Cells stand where the nodes are: a panel for each depth. Each group has a colour and a scale of its own, see
+    `levels_of`; brightness is the square root of a value's part in it, so that weak ones show.
 
     Parameters
     ----------
     path : ends in ``.html``: a page with play, pause and scrubbing; or in ``.gif``
-    rate : frames a second
+    rate : frames a second; None: 25, or fewer where the film would take less than two seconds
     frames : most that a GIF has; of more, every so many are drawn
 
     Raises
@@ -46,16 +50,16 @@ def save_film(recording: Recording, path: str | Path, *, rate: int = 25, frames:
     suffix = path.suffix.lower()
     if suffix not in (".html", ".htm", ".gif"):
         raise UnsupportedError(f"cannot write a film to {path.name!r}", hint="name the file with .html or .gif")
-    if rate < 1 or frames < 1:
-        raise SpecError(f"a film needs a rate and frames of 1 or more, got {rate} and {frames}")
-    write_atomic(
-        path, film_gif(recording, rate=rate, frames=frames) if suffix == ".gif" else film_page(recording).encode()
+    if rate is None:
+        rate = min(_FRAMES_A_SECOND, max(len(recording), 1) / _SHORTEST)
+    elif rate < 1:
+        raise SpecError(f"a film needs a rate of 1 or more, got {rate}")
+    if frames < 1:
+        raise SpecError(f"a film needs frames of 1 or more, got {frames}")
+    made = (
+        film_gif(recording, rate=rate, frames=frames) if suffix == ".gif" else film_page(recording, rate=rate).encode()
     )
-
-
-def codes_of(recording: Recording) -> Array:
-    """Return a byte for each value, ``[frames, nodes]``: up to 254 as recorded, 255 for what is not finite."""
-    return np.where(recording.odd, ODD, np.minimum(recording.node, TOP)).astype(np.uint8)
+    write_atomic(path, made)
 
 
 def places_of(scene: Scene) -> list[tuple[int, int]]:
@@ -67,7 +71,7 @@ def places_of(scene: Scene) -> list[tuple[int, int]]:
     column, line, depth = (_ranks(at[:, i], len(at)) for i in range(3))
     wide, high = int(column.max(initial=0)) + 2, int(line.max(initial=0)) + 2
     panels = int(depth.max(initial=0)) + 1
-    across = max(1, min(panels, round((panels * high / wide) ** 0.5)))
+    across = panels if panels * wide <= _ONE_LINE else max(1, min(panels, round((panels * high / wide) ** 0.5)))
     return [
         (int(depth[i] % across * wide + column[i]), int(depth[i] // across * high + line[i])) for i in range(len(at))
     ]
@@ -82,134 +86,76 @@ def _ranks(x: Array, count: int) -> Array:
     return np.rint((x - values[0]) / (values[-1] - values[0]) * most).astype(np.int64)
 
 
-def film_page(recording: Recording) -> str:
+def levels_of(recording: Recording) -> Array:
+    """Return the values between which each group's brightness goes, ``[groups, 2]``.
+
+    From 0 to the largest value of the group; where nine tenths of its values are above half of that, from there, since
+    a population that is always about as strong would be bright all the time and show nothing.
+    """
+    values, groups = recording.values().astype(np.float64), np.array(recording.scene.group_of, np.int64)
+    found = np.zeros((len(recording.scene.groups), 2))
+    for group in range(len(found)):
+        own = values[:, groups == group]
+        own = own[np.isfinite(own) & ~recording.odd[:, groups == group]]
+        high = float(own.max(initial=0.0))
+        low = float(np.quantile(own, 0.1)) if own.size else 0.0
+        found[group] = low if high / 2 < low < 0.999 * high else 0.0, high or 1.0
+    return found
+
+
+def codes_of(recording: Recording, levels: Array) -> Array:
+    """Return a byte for each value, ``[frames, nodes]``: 0 … 254 between the levels of its group, 255 not finite."""
+    low, high = levels[np.array(recording.scene.group_of, np.int64)].reshape(-1, 2).T
+    part = np.clip((recording.values().astype(np.float64) - low) / (high - low), 0.0, 1.0)
+    return np.where(recording.odd, ODD, np.rint(TOP * np.nan_to_num(part))).astype(np.uint8)
+
+
+def film_page(recording: Recording, *, rate: float = 25) -> str:
     """Return the page: the nodes, what goes between them, what plays, pauses and scrubs."""
     scene, meta = recording.scene, recording.meta
-    title = html.escape(meta.title or f"{scene.kind}: {len(recording):,} frames")
+    levels = levels_of(recording)
     film: dict[str, Any] = {
+        **scene_data(scene, places_of(scene)),
         "frames": len(recording),
+        "rate": rate,
         "ticks": recording.ticks.tolist(),
-        "cells": places_of(scene),
-        "names": [node.name for node in scene.nodes],
-        "named": scene.kind == "program",
         "acts": base64.b64encode(recording.edge.tobytes()).decode() if recording.edge.size else "",
-        "group": scene.group_of,
-        "scale": [[float(f"{value:.4g}") for value in row] for row in _changes(recording.scale)],
-        "edges": [[edge.source, edge.target] for edge in scene.edges],
+        "levels": [[float(f"{value:.4g}") for value in row] for row in levels.tolist()],
         "reset": np.flatnonzero(recording.reset).tolist(),
-        "codes": base64.b64encode(codes_of(recording).tobytes()).decode(),
+        "codes": base64.b64encode(codes_of(recording, levels).tobytes()).decode(),
         "idle": base64.b64encode(np.packbits(~recording.fired).tobytes()).decode() if not recording.fired.all() else "",
     }
-    # "<" would end the script where a name had "</script>"
-    data = json.dumps(film, separators=(",", ":")).replace("<", "\\u003c")
-    last = max(len(recording) - 1, 0)
     note = f" {meta.missed:,} later ticks are not shown." if meta.missed else ""
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n<style>{_STYLE}</style>\n'
-        f'<h1>{title}</h1>\n<p><button id="play">Pause</button> '
-        f'<input id="at" type="range" min="0" max="{last}" value="0" aria-label="tick"> '
-        '<output id="tick"></output>\n<label>frames a second '
-        '<select id="speed"><option>2<option>10<option selected>25<option>60</select></label>\n'
-        '<label><input id="ways" type="checkbox"> links</label>\n'
-        '<canvas id="grid"></canvas>\n'
-        '<p>0 <span class="scale"></span> the largest root mean square of a layer\'s output among those of its kind; '
-        f'<span class="odd"></span> not finite.{note} <span id="cell"></span>\n'
-        f"<script>const film={data};\n{_SCRIPT}</script>\n</html>\n"
-    )
+    return page(meta.title or f"{scene.kind}: {len(recording):,} frames", film, note=note)
 
 
-def _changes(scale: Array) -> Array:
-    """The scale of each frame, or of all where it stays as it is."""
-    return scale[:1] if len(scale) and (scale == scale[0]).all() else scale
+def live_page(scene: Scene, title: str) -> str:
+    """Return the page that shows what comes from ``/ticks`` of the server that hands it out, see `ActivityServer`."""
+    return page(title, {**scene_data(scene, places_of(scene)), "live": True})
 
 
-def film_gif(recording: Recording, *, rate: int, frames: int) -> bytes:
+def film_gif(recording: Recording, *, rate: float, frames: int) -> bytes:
     """Return an animated GIF; time runs as at `rate` frames a second also where frames are left out."""
-    places = np.array(places_of(recording.scene), np.int64).reshape(-1, 2)
+    scene = recording.scene
+    places = np.array(places_of(scene), np.int64).reshape(-1, 2)
     wide, high = places.max(0, initial=0) + 1
-    side = int(max(2, min(72 if recording.scene.kind == "program" else 24, _LARGEST // max(wide, high, 1))))
+    side = int(
+        max(2, min(72 if scene.kind == "program" or len(places) <= NAMED else 24, _LARGEST // max(wide, high, 1)))
+    )
     every = max(1, -(-len(recording) // frames))
-    codes = codes_of(recording)[::every]
-    shades = np.where(codes == ODD, _SHADES + 1, 1 + np.rint((_SHADES - 1) * np.sqrt(codes / TOP)).astype(np.int64))
+    codes = codes_of(recording, levels_of(recording))[::every]
+    groups = np.array(scene.group_of, np.int64) % len(COLOURS)
+    ramps = max(1, int(groups.max(initial=0)) + 1)
+    steps = min(_SHADES, _MIXED // ramps)
+    shades = 1 + groups * steps + np.rint((steps - 1) * np.sqrt(codes / TOP)).astype(np.int64)
+    shades = np.where(codes == ODD, 1 + ramps * steps, shades)
     canvas = np.zeros((max(len(codes), 1), high * side, wide * side), np.uint8)
     for i, (column, line) in enumerate(places.tolist()):
         spot = canvas[:, line * side : (line + 1) * side - 1, column * side : (column + 1) * side - 1]
         spot[:] = 1 if not len(codes) else shades[:, i, None, None]
     mixed = [
-        tuple(round(a + (b - a) * i / (_SHADES - 1)) for a, b in zip(_FROM, _TO, strict=True)) for i in range(_SHADES)
+        tuple(round(a + (b - a) * i / (steps - 1)) for a, b in zip(FROM, to, strict=True))
+        for to in COLOURS[:ramps]
+        for i in range(steps)
     ]
-    return gif(canvas, [_GROUND, *mixed, _ODD_COLOUR], seconds=every / rate)
-
-
-_STYLE = (
-    "body{font:14px system-ui,sans-serif;margin:2em;background:#111;color:#ddd}h1{font-size:18px;font-weight:normal}"
-    "input[type=range]{width:40em;max-width:60vw;vertical-align:middle}canvas{display:block;max-width:100%}"
-    "output{display:inline-block;min-width:9em}.scale,.odd{display:inline-block;height:.8em;vertical-align:middle}"
-    ".scale{width:12em;background:linear-gradient(90deg,#1a1a24,#ffd27a)}.odd{width:.8em;background:#c2185b}"
-)
-_SCRIPT = """\
-const get = id => document.getElementById(id), canvas = get("grid"), at = get("at"), play = get("play");
-const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
-const codes = bytes(film.codes), idle = bytes(film.idle), count = film.cells.length, resets = new Set(film.reset);
-const columns = 1 + Math.max(0, ...film.cells.map(c => c[0])), lines = 1 + Math.max(0, ...film.cells.map(c => c[1]));
-const side = Math.max(3, Math.min(film.named ? 96 : 24, Math.floor(1200 / columns)));
-const acts = bytes(film.acts), told = film.frames ? acts.length / film.frames : 0;
-canvas.width = columns * side; canvas.height = lines * side;
-const brush = canvas.getContext("2d"), middle = i => film.cells[i].map(x => (x + .5) * side - .5);
-const shade = Array.from({length: 256}, (_, code) => {
-  if (code === 255) return "#c2185b";
-  const part = Math.sqrt(code / 254), mix = (a, b) => Math.round(a + (b - a) * part);
-  return `rgb(${mix(26, 255)},${mix(26, 210)},${mix(36, 122)})`;
-});
-let hovered = -1, before = 0, rest = 0, runs = film.frames > 1;
-function draw() {
-  const now = Number(at.value), any = film.frames > 0;
-  brush.fillStyle = "#111";
-  brush.fillRect(0, 0, canvas.width, canvas.height);
-  film.cells.forEach(([x, y], i) => {
-    const place = now * count + i, rests = film.idle && any && idle[place >> 3] >> (7 - place % 8) & 1;
-    brush.fillStyle = any ? shade[codes[place]] : shade[0];
-    brush.fillRect(x * side, y * side, side - 1, side - 1);
-    if (rests) { brush.fillStyle = "#0008"; brush.fillRect(x * side, y * side, side - 1, side - 1); }
-    if (film.named && side >= 40) {
-      brush.fillStyle = any && codes[place] > 90 && !rests ? "#111" : "#ddd";
-      brush.font = "12px system-ui,sans-serif";
-      brush.fillText(film.names[i], x * side + 4, y * side + 15, side - 9);
-    }
-  });
-  if (get("ways").checked) film.edges.forEach(([a, b], i) => {
-    if (i < told && !acts[now * told + i]) return;
-    brush.strokeStyle = told ? "#4cc3ff" : any ? shade[codes[now * count + a]] : shade[0];
-    brush.lineWidth = told ? 2 : 1;
-    brush.globalAlpha = .5;
-    brush.beginPath(); brush.moveTo(...middle(a)); brush.lineTo(...middle(b)); brush.stroke();
-    brush.globalAlpha = 1;
-  });
-  get("tick").textContent = any ? `tick ${film.ticks[now]}${resets.has(now) ? ", begins anew" : ""}` : "no ticks";
-  play.textContent = runs ? "Pause" : "Play";
-  const code = codes[now * count + hovered], scales = film.scale[Math.min(now, film.scale.length - 1)];
-  const shown = code === 255 ? "not finite" : (code / 255 * (scales ? scales[film.group[hovered]] : 0)).toPrecision(3);
-  get("cell").textContent = hovered < 0 || !any ? "" : `${film.names[hovered]}: ${shown}`;
-}
-function step(now) {
-  if (runs) {
-    rest += Math.min(now - before, 250) * Number(get("speed").value) / 1000;
-    const whole = Math.floor(rest);
-    rest -= whole;
-    if (whole) { at.value = (Number(at.value) + whole) % film.frames; draw(); }
-  }
-  before = now;
-  requestAnimationFrame(step);
-}
-play.onclick = () => { runs = !runs && film.frames > 1; draw(); };
-at.oninput = () => { runs = false; draw(); };
-get("ways").onchange = draw;
-canvas.onmousemove = event => {
-  const scale = canvas.width / canvas.clientWidth / side;
-  const x = Math.floor(event.offsetX * scale), y = Math.floor(event.offsetY * scale);
-  hovered = film.cells.findIndex(cell => cell[0] === x && cell[1] === y);
-  draw();
-};
-draw();
-requestAnimationFrame(step);
-"""
+    return gif(canvas, [GROUND, *mixed, ODD_COLOUR], seconds=math.ceil(100 * every / rate - 1e-6) / 100)

@@ -14,6 +14,7 @@ from volumetric.layers import LayerSpec, Parallel, Residual, Sequential
 from volumetric.layers.containers import inner_source
 from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.viz.diagram import Box, Diagram, Edge, Frame
+from volumetric.viz.slabs import draw_slabs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from volumetric.wiring import Source
 
 _INPUT = "input"
+_CHAIN, _CHILDREN = 16, 12
+"""Layers of a chain, and children of a container, that are drawn one by one."""
 
 
 def draw_genome(
@@ -63,8 +66,12 @@ def draw_genome(
 def draw_network(network: Network, title: str = "network") -> Figure:
     """Draw the layers of a network from left to right, each container as a frame around what is in it.
 
-    Dotted lines are links, and what residuals add. A layer that is switched off is drawn beside its name's "off".
+    Dotted lines are links, and what residuals add. A layer that is switched off is drawn beside its name's "off". A
+    network with several rows or columns, and one of more than 16 layers in a chain, is drawn as its grid instead, see
+    `draw_slabs`.
     """
+    if network.grid.rows * network.grid.cols > 1 or len(network.layers) > _CHAIN:
+        return draw_slabs(network, title)
     opened = _Opened()
     inputs = {name: _INPUT if name == INPUT else f"{_INPUT} {name}" for name in network.ports}
     for name, port in network.ports.items():
@@ -122,12 +129,17 @@ class _Opened:
 
     def add(self, path: str, name: str, spec: LayerSpec, source: str, shape: str = "") -> str:
         """Add a layer, opened if it is a container, and return the name of the box whose value it gives."""
-        if not isinstance(spec, Sequential | Parallel):
+        children = spec.children()
+        if not 0 < len(children) <= _CHILDREN:
             return self.leaf(path, "\n".join(filter(None, (name, _told(spec), shape))), source)
         before = list(self.boxes)
-        end = (
-            self._sequential(path, spec, source) if isinstance(spec, Sequential) else self._parallel(path, spec, source)
-        )
+        if isinstance(spec, Sequential):
+            end = self._sequential(path, spec, source)
+        elif isinstance(spec, Parallel):
+            end = self._parallel(path, spec, source)
+        else:  # a scaffold: what it does around the layers that it holds is the box that they end in
+            ends = [self.add(f"{path}/{name}", name, child, source) for name, child in children.items()]
+            end = self.leaf(f"{path}/join", spec.kind, *ends, role="join")
         inside = tuple(box for box in self.boxes if box not in before)
         self.entry[path] = inside[0]
         self.frames.append(Frame(text=" ".join(filter(None, (name, spec.kind, shape))), boxes=inside))

@@ -108,6 +108,17 @@ def similarity_of(run: Run[Any, Any]) -> Heatmap:
         values, what = 1 / (1 + distances(genomes, run.config)), "similarity 1/(1 + δ)"
     else:
         values, what = similarity_matrix([extract_dna(g.network, g.params) for g in genomes]), "similarity of DNA"
+    species = run.species.member[rows].tolist()
     names = [f"s{run.species.ids[run.species.member[row]]} #{row}" for row in rows]
     title = f"{what} of the best {len(rows)} of generation {run.generation}"
-    return Heatmap(values=np.asarray(values, np.float64), rows=names, columns=names, title=title)
+    starts = [place for place in range(len(rows)) if place == 0 or species[place] != species[place - 1]]
+    apart = [place for i, place in enumerate(starts) if i == 0 or place - starts[i - 1] > 1 or len(rows) <= 32]
+    ticks = {place: f"species {run.species.ids[species[place]]}" for place in apart}
+    return Heatmap(
+        values=np.asarray(values, np.float64),
+        rows=names,
+        columns=names,
+        title=title,
+        ticks=ticks,
+        note="a label where a species begins, as far as there is room; its genomes stand from best to worst",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,20 +22,26 @@ PICTURES = (".png", ".svg", ".pdf")
 class Heatmap:
     """A table of numbers in -1 … 1 with names; NaN marks a cell that has none.
 
-    Colours spread over the numbers that there are, so that small differences show. A table with negative numbers runs
-    from red over white, which is 0, to blue.
+    Colours spread over the numbers that there are, so that small differences show, unless `scale` says between which
+    numbers. A table with negative numbers runs from red over white, which is 0, to blue.
 
     Attributes
     ----------
     values : float ``[rows, columns]``
     rows, columns : their names
     title : what is shown
+    scale : numbers at the ends of the colours; None: the least and the largest
+    ticks : place → label along both axes of a picture; None: the names, of many every so many
+    note : what the numbers mean, below the map
     """
 
     values: NDArray[np.float64]
     rows: Sequence[str]
     columns: Sequence[str]
     title: str
+    scale: tuple[float, float] | None = None
+    ticks: Mapping[int, str] | None = None
+    note: str = ""
 
     def save(self, path: str | Path) -> None:
         """Write the map to `path`: ``.html`` is a page of its own, ``.png``, ``.svg`` and ``.pdf`` need matplotlib.
@@ -57,7 +63,12 @@ class Heatmap:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Numbers at the ends of the colours: of all cells but those that compare something with itself."""
+        """Numbers at the ends of the colours: the scale, or those of all cells that compare one thing with another."""
+        return self._found if self.scale is None else self.scale
+
+    @property
+    def _found(self) -> tuple[float, float]:
+        """Least and largest number, or a range around 0 if there are negative ones; apart, also if all are equal."""
         others = self.values.astype(np.float64)
         if list(self.rows) == list(self.columns) and len(self.rows) > 1:
             others[np.diag_indices_from(others)] = np.nan
@@ -76,8 +87,9 @@ class Heatmap:
         """Return the page: a table whose cells are coloured, with every number as a tooltip, and the scale."""
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         low, high = self.limits
+        digits = _digits(*self._found)
         body = "".join(
-            f"<tr><th>{html.escape(name)}</th>{''.join(_cell(value, low, high) for value in row)}</tr>\n"
+            f"<tr><th>{html.escape(name)}</th>{''.join(_cell(value, low, high, digits) for value in row)}</tr>\n"
             for name, row in zip(self.rows, self.values, strict=True)
         )
         title = html.escape(self.title)
@@ -85,28 +97,39 @@ class Heatmap:
             f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n<style>{_STYLE}</style>\n'
             f"<h1>{title}</h1>\n<table><tr><th></th>{head}</tr>\n{body}</table>\n"
             f'<p>{low:.4g} <span class="scale" style="background:linear-gradient(90deg,{_stops(low)})"></span> '
-            f"{high:.4g}</p>\n</html>\n"
+            f"{high:.4g}</p>\n{f'<p>{html.escape(self.note)}</p>' if self.note else ''}\n</html>\n"
         )
+
+    def _ticks(self, names: Sequence[str]) -> Mapping[int, str]:
+        """Return place → label, no more than there is room for."""
+        if self.ticks is not None:
+            return self.ticks
+        every = -(-len(names) // _LABELS)
+        return {place: names[place] for place in range(0, len(names), every)} if every else {}
 
     def _picture(self, form: str) -> bytes:
         height, width = self.values.shape
         low, high = self.limits
         numbers = width <= _NUMBERS
-        figure = new_figure(width=3.0 + (0.5 if numbers else 0.22) * width, height=1.5 + 0.22 * height)
+        fitted = min(0.22, _LARGEST / max(height, width))
+        figure = new_figure(width=3.0 + (0.5 if numbers else fitted) * width, height=1.7 + fitted * height)
         axes = figure.add_subplot(facecolor="#dddddd")  # shows where there is no number
         from matplotlib.colors import LinearSegmentedColormap
 
         colours = LinearSegmentedColormap.from_list("values", [stop / 255 for stop in _colours(low)])
         image = axes.imshow(self.values, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
         if numbers:
-            digits = _digits(low, high)
+            digits = _digits(*self._found)
             for (row, column), value in np.ndenumerate(self.values):
                 if np.isfinite(value):
                     ink = "white" if _is_dark(_colour(value, low, high)) else "#222222"
                     axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", fontsize=5.5, color=ink)
-        axes.set_xticks(range(width), self.columns, rotation=90, fontsize=7)
-        axes.set_yticks(range(height), self.rows, fontsize=7)
-        figure.suptitle(self.title, fontsize=9, wrap=True)
+        for set_ticks, names, turned in ((axes.set_xticks, self.columns, 90), (axes.set_yticks, self.rows, 0)):
+            places = self._ticks(names)
+            set_ticks(list(places), list(places.values()), rotation=turned, fontsize=9)
+        figure.suptitle(self.title, fontsize=11, wrap=True)
+        if self.note:
+            figure.supxlabel(self.note, fontsize=8, wrap=True)
         above = bool((self.values[np.isfinite(self.values)] > high).any())
         figure.colorbar(image, ax=axes, extend="max" if above else "neither", aspect=40)
         out = io.BytesIO()
@@ -123,6 +146,8 @@ _STYLE = (
 _LEAST = 1e-9
 """Numbers that differ by less have one colour."""
 _NUMBERS = 24
+_LABELS, _LARGEST = 32, 7.0
+"""Labels along an axis, and inches that a map without numbers takes."""
 """Columns up to which pictures show the numbers themselves."""
 Colour = NDArray[np.float64]
 
@@ -159,12 +184,12 @@ def _stops(low: float) -> str:
     return ",".join(f"rgb({','.join(str(round(part)) for part in colour)})" for colour in _colours(low))
 
 
-def _cell(value: float, low: float, high: float) -> str:
+def _cell(value: float, low: float, high: float, digits: int) -> str:
     """Return one cell."""
     if np.isnan(value):
         return "<td></td>"
     colour = _colour(float(value), low, high)
     red, green, blue = colour.round().astype(int)
     ink = "#fff" if _is_dark(colour) else "#222"
-    shown = f"{value:.{_digits(low, high)}f}"
+    shown = f"{value:.{digits}f}"
     return f'<td style="background:rgb({red},{green},{blue});color:{ink}" title="{value:.6f}">{shown}</td>'

@@ -83,11 +83,7 @@ def choose(
     elements += sum(hull[0].elements for hull in items)
     spent = fixed + sum(hull[0].nbytes for hull in items)
     budget = bits * elements / 8
-    if spent > budget:
-        raise UnsupportedError(
-            f"{bits:g} bits a weight are too few: the coarsest types take {8 * spent / max(elements, 1):.2f}",
-            hint="rows of a multiple of 256 numbers can take fewer than others",
-        )
+    check_budget(bits, elements, spent)
     at = [0] * len(items)
     bargains: list[tuple[float, int]] = []
 
@@ -107,6 +103,15 @@ def choose(
             at[i] += 1
             offer(i)
     return [hull[place] for hull, place in zip(items, at, strict=True)]
+
+
+def check_budget(bits: float, elements: int, nbytes: int) -> None:
+    """Raise `UnsupportedError` if so many numbers, in so many bytes at least, take more than `bits` each."""
+    if 8 * nbytes > bits * elements:
+        raise UnsupportedError(
+            f"{bits:g} bits a weight are too few: the coarsest types take {8 * nbytes / max(elements, 1):.2f}",
+            hint="rows of a multiple of 256 numbers can take fewer than others",
+        )
 
 
 def _items(damages: Mapping[str, Damage], groups: Mapping[str, Sequence[str]]) -> list[list[Choice]]:

@@ -8,7 +8,7 @@ from math import prod
 
 from volumetric.dtypes import Scheme
 from volumetric.errors import UnsupportedError
-from volumetric.loaders.calibration.allocation import candidates_for, choose
+from volumetric.loaders.calibration.allocation import candidates_for, check_budget, choose
 from volumetric.loaders.calibration.damage import measure_damage
 from volumetric.loaders.gguf_export import gguf_tensors
 from volumetric.loaders.model import LoadedModel
@@ -57,6 +57,13 @@ def budgeted(
         for key, spec in network.param_specs().items()
         if spec.packable and not spec.delicate and targets[key] is None and len(spec.shape) == 2 and key in one_of
     }
+    numbers = sum(prod(store.shape) for store in model.params.values())
+    fixed = sum(
+        (targets[key] or store.scheme).nbytes(store.shape)
+        for key, store in model.params.items()
+        if key not in candidates
+    )
+    check_budget(bits, numbers, fixed + _least(model, candidates, groups))
     damages = measure_damage(model, ids, candidates)
     measured = {damage.key: damage for damage in damages}
     left = {key: targets[key] or store.scheme for key, store in model.params.items() if key not in measured}
@@ -73,6 +80,22 @@ def _with_stored(stored: Scheme, candidates: tuple[Scheme, ...], *, gguf: bool) 
     if stored in candidates or (gguf and stored.gguf_type is None):
         return candidates
     return (*candidates, stored)
+
+
+def _least(
+    model: LoadedModel, candidates: Mapping[str, tuple[Scheme, ...]], groups: Mapping[str, Sequence[str]]
+) -> int:
+    """Bytes that the tensors with candidates take at least; those of a group take one scheme."""
+    grouped = [[key for key in keys if key in candidates] for keys in groups.values()]
+    alone = candidates.keys() - {key for keys in grouped for key in keys}
+    least = 0
+    for keys in [*filter(None, grouped), *([key] for key in alone)]:
+        stores = [model.params[key] for key in keys]
+        common = set(candidates[keys[0]]).intersection(*(candidates[key] for key in keys))
+        sizes = [sum(scheme.nbytes(store.shape) for store in stores) for scheme in common]
+        # What nothing measures stays as it is stored.
+        least += min([*sizes, sum(store.scheme.nbytes(store.shape) for store in stores)])
+    return least
 
 
 def _experts(network: Network) -> dict[str, list[str]]:

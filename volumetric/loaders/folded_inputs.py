@@ -1,0 +1,200 @@
+"""Standardisation of inputs as part of a network's own weights, for files that have no place for it.
+
+A layer that multiplies the standardised input ``(x − μ) / σ`` by W computes the same of x itself with ``W / σ`` and
+``b − W μ / σ``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Array, F32Array, Shape
+from volumetric.analysis.standardise import Standardisation
+from volumetric.errors import UnsupportedError
+from volumetric.grid import Coord
+from volumetric.layers import Dense, Flatten, LayerSpec, Reshape, Sequential
+from volumetric.layers.base import below, show_shape
+from volumetric.layers.conv import Conv
+from volumetric.loaders.model import LoadedModel
+from volumetric.network import INPUT, Network, Params
+from volumetric.weights import WeightStore
+from volumetric.wiring import Source, Wire
+
+_FARTHEST: Final = 4096.0
+"""Deviations that a mean may be away from 0: float32 sums lose so many times 2⁻²⁴ of a deviation, which is 2⁻¹²."""
+_HINT: Final = "format native keeps the standardisation beside the network"
+
+
+def fold_inputs(model: LoadedModel) -> LoadedModel:
+    """Return a model that reads inputs as they are and computes what `model` does of the standardised ones.
+
+    Dense layers and convolutions that read the input take mean and deviation into their weights, which become float32,
+    and get a bias where they had none; reshapes may stand before them, and they may stand in sequentials. The outputs
+    differ by float32 rounding.
+
+    Parameters
+    ----------
+    model : one without `inputs` is returned as it is
+
+    Raises
+    ------
+    UnsupportedError
+        Another kind of layer reads the input, or it is added to something or handed out; a convolution pads with
+        zeros, which would not be the mean; or means are so far from 0 that float32 would lose the differences.
+    """
+    if model.inputs is None:
+        return model
+    network, params = _Folding(model.network, model.params).fold(model.inputs)
+    return dataclasses.replace(model, network=network, params=params, inputs=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statistics:
+    """Mean and deviation of every number of a row, in its shape."""
+
+    mean: Array
+    deviation: Array
+
+    @classmethod
+    def of(cls, inputs: Standardisation, row: Shape) -> _Statistics:
+        """Spread over a row: by its last axis, or over all axes, as `Standardisation.apply` does."""
+        parts = (np.array(inputs.mean), np.array(inputs.deviation))
+        count = len(inputs.mean)
+        if row and row[-1] == count:
+            return cls(*(np.broadcast_to(part, row) for part in parts))
+        return cls(*(part.reshape(row) for part in parts))
+
+    def reshaped(self, row: Shape) -> _Statistics:
+        return _Statistics(self.mean.reshape(row), self.deviation.reshape(row))
+
+    def along(self, axis: int, where: str) -> tuple[Array, Array]:
+        """Mean and deviation by the indices of one axis; refuse those that differ along the others."""
+        flat = [np.moveaxis(part, axis, 0).reshape(part.shape[axis], -1) for part in (self.mean, self.deviation)]
+        if any((part != part[:, :1]).any() for part in flat):
+            raise _refused(
+                where, "has weights for many places of a row, and these have means or deviations of their own"
+            )
+        return flat[0][:, 0], flat[1][:, 0]
+
+
+_Part: TypeAlias = tuple[LayerSpec, dict[str, F32Array], _Statistics | None]
+"""A layer that reads the input as it is, its new weights, and what its output is where that is the input still."""
+
+
+class _Folding:
+    """One walk through a network in reading order, which follows the input to the layers that multiply it."""
+
+    def __init__(self, network: Network, params: Mapping[str, WeightStore]) -> None:
+        self._network, self._params = network, dict(params)
+        self._layers = dict(network.layers)
+        self._read: dict[Coord, _Statistics] = {}
+        self._made: dict[Coord, _Statistics] = {}
+
+    def fold(self, inputs: Standardisation) -> tuple[Network, Params]:
+        first = _Statistics.of(inputs, self._network.input_shape)
+        _check_range(first)
+        for wire in self._network.wires:
+            self._follow(wire, first)
+        for name, coord in self._network.taps.items():
+            if coord in self._made:
+                raise _refused(f"output {name!r}", "is the standardised input itself")
+        network = dataclasses.replace(self._network, layers=self._layers)
+        return network, Params({key: self._params[key] for key in network.param_specs()})
+
+    def _follow(self, wire: Wire, first: _Statistics) -> None:
+        coord, spec = wire.coord, self._layers[wire.coord]
+        sources = wire.inputs if wire.skip is None else (*wire.inputs, wire.skip)
+        found = [self._statistics(source, first) for source in sources]
+        [*given] = (statistics for statistics in found if statistics is not None)
+        if not given:
+            return
+        where = f"{spec.kind} at {coord}"
+        if len(sources) > 1:
+            raise _refused(where, "adds the standardised input to something else")
+        if sources[0].delay:
+            raise _refused(where, "reads earlier rows of the standardised input, which are 0 at first")
+        self._read[coord] = given[0]
+        if wire.identity:
+            self._made[coord] = given[0]
+            return
+        shared = (link for link in self._network.links if link.kind == "shared")
+        if spec.params() and any(coord in (link.source, link.target) for link in shared):
+            raise _refused(where, "shares its weights with another layer")
+        stores = {param.name: self._params[f"{coord}/{param.name}"] for param in spec.params()}
+        self._layers[coord], changed, made = _folded(spec, stores, given[0], where)
+        self._params |= {f"{coord}/{name}": WeightStore.from_array(values) for name, values in changed.items()}
+        if made is not None:
+            self._made[coord] = made
+
+    def _statistics(self, source: Source, first: _Statistics) -> _Statistics | None:
+        """Of a value that is the input still; None for all others."""
+        if source.coord is None:
+            return first if source.port == INPUT else None
+        return (self._made if source.side == "output" else self._read).get(source.coord)
+
+
+def _folded(spec: LayerSpec, stores: Mapping[str, Any], given: _Statistics, where: str) -> _Part:
+    """Have a layer read the input as it is."""
+    if isinstance(spec, Reshape | Flatten):
+        return spec, {}, given.reshaped(spec.output_shape((1, *given.mean.shape))[1:])
+    if isinstance(spec, Sequential):
+        return _sequential(spec, stores, given, where)
+    if isinstance(spec, Dense):
+        mean, deviation = given.along(-1, where)
+        weight = stores["weight"].values().astype(np.float64) / deviation
+        constant = weight @ mean
+    elif isinstance(spec, Conv):
+        mean, deviation = given.along(0, where)
+        windows = spec.windows()
+        if mean.any() and any((*windows.before, *windows.after)):
+            raise _refused(where, "pads with zeros, which would be the mean only if that were 0")
+        old = stores["weight"].values().astype(np.float64)
+        # W is [out, in / groups, *kernel]; the group of an output channel tells which channels it sees.
+        seen = np.repeat(np.arange(spec.in_channels).reshape(spec.groups, -1), spec.out_channels // spec.groups, axis=0)
+        seen = seen.reshape(*seen.shape, *(1,) * spec.spatial)
+        weight = old / deviation[seen]
+        constant = (weight * mean[seen]).reshape(len(weight), -1).sum(1)
+    else:
+        raise _refused(where, "reads the standardised input and is neither a dense layer nor a convolution")
+    bias = stores["bias"].values().astype(np.float64) if spec.bias else np.zeros(len(weight))
+    changed = {"weight": weight, "bias": bias - constant}
+    with np.errstate(over="ignore"):
+        singles = {name: values.astype(np.float32) for name, values in changed.items()}
+    if not all(np.isfinite(values).all() for values in singles.values()):
+        raise _refused(where, "would have weights beyond float32: deviations are too small")
+    return dataclasses.replace(spec, bias=True), singles, None
+
+
+def _sequential(spec: Sequential, stores: Mapping[str, Any], given: _Statistics, where: str) -> _Part:
+    values: list[_Statistics | None] = [given]
+    layers, changed = list(spec.layers), dict[str, F32Array]()
+    for i, child in enumerate(spec.layers):
+        read = [values[j] for j in spec.sources(i)]
+        made: _Statistics | None = None
+        if len(read) > 1 and any(read):
+            raise _refused(f"layer {i} of {where}", "adds the standardised input to something else")
+        if read[0] is not None:
+            layers[i], new, made = _folded(child, below(stores, str(i)), read[0], f"layer {i} of {where}")
+            changed |= {f"{i}/{name}": array for name, array in new.items()}
+        values.append(made)
+    return dataclasses.replace(spec, layers=tuple(layers)), changed, values[-1]
+
+
+def _check_range(given: _Statistics) -> None:
+    away = np.abs(given.mean) / given.deviation
+    worst = np.unravel_index(np.argmax(away), away.shape)
+    if away[worst] > _FARTHEST:
+        place = show_shape(tuple(map(int, worst)))
+        raise _refused(
+            f"feature {place}",
+            f"has mean {given.mean[worst]:g} and deviation {given.deviation[worst]:g}, whose difference float32 loses",
+        )
+
+
+def _refused(what: str, why: str) -> UnsupportedError:
+    return UnsupportedError(f"the standardisation of inputs cannot go into the weights: {what} {why}", hint=_HINT)
