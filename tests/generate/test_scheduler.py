@@ -105,7 +105,7 @@ def test_the_queue_is_bounded_by_jobs_and_by_tokens():
     scheduler = Scheduler(model, Limits(seats=1, queue=2, queue_tokens=7))
     for _ in range(3):  # one of them will have the seat
         scheduler.submit(job(model, "ab"))
-    with pytest.raises(OverloadedError, match="3 jobs wait") as caught:
+    with pytest.raises(OverloadedError, match="3 requests wait") as caught:
         scheduler.submit(job(model, "ab"))
     assert 1 <= caught.value.retry_after <= 30
     for _ in range(9):
