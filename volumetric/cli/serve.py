@@ -53,8 +53,9 @@ class AddressOptions:
         Port to listen at; 0 takes a free one.
     api_key : str
         Key that clients must show. Better in the variable VOLUMETRIC_API_KEY, or in --api-key-file.
-    api_key_file : path
-        File whose first line is the key.
+    api_key_file : list[str]
+        File whose first line is a key; any number of times, one for each user. PATH:SHARE gives the requests of a key
+        so many times the slots that those of others have.
     no_auth : bool
         Let everybody in who reaches the address.
     cors : list[str]
@@ -64,28 +65,33 @@ class AddressOptions:
     host: str = "127.0.0.1"
     port: Annotated[int, Parameter(name=["--port", "-p"])] = 8080
     api_key: str | None = None
-    api_key_file: Path | None = None
+    api_key_file: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
     no_auth: Annotated[bool, Parameter(negative="", show_default=False)] = False
     cors: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
 
-    def key(self) -> str | None:
-        """Return the key, if there is one.
+    def keys(self) -> dict[str, float]:
+        """Return the keys, and how much of the slots the requests of each have.
 
         Raises
         ------
-        UsageError : two were given, the file cannot be read, or there is none for an address that others reach
+        UsageError : keys were given in two ways, or twice; a file cannot be read; there is none for an address that
+            others reach
         """
-        if self.api_key is not None and self.api_key_file is not None:
+        if self.api_key is not None and self.api_key_file:
             raise UsageError("--api-key and --api-key-file were given", hint="one of them")
         # One that is given and empty is no wish to have none: it is a variable of a shell that is not set.
-        found = self.api_key if self.api_key is not None else os.environ.get(KEY) or None
-        if self.api_key_file is not None:
+        told = self.api_key if self.api_key is not None else os.environ.get(KEY) or None
+        found = {} if told is None or self.api_key_file else {told.strip(): 1.0}
+        for one in self.api_key_file:
+            path, share = _with_share(one)
             try:
-                found = self.api_key_file.read_text(encoding="utf-8-sig").partition("\n")[0]
+                key = Path(path).read_text(encoding="utf-8-sig").partition("\n")[0].strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"--api-key-file: {error}") from None
-        found = None if found is None else found.strip()
-        if found is None and self.host not in _LOOPBACK and not self.no_auth:
+            if key in found:
+                raise UsageError(f"--api-key-file {path} has a key that another one has, too", hint="one for each user")
+            found[key] = share
+        if not found and self.host not in _LOOPBACK and not self.no_auth:
             raise UsageError(
                 f"--host {self.host} can be reached by others, and there is no key",
                 hint=f"set {KEY} or --api-key-file, or say --no-auth",
@@ -187,7 +193,7 @@ def serve(
         if importlib.util.find_spec(name) is None:
             hint = "the server is an extra: pip install 'volumetric-engine[serve]'"
             raise UsageError(f"{name} is not installed", hint=hint)
-    key = address.key()
+    keys = address.keys()
     openers = _openers(models, alias or (), lora or (), partial(_open, source, device, size, chat_template))
     drafts: dict[str, Callable[[], Model] | Literal["lookup"]] = {}
     if draft == "lookup":
@@ -211,7 +217,7 @@ def serve(
             queue_seconds=load.queue_timeout,
         )
         settings = Settings(
-            api_key=key,
+            api_keys=keys,
             hosts=_HOSTS if address.host in _LOOPBACK else None,
             origins=address.origins(),
             max_body=load.max_body * _MIB,
@@ -231,6 +237,15 @@ def serve(
     console.note(f"listening at {url}; opening {', '.join(openers)}…")
     server.run(sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}"))
     return exits.OK
+
+
+def _with_share(told: str) -> tuple[str, float]:
+    """Return the path and the share of ``PATH`` or ``PATH:SHARE``."""
+    path, colon, share = told.rpartition(":")
+    try:
+        return (path, float(share)) if colon and path else (told, 1.0)
+    except ValueError:
+        return told, 1.0
 
 
 def _openers(

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+UNSENT_BYTES = 2**16
+"""Bytes that the system holds for a client before they can be sent: without a bound these are megabytes, and it takes
+minutes until anybody sees that the client does not read."""
+_UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", {"linux": 25, "darwin": 0x201}.get(sys.platform))
 _GRACE = 1.0
 """Seconds after the drain in which answers that have ended may still go out."""
 _LOOK = 1.0
@@ -49,6 +54,8 @@ def listen(host: str, port: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if _UNSENT is not None:  # connections take it from the socket that listens
+            sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, UNSENT_BYTES)
         sock.bind((host, port))
         sock.listen(2048)
     except (OSError, OverflowError, UnicodeError) as error:
