@@ -261,17 +261,40 @@ def _openers(
             f"{len(alias)} names were given for {len(chosen)} models", hint="one --alias for each, or fewer"
         )
     names = [*alias, *map(_name, chosen[len(alias) :])]
-    found = {name: partial(open_one, model) for name, model in zip(names, chosen, strict=True)}
+    found: dict[str, Callable[[], Model]] = {
+        name: partial(open_one, model) for name, model in zip(names, chosen, strict=True)
+    }
+    base = _Base(found[names[0]])
+    found[names[0]] = base.open
     for one in lora:
         name, equals, path = one.partition("=")
         if not (name and equals and path):
             raise UsageError(f"--lora {one} is no NAME=DIRECTORY", hint="as in --lora poet=adapters/poet")
         if name in found:
             raise UsageError(f"two models are called {name!r}", hint="name adapters otherwise, or models with --alias")
-        found[name] = partial(open_one, chosen[0], lora=(path,))
+        found[name] = partial(base.beside, path)
     if len(found) < len(chosen) + len(lora):
         raise UsageError(f"two models are called alike: {', '.join(names)}", hint="name them with --alias")
     return found
+
+
+class _Base:
+    """The model that adapters belong to: those are opened beside it, after it, and use its weights."""
+
+    def __init__(self, open_it: Callable[[], Model]) -> None:
+        self._open = open_it
+        self._model: Model | None = None
+
+    def open(self) -> Model:
+        """Open it, also once more."""
+        self._model = self._open()
+        return self._model
+
+    def beside(self, lora: str) -> Model:
+        """Open it with an adapter."""
+        if self._model is None:
+            raise SpecError("an adapter is opened before its model")
+        return self._model.beside((lora,))
 
 
 def _name(model: str) -> str:
@@ -285,11 +308,8 @@ def _open(
     size: SizeOptions,
     chat_template: str | None,
     model: str,
-    lora: tuple[str, ...] = (),
 ) -> Model:
-    return open_for(
-        model, source, device, context=size.context, threads=size.threads, chat_template=chat_template, lora=lora
-    )
+    return open_for(model, source, device, context=size.context, threads=size.threads, chat_template=chat_template)
 
 
 def _state_bytes(mib: int | None) -> int | None:
