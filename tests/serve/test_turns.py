@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.generate.letters import letters, recurrent_letters
+from tests.generate.letters import deep_letters, letters, recurrent_letters
 from tests.serve.servers import PATIENCE, Address, running, slowed
-from volumetric.generate import Limits
+from volumetric.generate import Limits, Model
+from volumetric.layers import MultiHeadAttention
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import engine
 from volumetric.serve.engine import Engine
@@ -85,3 +86,25 @@ def test_a_client_that_does_not_read_has_no_slot_until_it_does(monkeypatch: pyte
         assert b'"completion_tokens":2500' in told
         assert b"data: [DONE]" in told
         assert scheduler.stats.preempted == 0
+
+
+def test_memory_is_that_of_all_models_together():
+    """Each has what holds as many whole sequences."""
+
+    def attending(context: int) -> Model:
+        return deep_letters(ReferenceDevice(), MultiHeadAttention(embed_dim=8, num_heads=2), context=context)
+
+    models = {name: attending(context) for name, context in {"short": 16, "long": 48, "more": 16}.items()}
+    limits = Limits(state_bytes=8_000_000, prefix_bytes=4001)
+    with running(models, limits=limits) as address:
+        engines = {name: served.engine for name, served in address.server.serving.models.items()}
+        assert [e.scheduler.limits.state_bytes for e in engines.values() if e] == [1_600_000, 4_800_000, 1_600_000]
+        assert [e.scheduler.limits.prefix_bytes for e in engines.values() if e] == [800, 2400, 800]
+        address.server._openers = {"short": lambda: attending(16)}
+        before, loop = engines["short"], address.server._loop
+        assert loop is not None
+        loop.call_soon_threadsafe(lambda: address.server._start(address.server._reload()))
+        until(lambda: address.server.serving.models["short"].engine is not before)
+        again = address.server.serving.models["short"].engine
+        assert again is not None
+        assert again.scheduler.limits.state_bytes == 1_600_000

@@ -116,9 +116,10 @@ class LoadOptions:
     max_seqs : int
         Texts computed together, for each model.
     kv_memory : int
-        MiB of all keys, values and states together, for each model; a quarter of the free memory unless given.
+        MiB of all keys, values and states together, of all models; a quarter of the free memory unless given. Each
+        model has as much of it as holds the same number of whole sequences.
     prefix_memory : int
-        MiB of it that kept prefixes may take; 0 keeps none.
+        MiB of it that kept prefixes may take, of all models; 0 keeps none.
     max_stall : int
         Milliseconds that a new prompt may keep those waiting who are being answered.
     max_queue : int

@@ -23,7 +23,7 @@ from volumetric.serve.engine import Engine
 from volumetric.serve.heap import trim
 from volumetric.serve.opening import opened
 from volumetric.serve.protocol import Protocol
-from volumetric.serve.serving import Served, Serving, Settings, generates
+from volumetric.serve.serving import Served, Serving, Settings, generates, sequence_bytes
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -94,7 +94,7 @@ class Server:
     Parameters
     ----------
     models : the names that clients use → what opens the model, called again for a reload; the first is the default
-    settings, limits : of requests, and of each engine
+    settings, limits : of requests, and of each engine; memory of states is that of all engines together
     drain : seconds that requests under way have when the server is to end
     drafts : names of models → what opens the one that proposes tokens for it, or ``"lookup"``
 
@@ -117,6 +117,7 @@ class Server:
         self.serving = Serving(models={}, settings=settings, created=int(time.time()))
         self._openers = models
         self._limits = limits
+        self._whole = 0  # bytes of a whole sequence of each model that generates, of all together
         self._drain = drain
         self._drafts = drafts
         self._failure: BaseException | None = None
@@ -199,8 +200,12 @@ class Server:
         try:
             async with self._opening:
                 for name, opener in self._openers.items():
-                    served = await self._opened(name, opener)
-                    self.serving.models = {**self.serving.models, name: served}
+                    model, draft = await self._opened(name, opener)
+                    self.serving.models = {**self.serving.models, name: Served(name, model, None, draft)}
+                served = self.serving.models.values()
+                self._whole = sum(sequence_bytes(one.model) for one in served if generates(one.model))
+                for one in served:
+                    one.engine = self._engine(one.model, one.draft)
         except Exception as error:  # `run` raises it, once the server has ended
             self._failure = error
             if self._server is not None:
@@ -227,13 +232,18 @@ class Server:
         before = [served.engine for served in self._before if served.engine is not None]
         return [*self.serving.engines, *before]
 
-    async def _opened(self, name: str, opener: Callable[[], Model]) -> Served:
+    async def _opened(self, name: str, opener: Callable[[], Model]) -> tuple[Model, Model | Literal["lookup"] | None]:
+        """Open a model, and what proposes tokens for it."""
         model = await opened(opener)
+        draft = self._drafts.get(name) if generates(model) else None
+        return model, await opened(draft) if callable(draft) else draft
+
+    def _engine(self, model: Model, draft: Model | Literal["lookup"] | None) -> Engine | None:
+        """Return what generates, in its part of the memory for states; None for an encoder."""
         if not generates(model):
-            return Served(name, model, None)
-        draft = self._drafts.get(name)
-        guessing = await opened(draft) if callable(draft) else draft
-        return Served(name, model, Engine(model, self._limits, guessing, self.serving.settings.step_seconds), guessing)
+            return None
+        part = sequence_bytes(model) / self._whole if self._whole else 1.0
+        return Engine(model, self._limits.part(part), draft, self.serving.settings.step_seconds)
 
     async def _reload(self) -> None:
         """Open all models anew, one after the other; requests under way are finished by the model that they have.
@@ -252,7 +262,8 @@ class Server:
             if self._ending or name not in self.serving.models:  # opening failed, and the server ends
                 return
             try:
-                served = await self._opened(name, opener)
+                model, draft = await self._opened(name, opener)
+                served = Served(name, model, self._engine(model, draft), draft)
             except Exception as error:  # the model of before goes on
                 logger.error("%s was not opened anew: %s", name, error)
                 continue

@@ -237,6 +237,12 @@ def generates(model: Model) -> bool:
     return True
 
 
+def sequence_bytes(model: Model) -> int:
+    """Return the memory of the state of a sequence as long as the context."""
+    memory = model.executable.memory
+    return memory.state_fixed + memory.state_per_token * model.executable.options.context
+
+
 def encoded(told: object) -> bytes:
     """Return JSON."""
     return msgspec.json.encode(told)

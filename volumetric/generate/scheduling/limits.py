@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -61,6 +61,15 @@ class Limits:
         """Return limits for somebody who waits for all of their own jobs: any number of them may wait, for ever."""
         given = {"seats": seats, "prompt_rows": prompt_rows, "prefix_bytes": prefix_bytes}
         return cls(**given, queue=None, queue_tokens=None, queue_seconds=None)
+
+    def part(self, share: float) -> Limits:
+        """Return the limits of one of several schedulers that have the memory for states together."""
+        state, prefixes = self.state_bytes, self.prefix_bytes
+        return replace(
+            self,
+            state_bytes=None if state is None else max(1, int(state * share)),
+            prefix_bytes=None if prefixes is None else int(prefixes * share),
+        )
 
     def __post_init__(self) -> None:
         for one in fields(self):
