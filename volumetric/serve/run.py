@@ -18,6 +18,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from volumetric.errors import DeviceError, SpecError
+from volumetric.serve import supervisor
 from volumetric.serve.app import application
 from volumetric.serve.engine import Engine
 from volumetric.serve.heap import trim
@@ -212,6 +213,7 @@ class Server:
                 self._server.should_exit = True
             return
         self.serving.ready = True
+        supervisor.tell(supervisor.READY)
         on_ready()
 
     async def _tidy(self) -> None:
@@ -221,11 +223,14 @@ class Server:
             await self.serving.aside(trim)
 
     async def _watch(self) -> None:
-        """Look after devices that hang."""
+        """Look after devices that hang; who supervises the server hears that none does."""
         while True:
             await asyncio.sleep(_LOOK)
-            for engine in self._engines():
+            engines = self._engines()
+            for engine in engines:
                 engine.watch()
+            if not any(engine.stuck for engine in engines):
+                supervisor.tell(supervisor.ALIVE)
 
     def _engines(self) -> list[Engine]:
         """Return all engines, also those of models that were opened anew and have requests still."""
@@ -284,6 +289,7 @@ class Server:
             return
         self._ending = True
         self.serving.ready = False
+        supervisor.tell(supervisor.STOPPING)
         logger.info("shutting down: requests under way have %g s", self._drain)
         self._start(self._finish(self._server))
 
