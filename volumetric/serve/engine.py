@@ -104,15 +104,16 @@ class Engine:
     def submit(self, jobs: Sequence[Job], *, owner: str = "", weight: float = 1.0) -> Running:
         """Let the jobs of a request wait for slots, all or none.
 
-        Requests take turns, and so do owners, each by its weight. Raises what `Scheduler.submit` raises, and once it is
-        closed.
+        Requests take turns, and so do owners, each by its weight; of what one has computed another one sees nothing.
+        Raises what `Scheduler.submit` raises, and once it is closed.
         """
         if self._ending:
             raise ShuttingDownError("the model was closed before the request came to it")
         running = Running(self)
         try:
             for job in jobs:
-                ticket = self.scheduler.submit(replace(job, owner=owner, weight=weight, request=id(running)))
+                own = replace(job, owner=owner, weight=weight, request=id(running), salt=f"{owner}\0{job.salt}")
+                ticket = self.scheduler.submit(own)
                 # Events come by way of this loop, so none can have come before these lines.
                 running.tickets.append(ticket)
                 self._running[ticket] = running
