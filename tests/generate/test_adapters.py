@@ -22,8 +22,10 @@ from volumetric.loaders.peft import read_adapter
 from volumetric.loaders.peft_merge import parse_adapter
 from volumetric.loaders.peft_write import save_adapter
 from volumetric.loaders.quantise import convert, target_schemes
-from volumetric.runtime.device import RunOptions
+from volumetric.network import Params
+from volumetric.runtime.device import RunOptions, Updatable
 from volumetric.train import LowRank
+from volumetric.weights import WeightStore
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PEFT, TINY = FIXTURES / "peft", FIXTURES / "hf_tiny"
@@ -177,3 +179,40 @@ def test_trained_overlays_are_written_as_peft_reads_them(tmp_path: Path) -> None
     merged = dataclasses.replace(model, params=overlay.merge(model.params, factors))
     right = Model(merged, device("reference"), RunOptions(context=64))
     np.testing.assert_allclose(last(adapted), last(right), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+@pytest.mark.parametrize("dtype", [None, "int4:g64"])
+def test_models_of_one_base_keep_its_weights_once(name: str, dtype: str | None) -> None:
+    """Base and adapters have the bits that each has alone, also when others are closed."""
+    adapters: list[list[str]] = [[], ["plain"], ["wide"], ["saved"]]
+    apart = [opened(name, lora, dtype) for lora in adapters]
+    expected = [last(model) for model in apart]
+    base = opened(name, [], dtype)
+    models = [base.beside([PEFT / one for one in lora]) for lora in adapters]
+    for model, right in zip(models, expected, strict=True):
+        np.testing.assert_array_equal(last(model), right)
+    assert [dict(model.adapters) for model in models] == [dict(model.adapters) for model in apart]
+    if name == "cpu":
+        whole = apart[0].executable.memory.weights
+        own = [model.executable.memory.weights for model in models]
+        factors = [one.executable.memory.weights - whole for one in apart]
+        assert own[0] < whole / 16  # gains of norms
+        assert [one - own[0] for one in own[1:3]] == factors[1:3]
+        assert own[3] < whole + factors[3]  # it replaces embedding and head, which are its own
+    base.close()
+    models[0].close()
+    np.testing.assert_array_equal(last(models[1]), expected[1])
+    models[1].set_adapter("plain", 0)
+    np.testing.assert_array_equal(last(models[2]), expected[2])
+
+
+def test_weights_that_several_models_use_are_not_replaced_under_them() -> None:
+    base = opened("cpu", [])
+    again = base.beside([PEFT / "plain"])
+    (key, *_) = (key for key in base.params if key.endswith("o.weight"))
+    other = Params({key: WeightStore.from_array(base.params[key].values())})
+    for model in (base, again):
+        assert isinstance(model.executable, Updatable)
+        with pytest.raises(UnsupportedError, match="is shared by several models"):
+            model.executable.update(other)

@@ -106,6 +106,7 @@ def test_figures_have_a_bound(server: Address):
         (["--port", "70000"], "cannot listen on 127.0.0.1 port 70000"),
         (["--api-key", ""], "the API key is empty"),
         (["--api-key", "clé"], "no header can hold"),
+        (["--api-key-file", "nowhere.key:2"], "nowhere.key"),
         (["--cors", "example.org"], "is no origin"),
         (["--drain", "nan"], "drain must be 0 seconds or more"),
     ],
@@ -118,12 +119,17 @@ def test_what_cannot_be_served_is_told_at_once(flags: list[str], told: str, caps
 
 
 def test_keys_in_files_are_read_as_editors_write_them(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    from volumetric.cli.exits import UsageError
     from volumetric.cli.serve import KEY, AddressOptions
 
     (tmp_path / "key").write_bytes(b"\xef\xbb\xbfsesame \r\nof no interest\r\n")
-    assert AddressOptions(api_key_file=tmp_path / "key").key() == "sesame"
+    (tmp_path / "other").write_text("lentil")
+    files = str(tmp_path / "key"), f"{tmp_path / 'other'}:2.5"
+    assert AddressOptions(api_key_file=files).keys() == {"sesame": 1.0, "lentil": 2.5}
+    with pytest.raises(UsageError, match="has a key that another one has"):
+        AddressOptions(api_key_file=(*files, files[0])).keys()
     monkeypatch.setenv(KEY, " sesame\n")
-    assert AddressOptions().key() == "sesame"
+    assert AddressOptions().keys() == {"sesame": 1.0}
     monkeypatch.setenv(KEY, "")
-    assert AddressOptions().key() is None
+    assert AddressOptions().keys() == {}
     assert AddressOptions(cors=("HTTPS://Page.example/", "*")).origins() == ("https://page.example", "*")

@@ -95,6 +95,8 @@ def post(body: bytes, length: int | None = None) -> bytes:
         (HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "invalid_http"),
         (HEAD + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b", 415, "unsupported_media_type"),
         (b"GET /health HTTP/1.0\r\n\r\n", 200, None),  # as load balancers ask, without a name
+        (b"GET /health HTTP/1.1\r\nHost: LocalHost:8080\r\n\r\n", 200, None),  # names have no case
+        (b"GET /health HTTP/1.1\r\nHost: localhosts\r\n\r\n", 403, "unknown_host"),
     ],
 )
 def test_what_a_connection_may_say(server: Address, data: bytes, status: int, code: str | None):

@@ -99,3 +99,21 @@ def test_reasoning_stays_in_the_answer_where_it_is_asked_for():
     with running({"thinker": thinker()}, reasoning="none") as address, address.client() as client:
         answer = client.chat.completions.create(model="thinker", messages=[{"role": "user", "content": "c"}])
         assert answer.choices[0].message.content == "defgh"
+
+
+@pytest.mark.parametrize(
+    ("inside", "text", "count"),
+    [
+        (False, "<think>ab</think>c", 18 - 1),
+        (False, "<think>ab", 9),  # cut off: all of it
+        (False, "<think>", 7),
+        (False, "<thin", 0),  # not known yet, and told as it is
+        (False, "abc", 0),
+        (True, "ab", 2),
+        (True, "ab</think>c", 10),
+    ],
+)
+def test_tokens_of_reasoning_are_counted_also_where_it_is_cut_off(inside: bool, text: str, count: int):
+    """A token a character."""
+    thinking = Thinking("<think>", "</think>", inside)
+    assert thinking.tokens([ord(letter) for letter in text], chr) == count

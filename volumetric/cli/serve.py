@@ -53,8 +53,9 @@ class AddressOptions:
         Port to listen at; 0 takes a free one.
     api_key : str
         Key that clients must show. Better in the variable VOLUMETRIC_API_KEY, or in --api-key-file.
-    api_key_file : path
-        File whose first line is the key.
+    api_key_file : list[str]
+        File whose first line is a key; any number of times, one for each user. PATH:SHARE gives the requests of a key
+        so many times the slots that those of others have.
     no_auth : bool
         Let everybody in who reaches the address.
     cors : list[str]
@@ -64,28 +65,33 @@ class AddressOptions:
     host: str = "127.0.0.1"
     port: Annotated[int, Parameter(name=["--port", "-p"])] = 8080
     api_key: str | None = None
-    api_key_file: Path | None = None
+    api_key_file: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
     no_auth: Annotated[bool, Parameter(negative="", show_default=False)] = False
     cors: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
 
-    def key(self) -> str | None:
-        """Return the key, if there is one.
+    def keys(self) -> dict[str, float]:
+        """Return the keys, and how much of the slots the requests of each have.
 
         Raises
         ------
-        UsageError : two were given, the file cannot be read, or there is none for an address that others reach
+        UsageError : keys were given in two ways, or twice; a file cannot be read; there is none for an address that
+            others reach
         """
-        if self.api_key is not None and self.api_key_file is not None:
+        if self.api_key is not None and self.api_key_file:
             raise UsageError("--api-key and --api-key-file were given", hint="one of them")
         # One that is given and empty is no wish to have none: it is a variable of a shell that is not set.
-        found = self.api_key if self.api_key is not None else os.environ.get(KEY) or None
-        if self.api_key_file is not None:
+        told = self.api_key if self.api_key is not None else os.environ.get(KEY) or None
+        found = {} if told is None or self.api_key_file else {told.strip(): 1.0}
+        for one in self.api_key_file:
+            path, share = _with_share(one)
             try:
-                found = self.api_key_file.read_text(encoding="utf-8-sig").partition("\n")[0]
+                key = Path(path).read_text(encoding="utf-8-sig").partition("\n")[0].strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"--api-key-file: {error}") from None
-        found = None if found is None else found.strip()
-        if found is None and self.host not in _LOOPBACK and not self.no_auth:
+            if key in found:
+                raise UsageError(f"--api-key-file {path} has a key that another one has, too", hint="one for each user")
+            found[key] = share
+        if not found and self.host not in _LOOPBACK and not self.no_auth:
             raise UsageError(
                 f"--host {self.host} can be reached by others, and there is no key",
                 hint=f"set {KEY} or --api-key-file, or say --no-auth",
@@ -110,9 +116,10 @@ class LoadOptions:
     max_seqs : int
         Texts computed together, for each model.
     kv_memory : int
-        MiB of all keys, values and states together, for each model; a quarter of the free memory unless given.
+        MiB of all keys, values and states together, of all models; a quarter of the free memory unless given. Each
+        model has as much of it as holds the same number of whole sequences.
     prefix_memory : int
-        MiB of it that kept prefixes may take; 0 keeps none.
+        MiB of it that kept prefixes may take, of all models; 0 keeps none.
     max_stall : int
         Milliseconds that a new prompt may keep those waiting who are being answered.
     max_queue : int
@@ -187,7 +194,7 @@ def serve(
         if importlib.util.find_spec(name) is None:
             hint = "the server is an extra: pip install 'volumetric-engine[serve]'"
             raise UsageError(f"{name} is not installed", hint=hint)
-    key = address.key()
+    keys = address.keys()
     openers = _openers(models, alias or (), lora or (), partial(_open, source, device, size, chat_template))
     drafts: dict[str, Callable[[], Model] | Literal["lookup"]] = {}
     if draft == "lookup":
@@ -211,7 +218,7 @@ def serve(
             queue_seconds=load.queue_timeout,
         )
         settings = Settings(
-            api_key=key,
+            api_keys=keys,
             hosts=_HOSTS if address.host in _LOOPBACK else None,
             origins=address.origins(),
             max_body=load.max_body * _MIB,
@@ -233,6 +240,15 @@ def serve(
     return exits.OK
 
 
+def _with_share(told: str) -> tuple[str, float]:
+    """Return the path and the share of ``PATH`` or ``PATH:SHARE``."""
+    path, colon, share = told.rpartition(":")
+    try:
+        return (path, float(share)) if colon and path else (told, 1.0)
+    except ValueError:
+        return told, 1.0
+
+
 def _openers(
     models: tuple[str, ...],
     alias: Sequence[str],
@@ -246,17 +262,40 @@ def _openers(
             f"{len(alias)} names were given for {len(chosen)} models", hint="one --alias for each, or fewer"
         )
     names = [*alias, *map(_name, chosen[len(alias) :])]
-    found = {name: partial(open_one, model) for name, model in zip(names, chosen, strict=True)}
+    found: dict[str, Callable[[], Model]] = {
+        name: partial(open_one, model) for name, model in zip(names, chosen, strict=True)
+    }
+    base = _Base(found[names[0]])
+    found[names[0]] = base.open
     for one in lora:
         name, equals, path = one.partition("=")
         if not (name and equals and path):
             raise UsageError(f"--lora {one} is no NAME=DIRECTORY", hint="as in --lora poet=adapters/poet")
         if name in found:
             raise UsageError(f"two models are called {name!r}", hint="name adapters otherwise, or models with --alias")
-        found[name] = partial(open_one, chosen[0], lora=(path,))
+        found[name] = partial(base.beside, path)
     if len(found) < len(chosen) + len(lora):
         raise UsageError(f"two models are called alike: {', '.join(names)}", hint="name them with --alias")
     return found
+
+
+class _Base:
+    """The model that adapters belong to: those are opened beside it, after it, and use its weights."""
+
+    def __init__(self, open_it: Callable[[], Model]) -> None:
+        self._open = open_it
+        self._model: Model | None = None
+
+    def open(self) -> Model:
+        """Open it, also once more."""
+        self._model = self._open()
+        return self._model
+
+    def beside(self, lora: str) -> Model:
+        """Open it with an adapter."""
+        if self._model is None:
+            raise SpecError("an adapter is opened before its model")
+        return self._model.beside((lora,))
 
 
 def _name(model: str) -> str:
@@ -270,11 +309,8 @@ def _open(
     size: SizeOptions,
     chat_template: str | None,
     model: str,
-    lora: tuple[str, ...] = (),
 ) -> Model:
-    return open_for(
-        model, source, device, context=size.context, threads=size.threads, chat_template=chat_template, lora=lora
-    )
+    return open_for(model, source, device, context=size.context, threads=size.threads, chat_template=chat_template)
 
 
 def _state_bytes(mib: int | None) -> int | None:

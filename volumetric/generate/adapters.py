@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from volumetric.runtime.plan import Plan
 from volumetric.weights import WeightStore
 
 if TYPE_CHECKING:
+    from volumetric.generate.model import Model
     from volumetric.loaders import LoadedModel
     from volumetric.loaders.peft import Adapter
     from volumetric.loaders.peft_merge import Lora
@@ -72,6 +73,23 @@ class Adapts:
         self.adapters.set_scale(name, scale)
         if isinstance(self.executable, Updatable):
             self.executable.update(self.adapters.params(down=False))
+
+    def beside(self, lora: Lora) -> Model:
+        """Return a model with adapters of its own, which uses this one's weights where they lie.
+
+        On the CPU it takes the memory of its adapters and of its states alone, however large the model is; on other
+        devices its weights are a copy. Either may be closed first.
+
+        Parameters
+        ----------
+        lora : adapters, see `load`; those that this model has do not count
+
+        Raises
+        ------
+        CheckpointError, UnsupportedError : as `load`, for the adapters
+        """
+        model = cast("Model", self)
+        return type(model)(model.plain, model.device, model.executable.options, lora, beside=model)
 
     def merge(self) -> LoadedModel:
         """Return the model with the adapters in force added to its weights; `loaders.convert.save_model` writes it.

@@ -29,7 +29,7 @@ from volumetric.generate.transcript import Decoder
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
-from volumetric.runtime.device import Device, Executable, RunOptions
+from volumetric.runtime.device import Device, Executable, RunOptions, Sharing
 from volumetric.runtime.lower import lower
 
 if TYPE_CHECKING:
@@ -47,18 +47,26 @@ class Model(Encodes, Adapts, Predicts):
     device : where to run
     options : how to run
     lora : adapters, see `load`
+    beside : a model of the same `loaded` on the same device, whose weights are used where that can be, see `beside`
 
     Attributes
     ----------
+    plain : what the loader read, without adapters
     executable : the compiled plan with its resident weights, shared by all sessions
     load_seconds : time that `load` took, compilation included
     """
 
-    def __init__(self, loaded: LoadedModel, device: Device, options: RunOptions, lora: Lora = ()) -> None:
+    def __init__(
+        self, loaded: LoadedModel, device: Device, options: RunOptions, lora: Lora = (), beside: Model | None = None
+    ) -> None:
         self.device = device
+        self.plain = loaded
         plan = lower(with_hidden(loaded), options.context)
         self.loaded, self.plan, params, self.adapters = adapted(loaded, plan, lora)
-        self.executable: Executable = device.compile(self.plan, params, options)
+        if beside is not None and isinstance(beside.executable, Sharing):
+            self.executable: Executable = beside.executable.beside(self.plan, params)
+        else:
+            self.executable = device.compile(self.plan, params, options)
         self.load_seconds = 0.0
         self._idle: list[Session] = []
 

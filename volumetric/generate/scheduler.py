@@ -11,10 +11,12 @@ its sequence had to give up its seat and is computed again. Other devices agree 
 
 **Drafts.** Where something proposes tokens (`scheduling/guesses.py`), those of all sequences are checked in one call.
 
-**Order.** Seats go by priority, then by arrival. Among the prompts under way the one with the fewest rows left goes
-first; one that was passed over four times goes before. Memory for states is bounded (`Limits.state_bytes`): a job gets
-a seat when its prompt and a part of its answer fit, kept prefixes make room, and where sequences outgrow it the
-youngest goes back to the queue.
+**Order.** Slots go by priority, then in turns: of keys by their weights, of the requests of a key, and by arrival among
+the texts of a request (`scheduling/shares.py`). A request that has got far ahead of one that waits makes room for it,
+text by text, and goes on later from where it was, as does a job that is paused. Among the prompts under way the one
+with the fewest rows left goes first; one that was passed over four times goes before. Memory for states is bounded
+(`Limits.state_bytes`): a job gets a slot when its prompt and a part of its answer fit, kept prefixes make room, and
+where sequences outgrow it the youngest goes back to the queue.
 
 **Reuse.** What a prompt begins with is copied from a sequence that runs, or from one that has ended
 (`scheduling/prefixes.py`); of two new prompts that begin alike, the second one waits for the first.
@@ -27,20 +29,18 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from volumetric.errors import (
-    DoesNotFitError,
     ExpiredError,
     GenerationError,
     ShuttingDownError,
-    SpecError,
     VolumetricError,
 )
 from volumetric.generate.events import TokenEvent
-from volumetric.generate.prompt import check_ids
-from volumetric.generate.scheduling.guesses import Guesses
+from volumetric.generate.scheduling.guesses import Guesses, guessed_by
+from volumetric.generate.scheduling.intake import texts_of
 from volumetric.generate.scheduling.job import Event, Job, Ticket
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.live import Live
@@ -49,12 +49,9 @@ from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.generate.scheduling.seats import Seats
 from volumetric.generate.scheduling.stats import Stats
 from volumetric.generate.scheduling.waiting import Waiting
-from volumetric.generate.transcript import Transcript
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
-
-_RETRY = (1.0, 30.0)
 
 
 class Scheduler:
@@ -107,19 +104,20 @@ class Scheduler:
 
         Raises
         ------
-        OverloadedError : too many jobs wait; `OverloadedError.retry_after` says when there may be room
+        OverloadedError : too many requests wait; `OverloadedError.retry_after` says when there may be room
         DoesNotFitError : the prompt is longer than the context, or than the memory for states
         ShuttingDownError : `drain` was called
         GenerationError : the prompt is empty, or has an id outside of the vocabulary
-        SpecError : `n` is below 1 or more than there are seats; there are not as many targets as tokens of the prompt
+        SpecError : `n` is below 1 or more than there are seats; `weight` is not above 0; there are not as many targets
+            as tokens of the prompt
         """
         try:
-            leader = self._generations(job)
+            leader = texts_of(job, self._model, self.limits, self._room, self._clock())
             with self._lock:
                 if self._ends_at is not None:
                     raise ShuttingDownError("the server shuts down and takes no more requests")
                 free = self.limits.seats - self._running
-                self._waiting.check(len(leader.ids), free, self._retry_after())
+                self._waiting.check(leader, free, self._stats.retry_after(len(self._waiting), self.limits.seats))
                 self._number += 1
                 leader.ticket.number = self._number
                 self._waiting.push(leader)
@@ -138,6 +136,27 @@ class Scheduler:
         with self._lock:
             if not ticket.ended and not ticket.cancelled:
                 ticket.cancelled = self._to_settle = True
+                self._lock.notify_all()
+
+    def pause(self, ticket: Ticket) -> None:
+        """Compute no more of a job until `resume`; its texts give up their slots before the next call of the device.
+
+        Its deadline stays what it was. What it has computed is kept as long as there is memory for it.
+        """
+        if ticket.job.held is None:
+            self._pause(ticket, True)
+
+    def resume(self, ticket: Ticket) -> None:
+        """Let a paused job go on."""
+        self._pause(ticket, False)
+
+    def _pause(self, ticket: Ticket, paused: bool) -> None:
+        with self._lock:
+            if not ticket.ended and ticket.paused != paused:
+                ticket.paused = paused
+                self._to_settle = self._to_settle or paused
+                for live in self._waiting.take(lambda live: live.ticket is ticket):
+                    self._waiting.push(live)
                 self._lock.notify_all()
 
     def drain(self, deadline: float) -> None:
@@ -159,7 +178,8 @@ class Scheduler:
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until there is something to do, or for so many seconds; returns whether there is."""
         with self._lock:
-            return self._lock.wait_for(lambda: bool(len(self._waiting) or self._running), timeout)
+            # Those that are paused may have come to their deadlines.
+            return self._lock.wait_for(self._awake, timeout) or bool(self._waiting.paused)
 
     @property
     def stats(self) -> Stats:
@@ -195,14 +215,14 @@ class Scheduler:
             if not prompts:
                 self._guesses.guess(lives, self._seats.holds_guesses)
             guessing = [live for live in lives if live.guesses]
-            before = _guessed(guessing)
+            before = guessed_by(guessing)
             told = self._rounds.run(taking, self._seats.follow)
         except Exception as error:  # whatever it was: those jobs have ended, and the others go on
             events += self._failed({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
             self._tell()
             return events
         seconds = time.perf_counter() - began
-        drafted, accepted = (now - then for now, then in zip(_guessed(guessing), before, strict=True))
+        drafted, accepted = (now - then for now, then in zip(guessed_by(guessing), before, strict=True))
         if not drafted:
             self._seats.count(prompts, rows - prompts, seconds)
         if not prompts:
@@ -236,39 +256,8 @@ class Scheduler:
         self._seats.clear()
         self._tell()
 
-    def _generations(self, job: Job) -> Live:
-        """Return the first text of a job, with the others behind it."""
-        if not 1 <= job.n <= self.limits.seats:
-            raise SpecError(f"n must be 1 to {self.limits.seats}, the scheduler's seats, got {job.n}")
-        rows = check_ids(job.prompt, self._model.plan)
-        prompt: list[int] = rows.tolist()
-        if job.targets is not None and len(check_ids(job.targets, self._model.plan)) != len(prompt):
-            raise SpecError(f"a prompt of {len(prompt)} tokens needs as many targets, got {len(job.targets)}")
-        params = job.params
-        try:
-            self._model.room_after(len(prompt))
-        except GenerationError as error:
-            raise DoesNotFitError(str(error), hint=error.hint) from None
-        most = self._room.rows(job.n)
-        if most is not None:
-            if most < len(prompt):
-                what = f"{job.n} states" if job.n > 1 else "a state"
-                raise DoesNotFitError(
-                    f"the prompt has {len(prompt)} tokens, the memory for {what} holds {most}",
-                    hint="shorten the prompt, or give states more memory",
-                )
-            params = dataclasses.replace(params, max_tokens=min(params.max_tokens, most - len(prompt) + 1))
-        ticket = Ticket(job, 0, self._clock())
-        texts: list[Live] = []
-        for choice in range(job.n):
-            if choice and params.seed is not None:
-                params = dataclasses.replace(params, seed=params.seed + 1)
-            transcript = Transcript(self._model, prompt, params, job.shown)
-            ticket.transcripts.append(transcript)
-            constraint = None if job.constraint is None else job.constraint()
-            texts.append(Live(ticket, choice, transcript, list(prompt), rows, constraint=constraint))
-        texts[0].followers = texts[1:]
-        return texts[0]
+    def _awake(self) -> bool:
+        return bool(self._running or self._to_settle or len(self._waiting) > len(self._waiting.paused))
 
     def _settle(self) -> Iterator[Event]:
         """End what was cancelled, what is too late, and all when the time to drain is over."""
@@ -280,6 +269,8 @@ class Scheduler:
             self._to_settle = False
             tickets = {id(live.ticket): live.ticket for live in (*self._waiting, *self._seats.all)}
             self._deadlines = bool(tickets)
+            for live in [live for live in self._seats.all if live.ticket.paused]:
+                self._rest(live)
         for ticket in tickets.values():
             deadline, patience = ticket.job.deadline, self.limits.queue_seconds
             if ticket.cancelled:
@@ -296,29 +287,51 @@ class Scheduler:
                 yield from self._failed([ticket], error)
 
     def _seat(self) -> None:
-        """Give free seats to those that wait, as far as memory goes."""
+        """Give slots to those that wait, as far as memory goes: free ones, and those of who is far ahead of them."""
+        with self._lock:
+            self._waiting.charge()
         while True:
             with self._lock:
                 live = self._waiting.first
-                if live is None:
-                    return
-                texts = (live, *live.followers)
-                ahead = min(live.transcript.tokens_left, self.limits.ahead)
-                if not self._seats.has_room(len(texts), len(live.ids) + ahead):
+                if live is None or not self._make_way(live):
                     return
                 self._waiting.pop()
-                self._running += len(texts)
+                self._running += live.texts
                 if not live.ticket.seated:
                     self._stats.queued.add(self._clock() - live.ticket.submitted)
                     self._stats.prompt_tokens += len(live.ids)
             live.ticket.seated = True
             self._seats.take(live)
 
+    def _make_way(self, live: Live) -> bool:
+        """Whether there are slots for a generation that waits, by those that others give up, if need be."""
+        if self._seats.has_room(live):
+            return True
+        giving = self._seats.made_free_for(live, self._waiting.ahead(self._seats.all, live))
+        for one in giving:
+            self._rest(one)
+        return bool(giving)
+
+    def _rest(self, live: Live) -> None:
+        """Let a generation wait again, which goes on later from where it is."""
+        self._seats.rest(live)
+        self._waiting.left(live)
+        self._waiting.push(live)
+        self._running -= live.texts
+        self._stats.yielded += 1
+
     def _put_back(self, live: Live) -> None:
         """Let a generation wait again whose state is gone."""
         with self._lock:
+            self._waiting.left(live)
             self._waiting.push(live)
             self._stats.preempted += 1
+
+    def _leave(self, live: Live, *, keep: bool = True) -> None:
+        """Let a generation, and those that follow it, give up their slots for good."""
+        with self._lock:
+            self._waiting.left(live)
+        self._seats.leave(live, keep=keep)
 
     def _told(self, live: Live, token: TokenEvent) -> Event:
         """Return the event of a token; the last one gives the seat back."""
@@ -334,7 +347,7 @@ class Scheduler:
         if token.finish_reason is None:
             return Event(ticket=ticket, choice=live.choice, token=token)
         self._rounds.stop()
-        self._seats.leave(live)
+        self._leave(live)
         ticket.told += 1
         if ticket.told == len(ticket.transcripts):
             self._close(ticket, "finished")
@@ -367,9 +380,11 @@ class Scheduler:
         with self._lock:
             waited = self._waiting.take(lambda live: live.ticket is ticket)
         texts = [one for live in waited for one in (live, *live.followers)]
+        for live in waited:
+            self._seats.give_back(live, keep=keep)
         for live in [live for live in self._seats.all if live.ticket is ticket]:
             texts += (live, *live.followers)
-            self._seats.leave(live, keep=keep)
+            self._leave(live, keep=keep)
         return texts
 
     def _close(self, ticket: Ticket, how: str) -> None:
@@ -378,20 +393,8 @@ class Scheduler:
             setattr(self._stats, how, getattr(self._stats, how) + 1)
             self._stats.requests.add(self._clock() - ticket.submitted)
 
-    def _retry_after(self) -> float:
-        """Seconds until a seat may be free: requests that wait, by those that end in a second."""
-        done = self._stats.requests
-        each = done.total / done.count if done.count else 1.0
-        least, most = _RETRY
-        return min(most, max(least, each * (len(self._waiting) + 1) / self.limits.seats))
-
     def _tell(self) -> None:
         """Let other threads know how many run, and what memory they take."""
         with self._lock:
             self._running = len(self._seats)
             self._seats.measure(self._stats)
-
-
-def _guessed(lives: Sequence[Live]) -> tuple[int, int]:
-    """Tokens that were proposed so far, and those that were drawn, too."""
-    return sum(live.transcript.drafted for live in lives), sum(live.transcript.accepted for live in lives)

@@ -33,7 +33,8 @@ async def complete(request: Request, served: Served, jobs: Sequence[Job], shape:
     """
     engine = engine_of(served)
     try:
-        running = engine.submit(jobs)
+        owner, weight = request.scope["state"].get("owner", ("", 1.0))
+        running = engine.submit(jobs, owner=owner, weight=weight)
     except Exception as error:
         raise problem_of(error) from error
     if stream:

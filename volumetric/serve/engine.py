@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from volumetric.errors import DeviceError, GenerationError, ShuttingDownError, VolumetricError
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 PATIENCE = 30.0
 """Seconds that a step may take to end once its thread is to, as kernels are compiled in one; then the device is left
 to itself, and at once where it was known to hang."""
+UNREAD = 512
+"""Events that a request may have before it that it has not read: then its jobs are paused until it has."""
 _NAP = 0.5
 """Seconds after which a thread without work looks whether it is to end."""
 
@@ -34,12 +37,17 @@ class Running:
         self._engine = engine
         self._events: list[Event] = []
         self._came = asyncio.Event()
+        self._paused = False
 
     async def events(self) -> Sequence[Event]:
         """Wait for what comes next, and return all of it: whoever reads slowly gets more at a time."""
         await self._came.wait()
         self._came.clear()
         events, self._events = self._events, []
+        if self._paused:
+            self._paused = False
+            for ticket in self.tickets:
+                self._engine.scheduler.resume(ticket)
         return events
 
     def leave(self) -> None:
@@ -48,9 +56,13 @@ class Running:
             self._engine.forget(ticket)
 
     def push(self, event: Event) -> None:
-        """Let the request see an event."""
+        """Let the request see an event. One that reads none of them takes no slots from those who do."""
         self._events.append(event)
         self._came.set()
+        if len(self._events) >= UNREAD and not self._paused:
+            self._paused = True
+            for ticket in self.tickets:
+                self._engine.scheduler.pause(ticket)
 
 
 class Engine:
@@ -89,14 +101,19 @@ class Engine:
             logger.error("the device of %s does not answer, and is left to itself", self.model.name)
         return not self.alive
 
-    def submit(self, jobs: Sequence[Job]) -> Running:
-        """Let jobs wait for seats, all or none; raises what `Scheduler.submit` raises, and once it is closed."""
+    def submit(self, jobs: Sequence[Job], *, owner: str = "", weight: float = 1.0) -> Running:
+        """Let the jobs of a request wait for slots, all or none.
+
+        Requests take turns, and so do owners, each by its weight; of what one has computed another one sees nothing.
+        Raises what `Scheduler.submit` raises, and once it is closed.
+        """
         if self._ending:
             raise ShuttingDownError("the model was closed before the request came to it")
         running = Running(self)
         try:
             for job in jobs:
-                ticket = self.scheduler.submit(job)
+                own = replace(job, owner=owner, weight=weight, request=id(running), salt=f"{owner}\0{job.salt}")
+                ticket = self.scheduler.submit(own)
                 # Events come by way of this loop, so none can have come before these lines.
                 running.tickets.append(ticket)
                 self._running[ticket] = running

@@ -77,17 +77,22 @@ class Guard:
         # is no browser: load balancers ask for health so.
         if settings.hosts is not None and host and host.lower() not in settings.hosts:
             raise RequestError(403, f"this server does not answer to the name {host[:100]!r}", code="unknown_host")
-        if settings.api_key is None or scope["path"] in _OPEN or scope["path"] == _PAGE or scope["method"] == "OPTIONS":
+        keys = settings.keys
+        if not keys or scope["path"] in _OPEN or scope["path"] == _PAGE or scope["method"] == "OPTIONS":
             return
         scheme, _, given = headers.get("authorization", "").partition(" ")
         shown = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        if not hmac.compare_digest(shown.encode(), settings.api_key.encode()):
+        # All are compared, so that the time tells nothing of which one it was.
+        found = [hmac.compare_digest(shown.encode(), key.encode()) for key in keys]
+        if not any(found):
             raise RequestError(
                 401,
                 "the API key is missing or wrong: send it as Authorization: Bearer KEY",
                 kind="authentication_error",
                 code="invalid_api_key",
             )
+        number = found.index(True)
+        scope["state"]["owner"] = f"key {number}", list(keys.values())[number]
 
 
 def _answer(error: Exception, scope: Scope) -> Response:

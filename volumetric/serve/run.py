@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
@@ -17,12 +18,13 @@ import uvicorn
 from starlette.applications import Starlette
 
 from volumetric.errors import DeviceError, SpecError
+from volumetric.serve import supervisor
 from volumetric.serve.app import application
 from volumetric.serve.engine import Engine
 from volumetric.serve.heap import trim
 from volumetric.serve.opening import opened
 from volumetric.serve.protocol import Protocol
-from volumetric.serve.serving import Served, Serving, Settings, generates
+from volumetric.serve.serving import Served, Serving, Settings, generates, sequence_bytes
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+UNSENT_BYTES = 2**16
+"""Bytes that the system holds for a client before they can be sent: without a bound these are megabytes, and it takes
+minutes until anybody sees that the client does not read."""
+_UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", {"linux": 25, "darwin": 0x201}.get(sys.platform))
 _GRACE = 1.0
 """Seconds after the drain in which answers that have ended may still go out."""
 _LOOK = 1.0
@@ -49,6 +55,8 @@ def listen(host: str, port: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if _UNSENT is not None:  # connections take it from the socket that listens
+            sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, UNSENT_BYTES)
         sock.bind((host, port))
         sock.listen(2048)
     except (OSError, OverflowError, UnicodeError) as error:
@@ -87,7 +95,7 @@ class Server:
     Parameters
     ----------
     models : the names that clients use → what opens the model, called again for a reload; the first is the default
-    settings, limits : of requests, and of each engine
+    settings, limits : of requests, and of each engine; memory of states is that of all engines together
     drain : seconds that requests under way have when the server is to end
     drafts : names of models → what opens the one that proposes tokens for it, or ``"lookup"``
 
@@ -110,6 +118,7 @@ class Server:
         self.serving = Serving(models={}, settings=settings, created=int(time.time()))
         self._openers = models
         self._limits = limits
+        self._whole = 0  # bytes of a whole sequence of each model that generates, of all together
         self._drain = drain
         self._drafts = drafts
         self._failure: BaseException | None = None
@@ -192,14 +201,19 @@ class Server:
         try:
             async with self._opening:
                 for name, opener in self._openers.items():
-                    served = await self._opened(name, opener)
-                    self.serving.models = {**self.serving.models, name: served}
+                    model, draft = await self._opened(name, opener)
+                    self.serving.models = {**self.serving.models, name: Served(name, model, None, draft)}
+                served = self.serving.models.values()
+                self._whole = sum(sequence_bytes(one.model) for one in served if generates(one.model))
+                for one in served:
+                    one.engine = self._engine(one.model, one.draft)
         except Exception as error:  # `run` raises it, once the server has ended
             self._failure = error
             if self._server is not None:
                 self._server.should_exit = True
             return
         self.serving.ready = True
+        supervisor.tell(supervisor.READY)
         on_ready()
 
     async def _tidy(self) -> None:
@@ -209,24 +223,32 @@ class Server:
             await self.serving.aside(trim)
 
     async def _watch(self) -> None:
-        """Look after devices that hang."""
+        """Look after devices that hang; who supervises the server hears that none does."""
         while True:
             await asyncio.sleep(_LOOK)
-            for engine in self._engines():
+            engines = self._engines()
+            for engine in engines:
                 engine.watch()
+            if not any(engine.stuck for engine in engines):
+                supervisor.tell(supervisor.ALIVE)
 
     def _engines(self) -> list[Engine]:
         """Return all engines, also those of models that were opened anew and have requests still."""
         before = [served.engine for served in self._before if served.engine is not None]
         return [*self.serving.engines, *before]
 
-    async def _opened(self, name: str, opener: Callable[[], Model]) -> Served:
+    async def _opened(self, name: str, opener: Callable[[], Model]) -> tuple[Model, Model | Literal["lookup"] | None]:
+        """Open a model, and what proposes tokens for it."""
         model = await opened(opener)
+        draft = self._drafts.get(name) if generates(model) else None
+        return model, await opened(draft) if callable(draft) else draft
+
+    def _engine(self, model: Model, draft: Model | Literal["lookup"] | None) -> Engine | None:
+        """Return what generates, in its part of the memory for states; None for an encoder."""
         if not generates(model):
-            return Served(name, model, None)
-        draft = self._drafts.get(name)
-        guessing = await opened(draft) if callable(draft) else draft
-        return Served(name, model, Engine(model, self._limits, guessing, self.serving.settings.step_seconds), guessing)
+            return None
+        part = sequence_bytes(model) / self._whole if self._whole else 1.0
+        return Engine(model, self._limits.part(part), draft, self.serving.settings.step_seconds)
 
     async def _reload(self) -> None:
         """Open all models anew, one after the other; requests under way are finished by the model that they have.
@@ -245,7 +267,8 @@ class Server:
             if self._ending or name not in self.serving.models:  # opening failed, and the server ends
                 return
             try:
-                served = await self._opened(name, opener)
+                model, draft = await self._opened(name, opener)
+                served = Served(name, model, self._engine(model, draft), draft)
             except Exception as error:  # the model of before goes on
                 logger.error("%s was not opened anew: %s", name, error)
                 continue
@@ -266,6 +289,7 @@ class Server:
             return
         self._ending = True
         self.serving.ready = False
+        supervisor.tell(supervisor.STOPPING)
         logger.info("shutting down: requests under way have %g s", self._drain)
         self._start(self._finish(self._server))
 

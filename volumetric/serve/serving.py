@@ -29,7 +29,8 @@ class Settings:
 
     Attributes
     ----------
-    api_key : what clients must show; None: nothing
+    api_key : what clients must show; None: nothing, unless there are more
+    api_keys : more of them, and how much of the slots the requests of each have, relative to `api_key`, which has 1
     hosts : names under which the server may be asked for; None: any
     origins : web pages that may ask, by their origin; none unless named
     max_body : bytes of a request
@@ -41,6 +42,7 @@ class Settings:
     """
 
     api_key: str | None = None
+    api_keys: Mapping[str, float] = field(default_factory=dict[str, float])
     hosts: frozenset[str] | None = None
     origins: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
@@ -51,14 +53,24 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if self.api_key is not None and not self.api_key.strip():
-            raise SpecError("the API key is empty", hint="leave it out, or set it to something that is hard to guess")
-        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
-            raise SpecError("the API key has characters that no header can hold", hint="take letters, digits, - and _")
+        for key, weight in self.keys.items():
+            if not key.strip():
+                hint = "leave it out, or set it to something that is hard to guess"
+                raise SpecError("the API key is empty", hint=hint)
+            if not (key.isascii() and key.isprintable()):
+                hint = "take letters, digits, - and _"
+                raise SpecError("the API key has characters that no header can hold", hint=hint)
+            if not 0 < weight < float("inf"):
+                raise SpecError(f"the share of an API key must be a number above 0, got {weight!r}")
         if self.max_body < 1 or not self.request_seconds > 0:
             raise SpecError("limits of requests must be above 0")
         if not self.step_seconds >= 0:
             raise SpecError("seconds of a step must be 0 or more")
+
+    @property
+    def keys(self) -> Mapping[str, float]:
+        """All keys, and their shares; empty where everybody may ask."""
+        return ({} if self.api_key is None else {self.api_key: 1.0}) | dict(self.api_keys)
 
 
 class Served:
@@ -223,6 +235,12 @@ def generates(model: Model) -> bool:
     except GenerationError:
         return False
     return True
+
+
+def sequence_bytes(model: Model) -> int:
+    """Return the memory of the state of a sequence as long as the context."""
+    memory = model.executable.memory
+    return memory.state_fixed + memory.state_per_token * model.executable.options.context
 
 
 def encoded(told: object) -> bytes:

@@ -94,6 +94,11 @@ class Guesses:
         return live.drafter
 
 
+def guessed_by(lives: Sequence[Live]) -> tuple[int, int]:
+    """Return how many tokens were proposed so far, and how many of those were drawn, too."""
+    return sum(live.transcript.drafted for live in lives), sum(live.transcript.accepted for live in lives)
+
+
 def _first(sequences: int) -> float:
     """Price of a guess as long as nothing was measured."""
     return min(_MOST_PRICE, _FIRST_PRICE + _EACH_PRICE * (sequences - 1))

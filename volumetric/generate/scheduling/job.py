@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ class Job:
     targets : a token for each of the prompt; how likely it is to follow is told (`Transcript.likelihoods`). All rows of
         the prompt are computed then, with logits
     tops : how many of the likeliest tokens are told where a target is (`Transcript.likeliest`)
+    owner, weight : whose share of the slots it counts in, an API key or a user, and that share relative to others
+    request : jobs of a request take turns with those of others; those of None come by arrival among each other
     held : has the state that its only text goes on in, and takes it back; such a text proposes tokens whenever it can
     """
 
@@ -50,6 +52,9 @@ class Job:
     drafter: Callable[[], Drafter] | None = None
     targets: Sequence[int] | None = None
     tops: int = 0
+    owner: str = ""
+    weight: float = 1.0
+    request: Hashable = None
     held: Held | None = None
 
 
@@ -65,6 +70,7 @@ class Ticket:
     told : how many of its texts have ended, and were told so
     error : why the job failed
     cancelled : somebody asked to end it
+    paused : somebody asked to compute no more of it for now
     ended : no more events will come
     """
 
@@ -76,6 +82,7 @@ class Ticket:
     told: int = 0
     error: VolumetricError | None = None
     cancelled: bool = False
+    paused: bool = False
     ended: bool = False
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -34,7 +34,10 @@ class Limits:
     prefix_bytes : memory of kept prefixes, within `state_bytes`; 0: what begins alike is shared between running
         sequences alone; None: nothing is shared
     ahead : tokens of an answer that must fit into `state_bytes` before its job gets a seat; more is given as it comes
-    queue, queue_tokens : jobs that may wait, and tokens of their prompts; None: any number
+    turn : calls of the device by which a request (or a key) may get ahead of one that waits for a slot, each counted as
+        many times as it has sequences in it; then the youngest of them makes room. What it has computed is kept; if
+        there is no memory for it, it makes room after eight times as many calls. None: all run to their end
+    queue, queue_tokens : requests, and jobs of none, that may wait, and tokens of their prompts; None: any number
     queue_seconds : how long a job may wait for its first seat; None: for ever
 
     Raises
@@ -48,6 +51,7 @@ class Limits:
     state_bytes: int | None = None
     prefix_bytes: int | None = 2**28
     ahead: int = 512
+    turn: int | None = 256
     queue: int | None = 64
     queue_tokens: int | None = 65_536
     queue_seconds: float | None = 60.0
@@ -58,11 +62,20 @@ class Limits:
         given = {"seats": seats, "prompt_rows": prompt_rows, "prefix_bytes": prefix_bytes}
         return cls(**given, queue=None, queue_tokens=None, queue_seconds=None)
 
+    def part(self, share: float) -> Limits:
+        """Return the limits of one of several schedulers that have the memory for states together."""
+        state, prefixes = self.state_bytes, self.prefix_bytes
+        return replace(
+            self,
+            state_bytes=None if state is None else max(1, int(state * share)),
+            prefix_bytes=None if prefixes is None else int(prefixes * share),
+        )
+
     def __post_init__(self) -> None:
         for one in fields(self):
             value: Any = getattr(self, one.name)
             whole = "int" in str(one.type)
-            least = 1 if one.name in ("seats", "prompt_rows", "state_bytes") else 0
+            least = 1 if one.name in ("seats", "prompt_rows", "state_bytes", "turn") else 0
             if value is None and "None" in str(one.type):
                 continue
             if not is_number(value, Integral if whole else Real) or not value >= least:

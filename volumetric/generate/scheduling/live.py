@@ -29,7 +29,7 @@ class Live:
     ----------
     ids : tokens of the prompt, and those drawn
     prompt : those of the prompt, as an array
-    state : what the device holds of it; None where it has no seat, or has not begun
+    state : what the device holds of it; None where it has not begun, or has to begin anew
     fed : tokens that the state holds
     passed : calls in a row in which a prompt that came later was computed instead of this one
     cuts : places at which a piece of the prompt ends in any case, to keep a copy of the state there
@@ -87,6 +87,11 @@ class Live:
         return self.state is not None and self.transcript.begun and self.fed == len(self.ids) - 1
 
     @property
+    def texts(self) -> int:
+        """Itself, and those that follow it: as many slots as it takes."""
+        return 1 + len(self.followers)
+
+    @property
     def order(self) -> tuple[int, int]:
         """Place among all: by priority, then by arrival."""
         return -self.ticket.job.priority, self.ticket.number
@@ -117,6 +122,10 @@ class Live:
         self.transcript.likelihoods += likelihoods
         self.transcript.likeliest += likeliest
         return last
+
+    def forget(self) -> None:
+        """Let go of its state: all of it is computed again."""
+        self.state, self.fed, self.cuts = None, 0, ()
 
     def rest(self) -> None:
         """Let go of what proposes tokens: it gives up its seat."""

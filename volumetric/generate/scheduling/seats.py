@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 4
 """Calls in a row in which later prompts may be computed instead of a prompt."""
+LOST = 8
+"""So many turns a text has before it makes room where what it has computed would have to be computed again."""
 WORTH = 16
 """Rows from which on copying a state is cheaper than computing them, and waiting for them is."""
 
@@ -43,22 +45,69 @@ class Seats:
         self._pace = Pace(limits.max_stall)
         self._prefixes = Prefixes(limits.prefix_bytes, room.bytes_of) if limits.prefix_bytes else None
         self._spare: list[State] = []
+        self._resting: list[Live] = []
+        """Those without a slot whose states are kept, the one that rests longest first."""
         self.all: list[Live] = []
 
     def __len__(self) -> int:
         """Seats taken, also by texts that wait for their prompt."""
-        return sum(1 + len(live.followers) for live in self.all)
+        return sum(live.texts for live in self.all)
 
-    def has_room(self, texts: int, rows: int) -> bool:
-        """Whether so many texts of so many tokens each find seats and memory; a single job always does."""
-        if len(self) + texts > self._limits.seats:
+    def has_room(self, live: Live, *, without: Collection[Live] = (), resting: bool = False) -> bool:
+        """Whether a generation, and those that follow it, find slots and memory; a single job always does.
+
+        Parameters
+        ----------
+        without : those that would give up their slots
+        resting : their states, and those of others that rest, are to stay
+        """
+        if len(self) - sum(one.texts for one in without) + live.texts > self._limits.seats:
             return False
         limit = self._room.limit
-        return limit is None or not self.all or self._bytes() + texts * self._room.bytes_of(rows) <= limit
+        if limit is None or len(without) == len(self.all):
+            return True
+        ahead = min(live.transcript.tokens_left, self._limits.ahead)
+        need = self._bytes() - sum(self._bytes_of(one, 0) for one in without)
+        need += live.texts * self._room.bytes_of(len(live.ids) + ahead)
+        if resting:
+            need += sum(self._bytes_of(one, 0) for one in (*without, *self._resting) if one is not live)
+        return need <= limit
+
+    def made_free_for(self, live: Live, others: Sequence[tuple[float, Live]]) -> list[Live]:
+        """Return who gives up slots for a generation that waits; nobody where that would not do, or it is too early.
+
+        Parameters
+        ----------
+        others : by how much more they have used of the slots, most first
+        """
+        if self._limits.turn is None:
+            return []
+        for turn, resting in ((self._limits.turn, True), (LOST * self._limits.turn, False)):
+            giving: list[Live] = []
+            for ahead, other in others:
+                if ahead < turn:
+                    break
+                giving.append(other)
+                if self.has_room(live, without=giving, resting=resting):
+                    return giving
+        return []
 
     def take(self, live: Live) -> None:
-        """Give a generation, and those that follow it, seats."""
+        """Give a generation, and those that follow it, slots."""
+        if live in self._resting:
+            self._resting.remove(live)
         self.all.append(live)
+
+    def rest(self, live: Live) -> None:
+        """Take the slots of a generation, and of those that follow it, and keep its state, if there is room."""
+        self._settle()
+        self.all.remove(live)
+        live.rest()
+        if live.state is not None:
+            self._resting.append(live)
+        while len(self._resting) > self._limits.seats:
+            self._resting[0].forget()
+            del self._resting[0]
 
     def follow(self, live: Live) -> list[Live]:
         """Give the texts that wait for a prompt, which is computed now, copies of its state; returns them."""
@@ -71,12 +120,22 @@ class Seats:
         return followers
 
     def leave(self, live: Live, *, keep: bool = True) -> None:
-        """Give up a seat. The state is kept for those that begin alike, unless it is not known what it holds."""
+        """Give up slots. The state is kept for those that begin alike, unless it is not known what it holds."""
         self.all.remove(live)
         live.rest()
         held = live.ticket.job.held
         if held is not None:
             held.take_back()
+        self._put_away(live, keep=keep)
+
+    def give_back(self, live: Live, *, keep: bool = True) -> None:
+        """Give up what is kept of a generation without a slot, as `leave` does."""
+        if live in self._resting:
+            self._resting.remove(live)
+        self._put_away(live, keep=keep)
+
+    def _put_away(self, live: Live, *, keep: bool) -> None:
+        held = live.ticket.job.held
         state, live.state = live.state, None
         if state is None or held is not None or not keep:
             return
@@ -130,11 +189,13 @@ class Seats:
             youngest = max(self.all, key=lambda live: live.order)
             self._settle()
             self.all.remove(youngest)
-            youngest.state, youngest.fed, youngest.cuts = None, 0, ()
+            youngest.forget()
             youngest.rest()
             yield youngest
-        if self._prefixes is not None and self._prefixes.nbytes > limit - need:
-            self._prefixes.shrink(limit - need)
+        while self._resting and need + self._resting_bytes() > limit:
+            self._resting.pop(0).forget()
+        if self._prefixes is not None:
+            self._prefixes.shrink(limit - need - self._resting_bytes())
 
     def holds_guesses(self) -> bool:
         """Whether there is memory for the rows that are guessed, and for copies of states that cannot go back."""
@@ -142,7 +203,10 @@ class Seats:
             return True
         need = sum(self._bytes_of(live, 1 + len(live.guesses)) for live in self.all)
         need += sum(self._bytes_of(live, 0) for live in self.all if live.guesses and live.state and live.state.forgets)
-        return need <= self._room.limit
+        left = self._room.limit - need - self._resting_bytes()
+        if self._prefixes is not None and left >= 0:
+            self._prefixes.shrink(left)
+        return left >= 0
 
     def count(self, rows: int, beside: int, seconds: float) -> None:
         """Take notice of the time of a call with rows of prompts, if any, and rows of sequences that decode."""
@@ -171,17 +235,21 @@ class Seats:
 
     def measure(self, stats: Stats) -> None:
         """Write what memory is taken."""
-        stats.running, stats.state_bytes = len(self), self._bytes()
+        stats.running = len(self)
+        stats.state_bytes = sum(self._bytes_of(live, 0) for live in self.all) + self._resting_bytes()
         if self._prefixes is not None:
             stats.prefix_bytes, stats.prefix_entries = self._prefixes.nbytes, len(self._prefixes)
             stats.prefix_evictions = self._prefixes.evictions
             stats.state_bytes += stats.prefix_bytes
 
     def _bytes_of(self, live: Live, more: int) -> int:
-        return self._room.bytes_of(live.fed + more) * (1 + len(live.followers)) if live.state is not None else 0
+        return self._room.bytes_of(live.fed + more) * live.texts if live.state is not None else 0
 
     def _bytes(self) -> int:
-        return sum(self._room.bytes_of(len(live.ids)) * (1 + len(live.followers)) for live in self.all)
+        return sum(self._room.bytes_of(len(live.ids)) * live.texts for live in self.all)
+
+    def _resting_bytes(self) -> int:
+        return sum(self._bytes_of(live, 0) for live in self._resting)
 
     def _copy(self, state: State, rows: int) -> State | None:
         """Return a copy of the first rows of a state; None where the device has no room for it.
@@ -199,7 +267,7 @@ class Seats:
         """Drop kept prefixes for a state of so many rows."""
         if self._room.limit is not None and self._prefixes is not None:
             held = sum(self._bytes_of(live, 0) for live in self.all)
-            self._prefixes.shrink(self._room.limit - held - self._room.bytes_of(rows))
+            self._prefixes.shrink(self._room.limit - held - self._resting_bytes() - self._room.bytes_of(rows))
 
     def _budget(self, beside: int) -> int:
         """Rows of prompts that the next call takes beside sequences that decode."""

@@ -10,6 +10,8 @@ _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0
 _LONG = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
 _ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 
+_RETRY = (1.0, 30.0)
+
 
 class Histogram:
     """Counts of values in ranges, as Prometheus has them.
@@ -57,6 +59,7 @@ class Stats:
     cancelled : jobs that were
     expired : failed ones of them that were too late
     preempted : generations that gave up their seat for want of memory
+    yielded : generations that gave up their seat to another request, or as they were paused
     prompt_tokens, cached_tokens, generated_tokens : of prompts, those of them that needed no computing, and drawn ones
     drafted_tokens, accepted_tokens : tokens that drafts proposed, and those of them that were drawn, too
     state_bytes, state_limit, prefix_bytes : memory of all states, its bound, and what of it kept prefixes have
@@ -77,6 +80,7 @@ class Stats:
     cancelled: int = 0
     expired: int = 0
     preempted: int = 0
+    yielded: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
@@ -94,3 +98,10 @@ class Stats:
     between_tokens: Histogram = field(default_factory=_times)
     queued: Histogram = field(default_factory=_waits)
     requests: Histogram = field(default_factory=_waits)
+
+    def retry_after(self, waiting: int, slots: int) -> float:
+        """Seconds until a slot may be free, with so many that wait, by the time that jobs take."""
+        done = self.requests
+        each = done.total / done.count if done.count else 1.0
+        least, most = _RETRY
+        return min(most, max(least, each * (waiting + 1) / slots))

@@ -1,61 +1,130 @@
-"""The queue of a scheduler: bounded, by priority, then by arrival."""
+"""The queue of a scheduler: bounded, by priority, then by fair shares, then by arrival."""
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from volumetric.errors import OverloadedError
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.live import Live
+from volumetric.generate.scheduling.shares import RequestFlow, Shares
 
 
 class Waiting:
-    """Generations without a seat: those that are new, and those that gave theirs up. Not safe for threads."""
+    """Generations without a slot, new ones and those that gave theirs up, and the shares of all. Not safe for threads.
+
+    Attributes
+    ----------
+    tokens : of all of them
+    paused : those of paused jobs, which are not next before they are resumed
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._all: list[Live] = []
+        self._shares = Shares()
+        self._count = 0
+        self.paused: list[Live] = []
         self.tokens = 0
 
     def __len__(self) -> int:
-        return len(self._all)
+        return self._count
 
     def __iter__(self) -> Iterator[Live]:
-        return iter(self._all)
+        for flow in self._shares.requests:
+            yield from flow.waiting
+        yield from self.paused
 
     @property
     def first(self) -> Live | None:
-        """The one to be seated next."""
-        return self._all[0] if self._all else None
+        """The one that is next."""
+        flow = self._next()
+        return None if flow is None else flow.waiting[0]
 
-    def check(self, tokens: int, free: int, retry_after: float) -> None:
-        """Raise `OverloadedError` if a job with so many tokens cannot wait; `free` of those that do have a seat."""
-        limits = self._limits
-        if limits.queue is not None and len(self._all) >= limits.queue + free:
-            what = f"{len(self._all)} jobs wait already, {limits.queue} may"
-        elif limits.queue_tokens is not None and self._all and self.tokens + tokens > limits.queue_tokens:
+    def check(self, live: Live, free: int, retry_after: float) -> None:
+        """Raise `OverloadedError` if a text, and those that follow it, cannot wait; so many slots are `free`.
+
+        Requests count, and jobs that belong to none. Further texts of a request have a bound of their own, so that
+        nobody is refused because somebody else asks for many at once.
+        """
+        limits, flows = self._limits, self._shares.requests
+        if limits.queue is not None:
+            waiting = sum(len(flow.waiting) if flow.key is None else 1 for flow in flows if flow.waiting)
+            waiting += len(self.paused)
+            further = sum(sum(one.texts for one in flow.waiting) - 1 for flow in flows if flow.waiting)
+            more = live.texts if self._shares.find(live) is not None else live.texts - 1
+            if (live.ticket.job.request is None or self._shares.find(live) is None) and waiting >= limits.queue + free:
+                raise OverloadedError(f"{waiting} requests wait already, {limits.queue} may", retry_after=retry_after)
+            if live.ticket.job.request is not None and more and further + more > limits.queue * limits.seats:
+                what = f"{further} further texts of requests wait already, {more} more exceed"
+                raise OverloadedError(f"{what} {limits.queue * limits.seats}", retry_after=retry_after)
+        tokens = len(live.ids)
+        if limits.queue_tokens is not None and self._count and self.tokens + tokens > limits.queue_tokens:
             what = f"{self.tokens} tokens of prompts wait already, {tokens} more exceed {limits.queue_tokens}"
-        else:
-            return
-        raise OverloadedError(what, retry_after=retry_after)
+            raise OverloadedError(what, retry_after=retry_after)
 
     def push(self, live: Live) -> None:
         """Let one wait, in its place."""
-        insort(self._all, live, key=lambda one: one.order)
+        self._count += 1
         self.tokens += len(live.ids)
+        if live.ticket.paused:
+            self.paused.append(live)
+        else:
+            insort(self._shares.enter(live).waiting, live, key=lambda one: one.order)
 
     def take(self, which: Callable[[Live], bool]) -> list[Live]:
         """Remove and return all of a kind."""
-        taken = [live for live in self._all if which(live)]
-        if taken:
-            gone = {id(live) for live in taken}
-            self._all = [live for live in self._all if id(live) not in gone]
-            self.tokens -= sum(len(live.ids) for live in taken)
+        taken = [live for live in self.paused if which(live)]
+        self.paused = [live for live in self.paused if not which(live)]
+        for flow in self._shares.requests:
+            found = [live for live in flow.waiting if which(live)]
+            if found:
+                flow.waiting = [live for live in flow.waiting if not which(live)]
+                for live in found:
+                    self._shares.leave(live)
+                taken += found
+        self._count -= len(taken)
+        self.tokens -= sum(len(live.ids) for live in taken)
         return taken
 
     def pop(self) -> Live:
-        """Remove and return the first."""
-        live = self._all.pop(0)
+        """Remove and return the first, which gets slots."""
+        flow = self._next()
+        assert flow is not None
+        live = flow.waiting.pop(0)
+        self._count -= 1
         self.tokens -= len(live.ids)
+        self._shares.run(live, live.texts)
         return live
+
+    def left(self, live: Live) -> None:
+        """Count the slots of a text, and of those that follow it, as given back."""
+        self._shares.run(live, -live.texts)
+        self._shares.leave(live)
+
+    def charge(self) -> None:
+        """Count a call of the device, if somebody waits for a slot in it."""
+        if self._count > len(self.paused):
+            self._shares.charge()
+
+    def ahead(self, running: Iterable[Live], waiting: Live) -> list[tuple[float, Live]]:
+        """Return who of `running` is of other requests, by how much more these have used, most and youngest first."""
+        own = self._shares.find(waiting)
+        found = [
+            (self._shares.ahead(live, waiting), live)
+            for live in running
+            if live.ticket.job.priority <= waiting.ticket.job.priority
+            and live.ticket.job.held is None
+            and self._shares.find(live) is not own
+        ]
+        return sorted(found, key=lambda one: (one[0], one[1].order), reverse=True)
+
+    def _next(self) -> RequestFlow | None:
+        """Return the request whose first text is next."""
+        return min((flow for flow in self._shares.requests if flow.waiting), key=_place, default=None)
+
+
+def _place(flow: RequestFlow) -> tuple[int, float, float, int, int]:
+    """By what requests take turns: priority, use of the key and of the request, slots, arrival."""
+    back, number = flow.waiting[0].order
+    return back, flow.owner.used, flow.used, flow.running, number

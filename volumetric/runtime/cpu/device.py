@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,17 +71,20 @@ class CpuDevice:
 
         What runs on rows reads packed weights; what does not has its own in float32.
         """
-        options = options or RunOptions()
+        return self._compile(plan, params, options or RunOptions(), None)
+
+    def _compile(self, plan: Plan, sources: Params, options: RunOptions, like: ResidentWeights | None) -> CpuExecutable:
         threads = options.threads or self.threads
         cut = Cut(plan, self.native_operations)
-        params = narrowed_params(params, self.native_schemes)
-        weights = ResidentWeights(cut.graph, cut.rows, params, threads)
+        params = narrowed_params(sources, self.native_schemes)
+        weights = ResidentWeights(cut.graph, cut.rows, params, threads, sources=sources, like=like)
         walker = Walker(threads)
         between = Between(cut, params, walker)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)
         settings = Settings(cut, weights, compute=compute, storage=storage, context=options.context, threads=threads)
-        return CpuExecutable(Program(settings, between), options, walker)
+        beside = partial(self._compile, options=options, like=weights)
+        return CpuExecutable(Program(settings, between), options, walker, beside)
 
     def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
         """Return `batch` streams: see `volumetric.runtime.streams`."""

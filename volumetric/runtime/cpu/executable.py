@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.device import Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.logits import check_likeliest
 from volumetric.runtime.parts import Handed, Part, Span
+from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_room, check_tokens, check_vocabulary, fixed_bytes
 
@@ -26,8 +27,15 @@ from volumetric.runtime.state import check_room, check_tokens, check_vocabulary,
 class CpuExecutable:
     """A compiled network. `run` may be called from several Python threads; calls take turns."""
 
-    def __init__(self, program: Program, options: RunOptions, walker: Walker) -> None:
+    def __init__(
+        self,
+        program: Program,
+        options: RunOptions,
+        walker: Walker,
+        beside: Callable[[Plan, Params], CpuExecutable],
+    ) -> None:
         self.options = options
+        self._beside = beside
         self._runner: Runner | None = Runner(program, walker)
         self._turn = threading.Lock()
 
@@ -133,6 +141,12 @@ class CpuExecutable:
             others = runner.program.between.update(params)
             runner.program.settings.weights.update(others, runner.walker.threads)
             runner.forget()
+
+    def beside(self, plan: Plan, params: Params) -> CpuExecutable:
+        """Compile another plan that reads the same resident weights, see `Sharing.beside`."""
+        with self._turn:
+            self._open()
+            return self._beside(plan, params)
 
     def close(self) -> None:
         """Drop weights and buffers."""

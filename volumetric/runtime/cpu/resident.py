@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed, decode
-from volumetric.errors import ShapeError
+from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.kernels.cpu.panels import FORMATS, ROWS, Format
 from volumetric.kernels.cpu.retile import retile_blocks, retile_halves, retile_words
 from volumetric.network import Params
@@ -44,6 +44,7 @@ class Matrix:
     panel_stride : bytes between panels whose columns follow each other
     panels : number of panels of columns (a gated pair counts once)
     parts : which of the product's parts these are
+    apart : bytes between panels where these lie between those of another matrix; 0: they follow each other
     """
 
     form: Format
@@ -53,6 +54,7 @@ class Matrix:
     k: int
     gated: bool
     base: int = 0
+    apart: int = 0
 
     @property
     def panel_bytes(self) -> int:
@@ -60,7 +62,7 @@ class Matrix:
 
     @property
     def panel_stride(self) -> int:
-        return self.panel_bytes * (2 if self.gated else 1)
+        return self.apart or self.panel_bytes * (2 if self.gated else 1)
 
     @property
     def panels(self) -> int:
@@ -105,25 +107,42 @@ class ResidentWeights:
     nodes : those of its nodes that run on rows
     params : the weights; each tensor is read once and its source's pages are released
     threads : threads that re-tile
+    sources : the weights as they were given, before their groups were narrowed
+    like : matrices that this one holds of the same sources are read there, and are not made again
     """
 
-    def __init__(self, graph: Graph, nodes: Sequence[Node], params: Params, threads: int) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        nodes: Sequence[Node],
+        params: Params,
+        threads: int,
+        *,
+        sources: Params | None = None,
+        like: ResidentWeights | None = None,
+    ) -> None:
         self._graph = graph
         self._params = params
+        self._sources = params if sources is None else sources
+        self._like = like  # whose memory holds some of the matrices
+        self._shared: set[tuple[str, ...]] = set()
         self._kept: dict[tuple[object, ...], NDArray[np.generic]] = {}
         self._matrices = {matrix.keys: matrix for matrix in self._wanted(nodes)}
-        self._arena = Arena(sum(-(-matrix.nbytes // 64) * 64 for matrix in self._matrices.values()))
-        stores = [params[key] for matrix in self._matrices.values() for key in matrix.keys[: len(matrix.rows)]]
+        if like is not None:
+            self._share(like)
+        own = {keys: matrix for keys, matrix in self._matrices.items() if keys not in self._shared}
+        self._arena = Arena(sum(-(-matrix.nbytes // 64) * 64 for matrix in own.values()))
+        stores = [params[key] for matrix in own.values() for key in matrix.keys[: len(matrix.rows)]]
         meter = Meter("reading weights", len(stores), nbytes=sum(store.nbytes for store in stores))
         with ThreadPoolExecutor(threads) as pool, meter:
-            for keys, matrix in list(self._matrices.items()):
+            for keys, matrix in own.items():
                 placed = replace(matrix, base=self._arena.take(matrix.nbytes))
                 self._matrices[keys] = placed
                 self._fill(placed, pool, threads, meter)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of weights kept, padding included."""
+        """Bytes of weights kept, padding included, without those that others keep."""
         return self._arena.used + sum(array.nbytes for array in self._kept.values())
 
     @property
@@ -187,9 +206,31 @@ class ResidentWeights:
                 homes = [matrix for matrix in self._matrices.values() if key in matrix.keys]
                 if not homes or any(prod(store.shape[:-1]) != m.rows[m.keys.index(key)] for m in homes):
                     raise ShapeError(f"no resident weight {key} of shape {store.shape}")
+                if any(matrix.keys in self._shared for matrix in homes):
+                    hint = "open the models apart"
+                    raise UnsupportedError(f"{key} is shared by several models, and cannot be replaced", hint=hint)
                 for matrix in homes:
                     address = matrix.part_address(matrix.keys.index(key))
                     write_panels(store.stored(), matrix.form, address, matrix.panel_stride, pool, threads)
+
+    def _share(self, like: ResidentWeights) -> None:
+        """Take over where others keep the same matrices of the same tensors."""
+        halves = {key: pair for pair in like._matrices.values() if pair.gated for key in pair.keys[:2]}
+        for keys, matrix in self._matrices.items():
+            if any(self._sources[key] is not like._sources.get(key) for key in keys[: len(matrix.rows)]):
+                continue
+            found, pair = like._matrices.get(keys), halves.get(keys[0])
+            if found is not None and replace(found, base=0, apart=0) == matrix:
+                like._shared.add(keys)
+                self._matrices[keys] = found
+            elif len(keys) == 1 and pair is not None and pair.form == matrix.form:
+                # A gate that an adapter changes is multiplied by itself: its panels lie between those of its pair.
+                like._shared.add(pair.keys)
+                address = pair.part_address(pair.keys.index(keys[0]))
+                self._matrices[keys] = replace(matrix, base=address, apart=pair.panel_stride)
+            else:
+                continue
+            self._shared.add(keys)
 
     def _wanted(self, nodes: Sequence[Node]) -> list[Matrix]:
         products = [matrix for node in products_in(self._graph, nodes) for matrix in self._split(node)]

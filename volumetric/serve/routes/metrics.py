@@ -19,6 +19,7 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     "cancelled": ("cancelled_total", "Jobs whose client left, or that were ended."),
     "expired": ("expired_total", "Jobs that were too late."),
     "preempted": ("preemptions_total", "Texts that gave up their seat for want of memory, and were computed again."),
+    "yielded": ("yields_total", "Texts that made room for another request, or whose client does not read."),
     "prompt_tokens": ("prompt_tokens_total", "Tokens of prompts."),
     "cached_tokens": ("prompt_tokens_cached_total", "Tokens of prompts that needed no computing."),
     "generated_tokens": ("generated_tokens_total", "Tokens generated."),

@@ -137,7 +137,7 @@ def _arguments(draft: RowDraft, node: Node, matrix: Matrix) -> dict[str, int | f
         "bias": gate,
         "softcap": float(attrs["softcap"] or 0.0),
         "up_bias": up,
-        "panel_bytes": matrix.panel_bytes,
+        "panel_bytes": matrix.apart or matrix.panel_bytes,
         "limit": float(attrs["limit"] or 0.0),
         "up_offset": float(attrs["up_offset"]),
         "rounding": ROUNDINGS.index(rounding),

@@ -1,0 +1,109 @@
+"""What a request has taken is given back, however it ends; what is told of it is what was counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import openai
+import pytest
+from starlette.requests import Request
+
+from tests.generate.letters import letters
+from tests.serve.servers import PATIENCE, running
+from volumetric.generate import Limits
+from volumetric.generate.events import Generation, GenerationStats
+from volumetric.generate.scheduling.rounds import Rounds
+from volumetric.serve import bodies
+from volumetric.serve import run as serving_run
+from volumetric.serve.fields.completion import CompletionRequest
+from volumetric.serve.serving import Settings
+from volumetric.serve.told import usage
+
+
+def until(what: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not what() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert what()
+
+
+def test_a_request_that_is_refused_in_the_middle_leaves_nothing_behind():
+    """Its first prompts were taken on before the queue was full."""
+    limits = Limits(seats=1, queue=3)
+    with running({"letters": letters(context=2000, context_length=2000)}, limits=limits) as address:
+        engine = address.server.serving.models["letters"].engine
+        assert engine is not None
+        with address.client() as client, pytest.raises(openai.RateLimitError, match="further texts"):
+            client.completions.create(model="letters", prompt=["ab"] * 9, extra_body={"ignore_eos": True})
+        scheduler = engine.scheduler
+        until(lambda: scheduler.idle)
+        stats = scheduler.stats
+        assert stats.submitted > 0
+        assert (stats.cancelled, stats.finished) == (stats.submitted, 0)
+        assert not engine.waiting
+
+
+def test_jobs_that_a_device_has_kept_waiting_too_long_are_not_computed_after_all(monkeypatch: pytest.MonkeyPatch):
+    step, goes = Rounds.run, threading.Event()
+
+    def hanging(self: Rounds, *args: Any) -> Any:
+        assert goes.wait(PATIENCE)
+        return step(self, *args)
+
+    monkeypatch.setattr(Rounds, "run", hanging)
+    monkeypatch.setattr(serving_run, "_LOOK", 0.02)
+    model = letters(context=2000, context_length=2000)
+    with running({"letters": model}, step_seconds=0.2) as address, address.client() as client:
+        engine = address.server.serving.models["letters"].engine
+        assert engine is not None
+        with pytest.raises(openai.InternalServerError, match="the device has not answered for"):
+            client.completions.create(model="letters", prompt=["a", "b"], extra_body={"ignore_eos": True})
+        goes.set()
+        until(lambda: engine.scheduler.idle)
+        assert (engine.scheduler.stats.cancelled, engine.scheduler.stats.finished) == (2, 0)
+
+
+def test_a_body_that_comes_slowly_but_comes_is_taken(monkeypatch: pytest.MonkeyPatch):
+    """Patience is for each part."""
+    monkeypatch.setattr(bodies, "PATIENCE", 0.5)
+    parts = [b'{"prompt"', b': "a', b'b"', b"}"]
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.2)
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    app = SimpleNamespace(state=SimpleNamespace(serving=SimpleNamespace(settings=Settings())))
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "app": app, "query_string": b""}
+    read = asyncio.run(bodies.body_of(Request(scope, receive), CompletionRequest))
+    assert read.prompt == "ab"
+
+
+def test_usage_tells_what_was_drafted_in_vain():
+    stats = GenerationStats(
+        prompt_tokens=9,
+        cached_tokens=4,
+        generated_tokens=5,
+        prompt_seconds=0.1,
+        first_token_seconds=0.1,
+        generation_seconds=0.1,
+        peak_bytes=None,
+        device_bytes=0,
+        finish_reason="stop",
+        drafted_tokens=7,
+        accepted_tokens=3,
+    )
+    text = Generation(text="", token_ids=(1,) * 5, finish_reason="stop", stats=stats)
+    assert json.loads(json.dumps(usage([[text, text], [text]]))) == {
+        "prompt_tokens": 18,
+        "completion_tokens": 15,
+        "total_tokens": 33,
+        "prompt_tokens_details": {"cached_tokens": 8},
+        "completion_tokens_details": {"accepted_prediction_tokens": 9, "rejected_prediction_tokens": 12},
+    }
