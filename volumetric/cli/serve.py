@@ -272,9 +272,11 @@ def _open(
     model: str,
     lora: tuple[str, ...] = (),
 ) -> Model:
-    return open_for(
+    opened = open_for(
         model, source, device, context=size.context, threads=size.threads, chat_template=chat_template, lora=lora
     )
+    opened.prepare()  # a server that is ready has no kernel to compile
+    return opened
 
 
 def _state_bytes(mib: int | None) -> int | None:

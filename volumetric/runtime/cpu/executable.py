@@ -134,6 +134,11 @@ class CpuExecutable:
             runner.program.settings.weights.update(others, runner.walker.threads)
             runner.forget()
 
+    def prepare(self) -> None:
+        """Compile, or load from the cache, the kernels of calls of every number of rows; see `Preparable.prepare`."""
+        with self._turn:
+            self._open().compile_ahead()
+
     def close(self) -> None:
         """Drop weights and buffers."""
         self._runner = None
