@@ -10,7 +10,7 @@ import volumetric
 from volumetric.kernels.cpu import jit
 from volumetric.kernels.cpu.operations import ROWS
 from volumetric.runtime.cpu.sampling import Sampling
-from volumetric.runtime.device import Preparable
+from volumetric.runtime.preparable import Preparable
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 LENGTHS = (60, 1, 2, 4, 5, 9, 11, 17, 40, 41, 64)

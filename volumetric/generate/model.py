@@ -29,8 +29,9 @@ from volumetric.generate.transcript import Decoder
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
-from volumetric.runtime.device import Device, Executable, Preparable, RunOptions
+from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
+from volumetric.runtime.preparable import Preparable
 
 if TYPE_CHECKING:
     from volumetric.generate.batch import BatchStream

@@ -50,7 +50,7 @@ def not_supported(config: Config, names: Iterable[str]) -> UnsupportedError:
 
 def nearest(config: Config, names: Iterable[str]) -> str | None:
     """Say which family's tensors are most like these, and what differs; None where none is near."""
-    here = {_template(name) for name in names}
+    here = {template(name) for name in names}
     found: list[tuple[float, int, str, set[str], list[str]]] = []
     for family in archs.families():
         asking = _short(config, family)
@@ -58,8 +58,8 @@ def nearest(config: Config, names: Iterable[str]) -> str | None:
             blueprint = archs.build(asking)
         except VolumetricError:
             continue  # it needs values that this configuration does not have
-        tied = {_template(name) for name in blueprint.tied}  # such a tensor may be there, and need not
-        there = {_template(rule.source) for rule in blueprint.rules} | (tied & here)
+        tied = {template(name) for name in blueprint.tied}  # such a tensor may be there, and need not
+        there = {template(rule.source) for rule in blueprint.rules} | (tied & here)
         asked = asking.asked or set()
         unread = [key for key in config.values if key not in asked and not _ELSEWHERE.fullmatch(key)]
         found.append((round(len(here & there) / max(len(here | there), 1), 3), -len(unread), family, there, unread))
@@ -87,7 +87,8 @@ def _short(config: Config, family: str) -> Config:
     return Config({**config.values, **values}, config.where, asked=set())
 
 
-def _template(name: str) -> str:
+def template(name: str) -> str:
+    """Return a tensor's name without its numbers, which it shares with its like in other layers."""
     return re.sub(r"\d+", "N", name)
 
 

@@ -381,15 +381,6 @@ class Updatable(Protocol):
         ...
 
 
-@runtime_checkable
-class Preparable(Protocol):
-    """An executable whose kernels are compiled when a call first needs them, and can be compiled ahead."""
-
-    def prepare(self) -> None:
-        """Compile, or load from the cache, the kernels of calls of every number of rows and outputs; nothing runs."""
-        ...
-
-
 class Device(Protocol):
     """Compiles plans."""
 
