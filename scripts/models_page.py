@@ -207,9 +207,11 @@ float16 beside integer weights and float32 beside others, on GPUs float16 beside
   reached, beside llama.cpp.
 - **Prompts** are bound by arithmetic. On the CPU native integer weights multiply as integers, fastest; float32 and
   bfloat16 as float32, unless `--compute bfloat16` asks for less.
-- **The first start** on a machine compiles the kernels that a model needs, about a dozen, a second or more each on
-  one core; it says how many are done, and the next start finds them in the user's cache. `volumetric warmup MODEL`
-  does it ahead, and finds the fastest cuts on a GPU. Another numeric type or width of activations needs some more.
+- **The first start** on a machine compiles kernels, a second or more each on one core; it says how many are done, and
+  the next start finds them in the user's cache. `generate` compiles what its prompt needs, about a dozen. `chat`,
+  `serve` and `model.session()` begin by compiling all that prompts of any length, batches and sampling may need
+  (`model.prepare()`), so that no answer waits for a compiler. `volumetric warmup MODEL` does it ahead, and finds the
+  fastest cuts on a GPU. Another numeric type or width of activations needs some more.
 - **Quality**: [quality.md](quality.md) has the perplexity of one model in every type; `volumetric perplexity MODEL
   FILE` measures yours, `volumetric compare A B FILE` how far two are apart, and `convert --calibrate FILE` rounds for
   what a text needs, integers and block formats alike. `convert --bits 4.5 --calibrate FILE` measures what each type
@@ -220,7 +222,10 @@ float16 beside integer weights and float32 beside others, on GPUs float16 beside
 """
 
 FORMAT_TEXT = {
-    "hf": ("directory, or a `.safetensors` file beside its config.json; shards", "Hugging Face: plain floats"),
+    "hf": (
+        "directory, or a `.safetensors` or `.npz` file beside its config.json; shards",
+        "Hugging Face: plain floats",
+    ),
     "gguf": ("`.gguf`, split files too", "llama.cpp: one file, with its tokenizer and chat template"),
     "native": (
         "directory",

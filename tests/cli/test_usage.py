@@ -63,7 +63,7 @@ def test_every_sampling_parameter_has_a_flag_with_help(capsys):
         (["generate", "x", "a", "--logit-bias", "42=inf"], "logit_bias"),
         (["generate", "x", "a", "--dtype", "q7_0"], "q7_0"),
         (["convert", "x", "y", "--dtype", "q7_0"], "q7_0"),
-        (["generate", "x", "a", "--context", "0"], "--context"),
+        (["generate", "x", "a", "--context", "-1"], "--context"),
         (["chat", "x", "--threads", "-1"], "--threads"),
         (["chat", "x", "--temp", "-1"], "temperature"),
         (["generate", "x", "--trust-remote-code", "-p", "a"], "no code from a model repository"),

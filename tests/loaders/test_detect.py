@@ -24,6 +24,7 @@ HOME = Path(__file__).parents[1] / "fixtures" / "detect"
 ENCODERS = HOME.parent / "hf_encoders"
 HIDDEN = frozenset(
     {"num_attention_heads", "rope_parameters", "num_experts_per_tok", "sliding_window", "layer_types", "model_type"}
+    | {"rotary_pct", "partial_rotary_factor", "use_sliding_window", "max_window_layers", "rope_scaling"}
     | {
         "norm_topk_prob",
         "query_pre_attn_scalar",
@@ -57,6 +58,9 @@ GIVEN: dict[str, Mapping[str, Any] | bool] = {
     "mobilenet": {"input_shape": [3, 33, 32]},
     "mobilenet_timm": {"input_shape": [3, 33, 32]},
     "perceptron": {"activation": "tanh"},
+    "autoencoder": {"activation": "relu", "encoder.2.activation": "linear"},
+    "encoder": {"nhead": 3, "activation": "gelu", "norm_first": False},
+    "classifier": {"num_attention_heads": 2, "activation": "relu", "norm_first": True},
     "lenet": {
         "input_shape": [1, 12, 12],
         "stride": 1,
@@ -71,7 +75,7 @@ GIVEN: dict[str, Mapping[str, Any] | bool] = {
 def hidden_of(family: str) -> dict[str, Any]:
     """What the configuration of a fixture says that its tensors do not."""
     config = json.loads((TINY / family / "config.json").read_text())
-    given = {name: value for name, value in config.items() if name in HIDDEN}
+    given = {"sliding_window": None, **{name: value for name, value in config.items() if name in HIDDEN}}
     if config["model_type"].startswith("mamba"):  # the fixtures have a number of heads that nothing reads
         del given["num_attention_heads"]
     return given
@@ -142,8 +146,10 @@ def test_families_with_the_same_tensors_are_named(tmp_path: Path) -> None:
 
 def test_what_cannot_be_known_is_asked_for_by_name(tmp_path: Path) -> None:
     home = str(bare("llama", tmp_path))
-    assert set(looked_at(home).missing) == {"num_attention_heads", "rope_theta"}
-    with pytest.raises(CheckpointError, match=r"do not tell num_attention_heads .*, rope_theta") as caught:
+    assert set(looked_at(home).missing) == {"num_attention_heads", "rope_theta", "rope_scaling"}
+    with pytest.raises(
+        CheckpointError, match=r"do not tell num_attention_heads .*, rope_theta .*, rope_scaling"
+    ) as caught:
         open_model(home, guess=True)
     assert caught.value.hint is not None
     assert "--assume" in caught.value.hint
@@ -157,7 +163,7 @@ def test_what_cannot_be_known_is_asked_for_by_name(tmp_path: Path) -> None:
 )
 def test_heads_follow_from_any_of_their_numbers(given: dict[str, Any], tmp_path: Path) -> None:
     home = str(bare("llama", tmp_path))
-    assert error_of(open_model(home, guess=given | {"rope_theta": 1e5}), "llama") < 1e-5
+    assert error_of(open_model(home, guess=given | {"rope_theta": 1e5, "rope_scaling": None}), "llama") < 1e-5
 
 
 def test_heads_and_rotary_base_by_a_table_of_frequencies(tmp_path: Path) -> None:
@@ -175,7 +181,7 @@ def test_head_norms_tell_the_heads(tmp_path: Path) -> None:
     found = looked_at(bare("qwen3", tmp_path))
     assert found.known["num_attention_heads"] == Known(4, "head norms of 24")
     assert "attention, 4 heads × 24, 2 key heads" in {each.what for each in found.findings}
-    assert set(found.missing) == {"rope_theta"}
+    assert set(found.missing) == {"rope_theta", "rope_scaling", "sliding_window"}
 
 
 def test_layers_that_are_alike_are_shown_once(tmp_path: Path) -> None:
@@ -199,7 +205,9 @@ def test_bad_assumptions_are_named(given: Any, message: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("value", ["8", 3, 0, -1, 1.5, 10**30, [4], True, {"a": 1}])
 def test_values_that_no_model_has_are_errors(value: Any, tmp_path: Path) -> None:
     with pytest.raises((CheckpointError, SpecError)):
-        open_model(str(bare("llama", tmp_path)), guess={"num_attention_heads": value, "rope_theta": 1e4})
+        open_model(
+            str(bare("llama", tmp_path)), guess={"num_attention_heads": value, "rope_theta": 1e4, "rope_scaling": None}
+        )
 
 
 def test_a_configuration_is_used_where_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -347,7 +355,10 @@ def test_inspect_says_what_weights_are_taken_for(tmp_path: Path, capsys: pytest.
     text = capsys.readouterr().out
     assert "taken for:  llama (possible)" in text
     assert "gated MLP 64 → 160" in text
-    assert main(["inspect", home, "--json", "--assume", "num_attention_heads=4", "--assume", "rope_theta=1e5"]) == 0
+    given = [
+        word for text in ("num_attention_heads=4", "rope_theta=1e5", "rope_scaling=null") for word in ("--assume", text)
+    ]
+    assert main(["inspect", home, "--json", *given]) == 0
     described = json.loads(capsys.readouterr().out)
     assert described["missing"] == {}
     assert described["known"]["hidden_size"]["value"] == 64

@@ -23,7 +23,9 @@ def hint(family: str, home: Path, change: Any = None, **config: Any) -> str:
 
 
 def test_settings_tell_families_of_the_same_tensors_apart(tmp_path: Path) -> None:
-    assert "nearest is granite: the names of its tensors and settings agree; supported:" in hint("granite", tmp_path)
+    text = hint("granite", tmp_path)
+    assert "nearest is granite: the names of its tensors and settings agree, which does not make it one" in text
+    assert text.index("model_type granite") < text.index("supported: ")
     text = hint("llama", tmp_path, scale_depth=1.4, scale_emb=12)
     assert "settings that it does not read: scale_depth, scale_emb" in text
 
@@ -50,3 +52,40 @@ def test_nothing_like_it_is_said_plainly(tmp_path: Path) -> None:
             tensors["encoder." + name.replace("layers", "block")] = tensors.pop(name)
 
     assert hint("llama", tmp_path, change).startswith("supported: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"is_encoder_decoder": True}, "it is an encoder-decoder"),
+        ({"image_size": 224, "patch_size": 16}, "it is a model of images"),
+        ({"num_mel_bins": 80}, "it is a model of sound"),
+        ({"alibi": True}, "biases by distance (ALiBi)"),
+        ({"attn_config": {"alibi": True}}, "biases by distance (ALiBi)"),
+        ({"kv_lora_rank": 64}, "latent attention (MLA)"),
+        ({"alibi": False, "is_encoder_decoder": False, "kv_lora_rank": None}, None),
+    ],
+)
+def test_the_reason_comes_before_the_list(given: dict[str, Any], reason: str | None, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        open_model(str(copy("llama", tmp_path, model_type="unheard", **given)))
+    start, _, told = str(caught.value).partition("is not supported")
+    assert "unheard" in start
+    assert (reason or "") in told
+    assert (reason is None) == (told == "")
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("iquestcoder", "transformers computes it as llama: a copy of the directory opens"),
+        (
+            "helium",
+            "nearest is llama: the names of its tensors and settings agree, but it rotates neighbouring elements",
+        ),
+    ],
+)
+def test_families_that_share_all_names_are_told_apart(family: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        open_model(str(copy("llama", tmp_path, model_type=family)))
+    assert (caught.value.hint or "").startswith(text)

@@ -57,6 +57,13 @@ def app() -> cyclopts.App:
     return built
 
 
+def _run(tokens: Sequence[str]) -> object:
+    from volumetric.cli.foreign import in_our_words
+
+    built = app()
+    return built(in_our_words(tokens, built))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -71,6 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     thresholds = gc.get_threshold()
     gc.set_threshold(_ALLOCATIONS, *thresholds[1:])
     try:
-        return exits.guard(lambda: app()(tokens), debug="--debug" in tokens, verb=tokens[0] if tokens else "")
+        return exits.guard(lambda: _run(tokens), debug="--debug" in tokens, verb=tokens[0] if tokens else "")
     finally:
         gc.set_threshold(*thresholds)

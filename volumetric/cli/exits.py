@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import cyclopts
@@ -21,6 +21,10 @@ _LESS: Final = {
     "evolve": "a smaller population, or fewer workers, need less",
 }
 """Verb → what needs less memory, where it is not what generates text."""
+
+
+_NEARLY: Final = 0.75
+"""How alike names must be for one to be told in the place of the other, from 0 to 1."""
 
 
 class UsageError(VolumetricError):
@@ -48,6 +52,12 @@ def _classify(error: Exception, verb: str) -> int:
     match error:
         case UsageError():
             return explain(USAGE, str(error), error.hint or _usage_hint(verb))
+        case cyclopts.UnknownOptionError():
+            return explain(USAGE, *_unknown_option(error, verb))
+        case cyclopts.UnknownCommandError():
+            return explain(USAGE, *_unknown_verb(error))
+        case cyclopts.UnusedCliTokensError():
+            return explain(USAGE, *_too_many(error, verb))
         case cyclopts.CycloptsError():
             return explain(USAGE, str(error), _usage_hint(verb))
         case VolumetricError():
@@ -70,6 +80,34 @@ def _usage_hint(verb: str) -> str:
     from volumetric.cli import VERBS
 
     return f"see: volumetric {verb} --help" if verb in VERBS else "see: volumetric --help"
+
+
+def _unknown_option(error: cyclopts.UnknownOptionError, verb: str) -> tuple[str, str]:
+    """What to say of a flag that there is not; only one that is nearly spelled so is named beside it."""
+    name = (error.token.keyword or error.token.value).partition("=")[0]
+    known = [own for argument in error.argument_collection if argument.parse for own in argument.names]
+    return f"{verb} has no flag {name}", f"{_meant(name, known)}{_usage_hint(verb)}"
+
+
+def _unknown_verb(error: cyclopts.UnknownCommandError) -> tuple[str, str]:
+    from volumetric.cli import VERBS
+    from volumetric.cli.foreign_flags import VERBS as OTHERS
+
+    name = next(iter(error.unused_tokens or ()), "")
+    return f"there is no command {name!r}", OTHERS.get(name) or f"{_meant(name, VERBS)}see: volumetric --help"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    import difflib  # errors alone ask for it
+
+    close = difflib.get_close_matches(name, list(known), 1, _NEARLY)
+    return f"did you mean {close[0]}? " if close else ""
+
+
+def _too_many(error: cyclopts.UnusedCliTokensError, verb: str) -> tuple[str, str]:
+    names = " ".join(error.unused_tokens or ())
+    text = "run is for streams of rows; texts: volumetric generate MODEL PROMPT, or chat MODEL. "
+    return f"{verb} takes no {names!r} there", f"{text if verb == 'run' else ''}{_usage_hint(verb)}"
 
 
 def explain_error(error: VolumetricError, verb: str) -> int:

@@ -183,7 +183,7 @@ class SizeOptions:
     Parameters
     ----------
     context : int
-        Tokens that a sequence can hold; the model's own limit, at most 4096, unless given.
+        Tokens that a sequence can hold; the model's own limit, at most 4096, unless given; 0 for the limit itself.
     threads : int
         CPU threads; the physical cores unless given.
     """
@@ -193,6 +193,6 @@ class SizeOptions:
 
     def __post_init__(self) -> None:
         """Refuse sizes of nothing."""
-        for flag, value in (("--context", self.context), ("--threads", self.threads)):
-            if value is not None and value < 1:
-                raise UsageError(f"{flag} must be 1 or more, got {value}")
+        for flag, value, least in (("--context", self.context, 0), ("--threads", self.threads, 1)):
+            if value is not None and value < least:
+                raise UsageError(f"{flag} must be {least} or more, got {value}")

@@ -295,7 +295,9 @@ class _Base:
         """Open it with an adapter."""
         if self._model is None:
             raise SpecError("an adapter is opened before its model")
-        return self._model.beside((lora,))
+        adapted = self._model.beside((lora,))
+        adapted.prepare()
+        return adapted
 
 
 def _name(model: str) -> str:
@@ -310,7 +312,9 @@ def _open(
     chat_template: str | None,
     model: str,
 ) -> Model:
-    return open_for(model, source, device, context=size.context, threads=size.threads, chat_template=chat_template)
+    opened = open_for(model, source, device, context=size.context, threads=size.threads, chat_template=chat_template)
+    opened.prepare()  # a server that is ready has no kernel to compile
+    return opened
 
 
 def _state_bytes(mib: int | None) -> int | None:

@@ -48,7 +48,8 @@ def warmup(
 
 
 def prepare(model: Model) -> None:
-    """Run a model on prompts of all lengths that have kernels of their own, and on tokens behind them."""
+    """Compile all kernels of a model, and run it on prompts of all lengths that have kernels of their own."""
+    model.prepare()
     about = model.info
     generate = min(2, about.context - 1)
     most = about.context - generate

@@ -201,8 +201,10 @@ def _parse(spec: str) -> Scheme:
     try:
         dtype = parse_dtype(head)
     except DTypeError as error:
+        from volumetric.dtypes.file_types import what_it_is_here  # for those who name a type as others do
+
         close = f"{error.hint} " if error.hint and error.hint.endswith("?") else ""
-        raise DTypeError(str(error), hint=close + SPELLINGS) from None
+        raise DTypeError(str(error), hint=what_it_is_here(head) or close + SPELLINGS) from None
     if modifiers and re.fullmatch(r"q\d[_.\- ]?\d", head.strip().lower()):
         raise DTypeError(f"{head} is a whole scheme and takes no {':'.join(modifiers)!r}", hint=f"use {dtype}:gN")
     return _build(dtype, modifiers, spec)

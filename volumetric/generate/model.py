@@ -31,6 +31,7 @@ from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.runtime.device import Device, Executable, RunOptions, Sharing
 from volumetric.runtime.lower import lower
+from volumetric.runtime.preparable import Preparable
 
 if TYPE_CHECKING:
     from volumetric.generate.batch import BatchStream
@@ -253,7 +254,8 @@ class Model(Encodes, Adapts, Predicts):
         try:
             session = self._idle.pop()
         except IndexError:
-            session = self.session()
+            self.require_generator()
+            session = Session(self)
 
         def give_back() -> None:
             if self._idle:
@@ -339,6 +341,8 @@ class Model(Encodes, Adapts, Predicts):
     def session(self, *, restore: str | os.PathLike[str] | None = None) -> Session:
         """Return a new sequence on the device: empty, or where the one was that `Session.save` wrote to a file.
 
+        All kernels that its prompts and answers may need are compiled before, as by `prepare`.
+
         Parameters
         ----------
         restore : the file; by this model with the same weights, on any device. Keys and values are converted to what is
@@ -350,11 +354,25 @@ class Model(Encodes, Adapts, Predicts):
         CheckpointError : the file cannot be read, is damaged, or of another network
         """
         self.require_generator()
+        self.prepare()
         if restore is None:
             return Session(self)
         from volumetric.generate.saved_session import restore_session  # brings msgspec
 
         return restore_session(self, restore)
+
+    def prepare(self) -> None:
+        """Compile the kernels of prompts of any length, of batches and of sampling, which are kept on disk.
+
+        Without it the first call that needs one compiles it: a single text comes sooner, a later one may wait.
+        """
+        if not isinstance(self.executable, Preparable):
+            return
+        self.executable.prepare()
+        if not self.bidirectional:
+            from volumetric.runtime.cpu.sampling import SAMPLING
+
+            SAMPLING.prepare()
 
     def require_generator(self) -> None:
         """Raise `GenerationError` unless the network reads tokens and predicts the next one."""

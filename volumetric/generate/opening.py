@@ -48,7 +48,7 @@ def load(
     device : where to compute: ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device; see
         `open_device`
     dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
-    context : tokens that a sequence can hold; by default the model's own limit, but at most 4096
+    context : tokens that a sequence can hold; by default the model's own limit, but at most 4096; 0: the limit itself
     compute : what activations are rounded to before products, see `RunOptions`; ``"auto"`` rounds nothing where the
         network does not read tokens: it predicts what was trained
     kv_dtype : storage of keys and values, see `RunOptions`
@@ -98,6 +98,8 @@ def _context(asked: int | None, loaded: LoadedModel) -> int:
         return min(limit, DEFAULT_CONTEXT) if limit else DEFAULT_CONTEXT
     if type(asked) is not int:
         raise SpecError(f"context must be a whole number of tokens, got {asked!r}")
+    if asked == 0:
+        return limit or DEFAULT_CONTEXT
     if limit and asked > limit:
         raise SpecError(
             f"context={asked} is more than the {limit} tokens that this model was trained for",

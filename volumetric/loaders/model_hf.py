@@ -39,17 +39,27 @@ def open_bare(location: Location) -> TensorSource:
 def open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping[str, Any] | None) -> LoadedModel:
     """Open safetensors without a configuration; see `model.open_model`."""
     from volumetric.loaders.detect import detect, read_assumptions  # few models come without a configuration
+    from volumetric.loaders.detect.adapters import adapter_of
 
     assumptions = read_assumptions(guess)
+    source, where = open_bare(location), str(location.weights)
+    adapter = adapter_of(source.entries)
+    if adapter is not None:
+        raise CheckpointError(f"{where} is {adapter[0]}, and no model", hint=adapter[1])
     if assumptions is None:
         raise CheckpointError(
             f"{location.directory} has weights and no config.json",
             hint="it names the family and the sizes; guess=True (--guess) goes by names and shapes of the tensors",
         )
-    source, where = open_bare(location), str(location.weights)
     found = detect(source, assumptions, where)
-    if found.family and not found.missing:
-        return _open_described(location, Config(found.values, where, len(source.entries)), source, dtype, strict=True)
+    if found.assumed and not found.missing:
+        told = ", ".join(f"{name} {value}" for name, value in found.assumed.items())
+        logger.warning(
+            "%s: taken for %s; by convention, which guess= (--assume) changes: %s", where, found.architecture, told
+        )
+    if found.family and not found.missing and found.source is not None:
+        config = Config(found.values, where, len(source.entries))
+        return _open_described(location, config, found.source, dtype, strict=True)
     network, params = found.mount(source, dtype, where)
     if found.left_out:
         names, more = list(found.left_out)[:SHOWN], len(found.left_out) - SHOWN

@@ -21,6 +21,45 @@ LACKING: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Families that are not built here → what they would need."""
+COMPUTED_AS: Final[Mapping[str, str]] = MappingProxyType(
+    {"internlm3": "llama", "iquestcoder": "llama", "ministral": "mistral", "cwm": "mistral"}
+)
+"""Families that are not built here → the one as which transformers 5.23 computes them, logits compared."""
+OTHERWISE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "helium": "it rotates neighbouring elements of a head as pairs, where llama rotates halves",
+        "ministral3": "it scales queries by their position (llama_4_scaling_beta)",
+    }
+)
+"""Families that share all names with one that is built here → what they compute otherwise."""
+_ENCODER_DECODER: Final = "it is an encoder-decoder, and encoders and decoders are built here one by one"
+_IMAGES: Final = "it is a model of images, and models of texts are built here"
+_SOUND: Final = "it is a model of sound, and models of texts are built here"
+_RELATIVE: Final = "it has biases by relative position, which attention here does not"
+_SIGNS: Final[tuple[tuple[str, str], ...]] = (
+    ("is_encoder_decoder", _ENCODER_DECODER),
+    ("decoder_attention_heads", _ENCODER_DECODER),
+    ("num_decoder_layers", _ENCODER_DECODER),
+    ("num_mel_bins", _SOUND),
+    ("conv_kernel", _SOUND),
+    ("sampling_rate", _SOUND),
+    ("patch_size", _IMAGES),
+    ("image_size", _IMAGES),
+    ("vision_config", "it is a model of images and texts of which no text part is built here"),
+    ("alibi", "it has biases by distance (ALiBi) in the place of rotated positions"),
+    ("relative_attention", _RELATIVE),
+    ("relative_attention_num_buckets", _RELATIVE),
+    ("kv_lora_rank", "it has latent attention (MLA)"),
+    ("linear_num_value_heads", "it has layers of a gated delta rule"),
+    ("hybrid_override_pattern", "it mixes attention with state-space layers"),
+    ("attn_layer_indices", "it mixes attention with state-space layers"),
+    ("head_size_divisor", "it is an RWKV, whose recurrence is not built here"),
+)
+"""Key of a configuration that is there and neither false nor null → what it tells; the first one counts."""
+_KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"bloom": "it has biases by distance (ALiBi) in the place of rotated positions", "rwkv": "it is an RWKV"}
+)
+"""Families whose configuration says nothing of what they have."""
 _LAYERS: Final = 4
 """Layers that are compared; more repeat the same names."""
 _SHOWN: Final = 6
@@ -41,25 +80,56 @@ def not_supported(config: Config, names: Iterable[str]) -> UnsupportedError:
     ----------
     names : tensors of the checkpoint
     """
+    reason = _reason(config)
     near = LACKING.get(archs.family_of(config)) or nearest(config, names)
     told = "supported: " + ", ".join(archs.families())
     return UnsupportedError(
-        f"{config.where}: model family {config.model_type!r} is not supported", hint=f"{near}; {told}" if near else told
+        f"{config.where}: model family {config.model_type!r} is not supported" + (f": {reason}" if reason else ""),
+        hint=f"{near}; {told}" if near else told,
+    )
+
+
+def _reason(config: Config) -> str | None:
+    """What a configuration tells of a family that is not built here, where one word says more than names."""
+    family = archs.family_of(config)
+    values = config.values
+    if family in _KINDS:
+        return _KINDS[family]
+    attention = values.get("attn_config")  # of MPT
+    if isinstance(attention, Mapping) and attention.get("alibi") is True:
+        values = {**values, "alibi": True}
+    return next((told for key, told in _SIGNS if values.get(key) not in (None, False)), None)
+
+
+def _agreeing(config: Config, family: str) -> str:
+    """What to say where all names are those of another family, which tells nothing of what is computed."""
+    own = archs.family_of(config)
+    start = f"nearest is {family}: the names of its tensors and settings agree"
+    if own in COMPUTED_AS:
+        same = COMPUTED_AS[own]
+        return (
+            f"transformers computes it as {same}: a copy of the directory opens whose config.json has model_type {same}"
+        )
+    if own in OTHERWISE:
+        return f"{start}, but {OTHERWISE[own]}"
+    return (
+        f"{start}, which does not make it one: two architectures can share names and compute something else. Where its "
+        f"documents say that it is a {family}, a copy opens whose config.json has model_type {family}"
     )
 
 
 def nearest(config: Config, names: Iterable[str]) -> str | None:
     """Say which family's tensors are most like these, and what differs; None where none is near."""
-    here = {_template(name) for name in names}
+    here = {template(name) for name in names}
     found: list[tuple[float, int, str, set[str], list[str]]] = []
-    for family in archs.families():
+    for family in sorted(archs.families(), key=lambda name: (name != "llama", name)):  # of equals the plainest
         asking = _short(config, family)
         try:
             blueprint = archs.build(asking)
         except VolumetricError:
             continue  # it needs values that this configuration does not have
-        tied = {_template(name) for name in blueprint.tied}  # such a tensor may be there, and need not
-        there = {_template(rule.source) for rule in blueprint.rules} | (tied & here)
+        tied = {template(name) for name in blueprint.tied}  # such a tensor may be there, and need not
+        there = {template(rule.source) for rule in blueprint.rules} | (tied & here)
         asked = asking.asked or set()
         unread = [key for key in config.values if key not in asked and not _ELSEWHERE.fullmatch(key)]
         found.append((round(len(here & there) / max(len(here | there), 1), 3), -len(unread), family, there, unread))
@@ -71,8 +141,8 @@ def nearest(config: Config, names: Iterable[str]) -> str | None:
         _listed("without its tensors", there - here),
         _listed("settings that it does not read", unread),
     ]
-    told = "; ".join(part for part in differences if part) or "the names of its tensors and settings agree"
-    return f"nearest is {family}: {told}"
+    told = "; ".join(part for part in differences if part)
+    return f"nearest is {family}: {told}" if told else _agreeing(config, family)
 
 
 def _short(config: Config, family: str) -> Config:
@@ -87,7 +157,8 @@ def _short(config: Config, family: str) -> Config:
     return Config({**config.values, **values}, config.where, asked=set())
 
 
-def _template(name: str) -> str:
+def template(name: str) -> str:
+    """Return a tensor's name without its numbers, which it shares with its like in other layers."""
     return re.sub(r"\d+", "N", name)
 
 

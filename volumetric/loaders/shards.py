@@ -11,6 +11,8 @@ from typing import Final
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.json_file import read_bytes
+from volumetric.loaders.npz import NpzFile
+from volumetric.loaders.other_files import PICKLES
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.source import MergedSource
 
@@ -26,8 +28,8 @@ def merge_safetensors(paths: list[Path]) -> MergedSource:
     return MergedSource((path.name, SafetensorsFile(path)) for path in paths)
 
 
-def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | MergedSource:
-    """Open a file, an index, or a directory that holds either or only shards.
+def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | MergedSource | NpzFile:
+    """Open a file, an index, or a directory that holds either or only shards; or a NumPy archive (``.npz``).
 
     In a directory ``model.safetensors.index.json`` wins over ``model.safetensors``, which wins over all other shards.
 
@@ -41,6 +43,8 @@ def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | MergedSo
         return _open_directory(path)
     if path.name.endswith(".index.json"):
         return _open_index(path)
+    if path.suffix == ".npz":
+        return NpzFile(path)
     return SafetensorsFile(path)
 
 
@@ -69,7 +73,7 @@ def list_found(path: Path) -> str:
     if not names:
         return "the directory is empty"
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    pickles = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
+    pickles = [name for name in names if name.endswith(PICKLES)]
     note = " (.bin/.pt weights are pickles, which can run code when opened, and are not read)" if pickles else ""
     return f"found {shown}{note}"
 

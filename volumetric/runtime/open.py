@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -19,6 +20,10 @@ VARIABLE: Final = "VOLUMETRIC_DEVICE"
 AnyDevice: TypeAlias = "str | Device"
 """Where to compute: a name, as `open_device` takes it, or an open device."""
 _KNOWN: Final = "known: auto, cpu, gpu, gpu:N, reference, null"
+_OF_OTHERS: Final = re.compile(
+    r"(?:cuda|mps|metal|mtl|rocm|hip|vulkan|xpu|opencl|sycl|webgpu|directml)(\d*)", re.IGNORECASE
+)
+"""What other programs call a GPU, by its maker or by the interface to it; some with its number, CUDA0."""
 _log = logging.getLogger(__name__)
 
 
@@ -100,7 +105,13 @@ def check_name(name: str) -> str:
     kind, _, selector = named.partition(":")
     if kind in NAMES and (not selector or kind == "gpu"):
         return named
-    near = suggestion(kind, NAMES, "")
+    other = _OF_OTHERS.fullmatch(kind)
+    if other is not None:
+        number = selector or other[1]
+        meant = f"gpu:{number}" if number else "gpu"
+        near = f"{meant} is what you mean: GPUs of all makers run through Vulkan, Metal or Direct3D 12;"
+    else:
+        near = suggestion(kind, NAMES, "")
     raise DeviceError(f"{source}there is no device {named!r}", hint=f"{near} {_KNOWN}" if near else _KNOWN)
 
 

@@ -12,7 +12,7 @@ from volumetric.hints import suggestion
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "hidden_size": ("n_embd", "d_model", "dim"),
     "num_hidden_layers": ("n_layer", "n_layers"),
-    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads", "nhead"),
     "num_key_value_heads": ("num_kv_heads",),
     "intermediate_size": ("n_inner", "hidden_dim", "ffn_dim"),
     "max_position_embeddings": ("n_positions",),
@@ -20,6 +20,10 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "hidden_act": ("activation_function", "hidden_activation"),
 }
 """Name of a value → what families of other origin call it; people may use any of them."""
+
+
+class AssumedError(SpecError):
+    """A value that somebody said is none that the weights can have."""
 
 
 class Assumptions:
@@ -45,7 +49,10 @@ class Assumptions:
     def under(self, path: str, name: str) -> Any:
         """Return what was given for one layer, ``"conv1.stride"``, or else for all of them, ``"stride"``; or None."""
         own = self.find(f"{path}.{name}") if path else None
-        return self.find(name) if own is None else own
+        if own is None:
+            own = self.find(name)
+        others = SYNONYMS.get(name, ()) if own is None else ()
+        return next((value for other in others if (value := self.find(other)) is not None), own)
 
     def spelled(self) -> dict[str, Any]:
         """Return the values in every spelling that families use for them."""

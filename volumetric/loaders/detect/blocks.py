@@ -58,14 +58,15 @@ def matrix(node: Node | None) -> Shape | None:
         return None
     if re.split(r"[./]", node.path)[-1] not in spellings.INPUT_SIDE:
         return shape
-    return shape if node.shape("bias") == shape[:1] and shape[0] != shape[1] else shape[::-1]
+    # GPT-2's own have biases, beside the output side, always; without one they are torch's Linear, as of StarCoder 2.
+    return shape[::-1] if node.shape("bias") == shape[1:] else shape
 
 
 def heads_of(node: Node) -> Heads | None:
     """Return what is known of the heads of an attention module, None where `node` is none.
 
     The width of a head is that of head norms, if they have gains for each of its elements; or twice the length of
-    a table of rotary frequencies; or what a table of slopes or of relative positions, which has a column for each
+    a table of rotary frequencies; or what a table of slopes, sinks or relative positions, which has a column for each
     head, leaves.
     """
     inner = inside(node)
@@ -110,6 +111,9 @@ def _projections(node: Node) -> tuple[int, int] | None:
 
 def _fused_projections(node: Node) -> tuple[int, int] | None:
     """The same of one projection for all: the columns of the output projection are the queries' rows."""
+    joint = node.shape("in_proj_weight")  # of torch's nn.MultiheadAttention
+    if joint is not None and len(joint) == 2 and joint[1] and joint[0] == 3 * joint[1]:
+        return joint[1], joint[1]
     fused, out = matrix(child(node, spellings.FUSED_QKV)), matrix(child(node, spellings.OUTPUT))
     if fused is None or out is None or out[0] != fused[1] or fused[0] <= out[1]:
         return None
@@ -118,8 +122,8 @@ def _fused_projections(node: Node) -> tuple[int, int] | None:
 
 
 def _heads_of_table(node: Node, name: str, shape: Shape) -> int | None:
-    """Heads of ALiBi slopes or of a table of biases by relative position, None of other tensors."""
-    if re.search(r"slopes|alibi", name) and shape and max(shape) <= MAX_HEADS:
+    """Heads of ALiBi slopes, of sinks or of a table of biases by relative position, None of other tensors."""
+    if re.search(r"slopes|alibi|^sinks$", name) and shape and max(shape) <= MAX_HEADS:
         return max(shape)
     if re.search(r"relative_(?:attention|position)_bias", f"{node.path}.{name}") and len(shape) == 2:
         return shape[1] if shape[1] <= MAX_HEADS else None
@@ -141,7 +145,7 @@ def _attention(node: Node) -> Finding | None:
     parts = (spellings.QUERY, spellings.KEY, spellings.VALUE, spellings.FUSED_QKV, spellings.OUTPUT)
     parts += (spellings.QUERY_NORM, spellings.KEY_NORM)
     own = _names(*(child(each, part) for each in (within, node) for part in parts))
-    tables = [name for name in _names(within) if re.search(r"inv_freq|relative|slopes", name)]
+    tables = [name for name in _names(within) if re.search(r"inv_freq|relative|slopes|in_proj_", name)]
     return Finding(
         path=node.path,
         what=f"attention, {text}",

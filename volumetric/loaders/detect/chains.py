@@ -32,18 +32,19 @@ from volumetric.layers import (
 )
 from volumetric.layers.batch_norm import BatchNorm
 from volumetric.layers.conv import Conv
-from volumetric.loaders.detect.assumptions import Assumptions
+from volumetric.loaders.detect.assumptions import AssumedError, Assumptions
 from volumetric.loaders.detect.fills import Fill
 from volumetric.loaders.detect.findings import Finding
 from volumetric.loaders.detect.modules import BATCH_NORMS
+from volumetric.loaders.detect.order import order_of, place_of, widths
 from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
 
 MAX_LAYERS: Final = 512
 """Layers of a chain; more of them are an architecture of its own, not a chain."""
 MAX_STARTS: Final = 8
 """Layers that are tried as the first one."""
-_PLACE = re.compile(r"(|.*[./])(\d{1,9})")
-"""Path of a module that its number names, and that of the module that it is in."""
+_BLOCK = re.compile(r"((?:.*[./])?\d{1,9})[./][^./]*[^./\d][^./]*")
+"""Path of a module with a name inside of a block that its number names, and that of the block."""
 _POOLS = (MaxPool1d, MaxPool2d, MaxPool3d)
 _MEANS = (AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d)
 
@@ -80,6 +81,14 @@ class _Chain:
             self.missing[f"{found.path}.{name}".lstrip(".")] = why
         return value
 
+    def choices(self, found: Finding) -> dict[str, Any]:
+        """Return the values that a layer is made of, and note what is missing or assumed, once for all of its kind."""
+        said = {name: self.assumptions.under(found.path, name) for name in (*found.asks, *found.assumes)}
+        self.missing |= {name: why for name, why in found.asks.items() if said[name] is None}
+        usual = {name: value for name, value in found.assumes.items() if said[name] is None}
+        self.assumed |= {name: str(value).lower() for name, value in usual.items()}
+        return said | usual
+
 
 def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | None:
     """Put layers one behind the other, in the order of their names, wherever one reads what is made before it.
@@ -88,30 +97,38 @@ def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | 
     -------
     None where nothing can stand at the start, or there are more layers than a chain has
     """
-    usable = _ordered([found for found in leaves if found.layer is not None])
+    usable = [found for found in leaves if found.layer is not None]
     if not usable or len(usable) > MAX_LAYERS:
         return None
+    said = assumptions.find("order")
+    order = order_of(usable, said)
     # What comes first by its name may be a branch of its own: the start from which most finds its place counts.
-    tries = [_built(usable, assumptions)]
-    for start in range(1, min(len(usable), MAX_STARTS)):
+    tries = [_built(order.layers, assumptions)]
+    for start in range(1, min(len(usable), MAX_STARTS) if said is None else 1):
         with contextlib.suppress(SpecError):  # what was said is meant for another start
-            tries.append(_built(usable[start:], assumptions))
+            tries.append(_built(order.layers[start:], assumptions))
     work, left = max(tries, key=lambda made: len(made[0].placed))
     if not work.layers:
         return None
     skipped = {name for found in usable for name in found.tensors} - set(work.placed) - set(left)
-    left |= dict.fromkeys(sorted(skipped), "it does not read what the others make, and they do not read what it makes")
+    why = "it does not read what the others make, and they do not read what it makes"
+    left |= dict.fromkeys(sorted(skipped), why if said is None else "it is not among those whose order was said")
+    placed = [found for found in usable if not set(found.tensors).isdisjoint(work.placed)]
+    if left and said is None:
+        order = order_of(placed)
+    if not order.sure and len(placed) > 1:
+        work.missing = {"order": f"{order.reason} of {', '.join(found.path for found in placed)}"} | work.missing
+    _ask_for_sums(work, placed)
     plan = None
     if not work.missing:
         network = chain(work.layers, work.input_shape, "int32" if work.tokens else "float32")
         plan = NetworkPlan(network=network, fills=work.fills)
-    numbered = _numbered(usable)
-    reason = "numbers of a Sequential give the order" if numbered else "kinds, names and widths give the order"
+    reason = order.reason
     if work.pooled:
         reason += "; a linear layer reads as many features as there are channels: the mean of each"
     return PlanParts(
         architecture=f"a chain of {len(work.layers)} layers",
-        certainty="possible" if left else "likely",
+        certainty="likely" if order.sure and not left else "possible",
         reason=reason,
         plan=plan,
         placed=tuple(work.placed),
@@ -133,30 +150,22 @@ def _built(usable: Sequence[Finding], assumptions: Assumptions) -> tuple[_Chain,
     return work, left
 
 
-def _numbered(leaves: Sequence[Finding]) -> bool:
-    """Whether all are numbered modules of one module, as in torch's Sequential."""
-    places = [_PLACE.fullmatch(found.path) for found in leaves]
-    return len({None if place is None else place[1] for place in places} | {None}) == 2 and None not in places
-
-
-def _ordered(leaves: list[Finding]) -> list[Finding]:
-    """Order by name where that is a number; else embeddings, convolutions, recurrent layers, and what is linear last.
-
-    A norm stands behind the layer that its name follows.
-    """
-    if _numbered(leaves):
-        return leaves
-    ranks: list[int] = []
-    for found in leaves:
-        norm = isinstance(found.layer, (LayerNorm, RMSNorm))
-        ranks.append(ranks[-1] if norm and ranks else 3 if norm else _rank(found.layer))
-    return [found for _, found in sorted(zip(ranks, leaves, strict=True), key=lambda pair: pair[0])]
-
-
-def _rank(layer: LayerSpec | None) -> int:
-    if isinstance(layer, (Embedding, PositionEmbedding)):
-        return 0
-    return 1 if isinstance(layer, (Conv, BatchNorm)) else 3 if isinstance(layer, Dense) else 2
+def _ask_for_sums(work: _Chain, placed: Sequence[Finding]) -> None:
+    """Ask whether blocks of several layers add what they read to what they make, where both are as wide."""
+    blocks: dict[str, list[Finding]] = {}
+    for found in placed:
+        block = _BLOCK.fullmatch(found.path)
+        if block is not None:
+            blocks.setdefault(block[1], []).append(found)
+    for path, layers in blocks.items():
+        first, last = widths(layers[0].layer)[0], widths(layers[-1].layer)[1]
+        if len(layers) > 1 and first and first == last:
+            said = work.assumptions.find("residual")
+            if said is None:
+                work.missing["residual"] = f"whether {path} and its like add what they read to it is in no tensor"
+            elif said is not False:
+                raise AssumedError(f"guess: residual={said!r}: sums of a chain have no layers here", hint="false has")
+            return
 
 
 def _place(work: _Chain, found: Finding, following: Finding | None) -> None:
@@ -173,12 +182,18 @@ def _place(work: _Chain, found: Finding, following: Finding | None) -> None:
         if said is None:
             work.missing[f"{found.path}.{name}".lstrip(".")] = why
         elif said != value:
-            raise SpecError(f"guess: {name}={said!r} of {found.path} has no layer here", hint=f"{name}={value!r} has")
+            raise AssumedError(
+                f"guess: {name}={said!r} of {found.path} has no layer here", hint=f"{name}={value!r} has"
+            )
     if isinstance(layer, RNN):
         said = work.assumptions.under(found.path, "nonlinearity")
         layer = replace(layer, nonlinearity=said or "tanh")
         if said is None:
             work.assumed[f"{found.path}.nonlinearity".lstrip(".")] = "tanh"
+    if found.choose is not None:
+        layer, fills = found.choose(work.choices(found))
+        work.add(layer, replace(found, fills=fills))
+        return
     if isinstance(layer, Dense):
         _flatten(work, layer)
         layer.output_shape(work.shape)  # before anything is asked for
@@ -205,6 +220,8 @@ def _begin(work: _Chain, layer: LayerSpec | None) -> None:
 def _first_width(layer: LayerSpec) -> int:
     """Features that the first layer inside of a container reads."""
     children = list(layer.children().values())
+    if not children and hasattr(layer, "embed_dim"):
+        return layer.embed_dim  # pyright: ignore[reportAttributeAccessIssue]  (as asked)
     return _first_width(children[0]) if children else layer.input_size  # pyright: ignore[reportAttributeAccessIssue]  (recurrent layers alone stand in containers here)
 
 
@@ -219,8 +236,8 @@ def _activation(work: _Chain, found: Finding, following: Finding | None) -> Any:
 
 def _gap(found: Finding, following: Finding | None) -> int:
     """Steps from one number of a Sequential to the next; 0 where the two are not numbered so."""
-    ours, theirs = (_PLACE.fullmatch(each.path if each else "") for each in (found, following))
-    return int(theirs[2]) - int(ours[2]) if ours and theirs and ours[1] == theirs[1] else 0
+    ours, theirs = place_of(found), None if following is None else place_of(following)
+    return theirs[1] - ours[1] if ours and theirs and ours[0] == theirs[0] else 0
 
 
 def _behind_norm(work: _Chain, found: Finding, following: Finding | None) -> None:
@@ -229,7 +246,9 @@ def _behind_norm(work: _Chain, found: Finding, following: Finding | None) -> Non
     if said == "relu":
         work.add(Clamp(min=0.0))
     elif said != "linear":
-        raise SpecError(f"guess: behind {found.path}, a norm, activation {said!r} has no layer", hint="linear or relu")
+        raise AssumedError(
+            f"guess: behind {found.path}, a norm, activation {said!r} has no layer", hint="linear or relu"
+        )
 
 
 def _image(work: _Chain, layer: Conv | BatchNorm, found: Finding, following: Finding | None) -> None:
@@ -280,7 +299,7 @@ def _begin_image(work: _Chain, layer: Conv, found: Finding) -> None:
     else:
         whole = isinstance(said, (list, tuple)) and all(type(n) is int and n > 0 for n in said)
         if not whole or len(said) != 1 + layer.spatial or said[0] % layer.in_channels:
-            raise SpecError(
+            raise AssumedError(
                 f"guess: input_shape {said} does not fit {found.what}",
                 hint=f"channels and {layer.spatial} sizes, as in {[layer.in_channels, *[32] * layer.spatial]}",
             )

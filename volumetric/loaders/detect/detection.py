@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError, VolumetricError
 from volumetric.layers import Dense, MultiHeadAttention
 from volumetric.loaders import archs
-from volumetric.loaders.detect.assumptions import Assumptions
+from volumetric.loaders.detect.adapters import adapter_of
+from volumetric.loaders.detect.assumptions import AssumedError, Assumptions
 from volumetric.loaders.detect.blocks import group
 from volumetric.loaders.detect.chains import chained
 from volumetric.loaders.detect.families import Fitting, fitting_families
 from volumetric.loaders.detect.findings import Certainty, Finding
 from volumetric.loaders.detect.mobilenets import mobilenet
 from volumetric.loaders.detect.modules import single
+from volumetric.loaders.detect.near import nearest
 from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
 from volumetric.loaders.detect.recurrent import both_ways
 from volumetric.loaders.detect.resnets import resnet
+from volumetric.loaders.detect.respelled import Respelled, is_llama_cpp, spellings
 from volumetric.loaders.detect.state_spaces import state_space_values
+from volumetric.loaders.detect.transformer import encoder_layer
 from volumetric.loaders.detect.tree import Node, build_tree
 from volumetric.loaders.detect.values import Known, values_of
 from volumetric.loaders.rows_apart import rows_joined
@@ -40,9 +44,11 @@ class Detection:
     assumed : value that they do not tell, and that convention does → what it is
     missing : value that is needed and that nothing tells → why; people give it by this name
     left_out : tensor that has no place in the network → why
+    advice : what to do with what no network can be made of; empty where nothing is known
     plan : the network, where layers were put together; None where there is none, or `missing` is not empty
     family : whether `architecture` is a model family, whose network `values` describe
     values : the configuration of that family
+    source : the tensors by the names that the family knows
     """
 
     architecture: str
@@ -56,6 +62,8 @@ class Detection:
     plan: NetworkPlan | None = None
     family: bool = False
     values: Mapping[str, object] = field(default_factory=dict)
+    source: TensorSource | None = None
+    advice: str = ""
 
     def mount(self, source: TensorSource, dtype: str | DType | Scheme | None, where: str) -> tuple[Network, Params]:
         """Return the network that layers were put together to, with lazy weights.
@@ -76,7 +84,7 @@ class Detection:
             return self.plan.network, self.plan.mount(source, dtype, where)
         raise CheckpointError(
             f"{where}: no network can be made of these tensors: {self.reason}",
-            hint="`volumetric inspect` shows what each of them is taken for",
+            hint=self.advice or "`volumetric inspect` shows what each of them is taken for",
         )
 
 
@@ -88,15 +96,28 @@ def detect(source: TensorSource, assumptions: Assumptions, where: str) -> Detect
     SpecError
         A value was assumed that nothing here asks for.
     """
-    root = build_tree(source.entries)
-    leaves, findings = _leaves(root), tuple(_findings(root))
-    known = values_of(root, source)
-    known |= {name: one for name, one in state_space_values(source.entries).items() if name not in known}
-    fits = fitting_families(rows_joined(source), known, assumptions, where)
-    if fits:
-        found = _of_family(fits, findings, known, assumptions)
+    adapter = adapter_of(source.entries)
+    if adapter is not None:
+        kind, advice = adapter
+        reason = f"it is {kind}, which is added to a model's weights and is no model"
+        assumptions.known |= assumptions.values.keys()
+        findings = tuple(_findings(build_tree(source.entries)))
+        return Detection(architecture="", certainty="certain", reason=reason, findings=findings, advice=advice)
+    near = ""
+    for one in spellings(source):
+        root = build_tree(one.entries)
+        known = values_of(root, one)
+        known |= {name: told for name, told in state_space_values(one.entries).items() if name not in known}
+        joined = rows_joined(one)
+        fits = fitting_families(joined, known, assumptions, where)
+        if fits:
+            found = _of_family(fits, tuple(_findings(build_tree(source.entries))), known, assumptions, one)
+            break
+        near = near or nearest(joined, known, assumptions, where) or ""
     else:
-        found = _of_parts(root, leaves, findings, known, assumptions)
+        root = build_tree(source.entries)
+        known = values_of(root, source)
+        found = _of_parts(root, known, assumptions, near, source)
     assumptions.check_used()
     return found
 
@@ -106,7 +127,7 @@ def _leaves(root: Node) -> list[Finding]:
     leaves: list[Finding] = []
     taken: set[str] = set()
     for node in root.walk():
-        found = single(node) if node.tensors else both_ways(node)
+        found = encoder_layer(node) or (single(node) if node.tensors else both_ways(node))
         if found is not None and not taken.issuperset(found.tensors):
             taken.update(found.tensors)
             leaves.append(found)
@@ -117,7 +138,7 @@ def _findings(root: Node) -> Iterator[Finding]:
     """Yield groups of layers that work together, single layers, and what is neither."""
     taken: set[str] = set()
     for node in root.walk():
-        found = (group(node) or both_ways(node)) if node.children else None
+        found = (encoder_layer(node) or group(node) or both_ways(node)) if node.children else None
         if found is not None and not taken.issuperset(found.tensors):
             taken.update(found.tensors)
             yield found
@@ -137,10 +158,15 @@ def _findings(root: Node) -> Iterator[Finding]:
 
 
 def _of_family(
-    fits: list[Fitting], findings: tuple[Finding, ...], known: Mapping[str, Known], assumptions: Assumptions
+    fits: list[Fitting],
+    findings: tuple[Finding, ...],
+    known: Mapping[str, Known],
+    assumptions: Assumptions,
+    source: TensorSource,
 ) -> Detection:
     chosen, others = fits[0], [fit.family for fit in fits[1:]]
-    reason = "all tensors have the names and shapes of this family, and none is left"
+    how = f" {source.how}," if isinstance(source, Respelled) else ""
+    reason = f"all tensors have the names and shapes of this family,{how} and none is left"
     if others:
         reason += f"; those of {', '.join(others)} are the same: model_type tells which it is"
     return Detection(
@@ -153,6 +179,7 @@ def _of_family(
         missing=chosen.missing,
         family=True,
         values=chosen.config.values,
+        source=source.turned(chosen.config.values) if isinstance(source, Respelled) else source,
     )
 
 
@@ -168,7 +195,7 @@ def _conventions(chosen: Fitting, known: Mapping[str, Known], assumptions: Assum
         if not isinstance(spec, Dense):
             for name, value in fields.items():
                 facts.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value).lower()] = None
-    told = {*known, *assumptions.spelled()}
+    told = {*known, *assumptions.spelled(), *chosen.missing}
     return {name: ", ".join(values) for name, values in facts.items() if name in chosen.asked and name not in told}
 
 
@@ -182,38 +209,52 @@ _CHANGED_BY: Mapping[str, tuple[str, ...]] = {
 
 
 def _of_parts(
-    root: Node,
-    leaves: list[Finding],
-    findings: tuple[Finding, ...],
-    known: Mapping[str, Known],
-    assumptions: Assumptions,
+    root: Node, known: Mapping[str, Known], assumptions: Assumptions, near: str, source: TensorSource
 ) -> Detection:
-    reason = "no architecture that is known here has these names and shapes"
+    """What layers make, where no family has the tensors; `near` says which one nearly has."""
+    leaves, findings = _leaves(root), tuple(_findings(root))
+    nothing = Detection(architecture="", certainty="possible", reason="", findings=findings, known=known)
+    if is_llama_cpp(source):
+        reason = "its tensors have llama.cpp's names (blk.0.attn_q), and their rows the order of GGUF files"
+        return replace(nothing, reason=reason, advice="open the .gguf file that they come from, which says the rest")
     blocks = [found for found in findings if found.layer is None and found.what.startswith(("attention", "mixture"))]
-    if blocks:
-        nearest = f"it has {blocks[0].what}, and its tensors fit none of the families {', '.join(archs.families())}"
-        return Detection(architecture="", certainty="possible", reason=nearest, findings=findings, known=known)
+    if blocks or near:
+        has = f"it has {blocks[0].what}" if blocks else "it has an embedding"
+        fits = near or f"its tensors are those of none of the {len(archs.families())} families"
+        return replace(nothing, reason=f"{has}; {fits}", advice=_ADVICE)
+    reason = "no architecture that is known here has these names and shapes"
     for attempt in (resnet, mobilenet, chained):
         try:
             parts: PlanParts | None = attempt(leaves, assumptions)
+        except AssumedError:
+            raise
         except VolumetricError as error:  # a layer or the network refused the sizes
             parts, reason = None, str(error)
         if parts is not None:
             break
     else:
-        return Detection(architecture="", certainty="possible", reason=reason, findings=findings, known=known)
+        return replace(nothing, reason=reason)
     used = parts.tensors()
     why = {name: f.reason for f in findings if not f.what for name in f.tensors}
     # How many batches a norm has seen counts in training alone.
     names = [e.name for e in root.all_tensors() if not e.name.endswith("num_batches_tracked")]
     left = {name: why.get(name, "no place") for name in names if name not in used}
-    return Detection(
+    left |= {name: text for name, text in parts.left_out.items() if name not in used}
+    if len(left) > len(names) / 2:
+        reason = f"{parts.architecture} would leave out {len(left)} of {len(names)} tensors"
+        return replace(nothing, reason=reason, left_out=left)
+    certainty: Certainty = "possible" if left else parts.certainty
+    return replace(
+        nothing,
         architecture=parts.architecture,
-        certainty=parts.certainty,
-        reason=parts.reason,
-        findings=findings,
+        certainty=certainty,
+        reason=parts.reason + ("; some tensors have no place" if left else ""),
+        known={},
         assumed=parts.assumed,
         missing=parts.missing,
-        left_out=left | {name: text for name, text in parts.left_out.items() if name not in used},
+        left_out=left,
         plan=parts.plan,
     )
+
+
+_ADVICE = "a config.json beside the weights says what they are; docs/models.md lists the families that are built here"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from volumetric.errors import VolumetricError
+from volumetric.errors import SpecError, VolumetricError
+from volumetric.hints import suggestion
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.gate import Gate
 from volumetric.loaders import archs
@@ -35,10 +36,20 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
         *("ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "embedding_multiplier", "lm_head_multiplier"),
     ),
     "granite": ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),
+    "gpt_neox": ("rotary_pct", "use_parallel_residual"),
+    "modernbert": ("local_attention",),
+    "phi3": ("partial_rotary_factor",),
+    "smollm3": ("no_rope_layers",),
+    "stablelm": ("partial_rotary_factor",),
 }
 """Values that differ between models of a family, change all numbers, and are in no tensor."""
 _NOT_BY_LAYER: Final = ("mlp_multipliers", "ssm_multipliers", "time_step_limit", "architectures")
 """Lists that do not have a value for each layer."""
+_ROTATED: Final = ("partial_rotary_factor", "rotary_pct")
+"""Names for the part of a head that is rotated, which `rope_parameters` may say, too."""
+_SCALINGS: Final = ("rope_scaling", "rope_parameters")
+_PLAIN: Final[Mapping[str, Any]] = {"rope_scaling": {"rope_type": "default"}, "sliding_window": None}
+"""What a value is where somebody says that there is none: some families have one where nothing is said."""
 _ROTARY_BASES: Final = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rope_parameters", "rope_scaling")
 CONDITIONAL: Final = frozenset(
     {"layer_types", "sliding_window", "use_sliding_window", "max_window_layers", "rope_theta", "rope_parameters"}
@@ -49,7 +60,7 @@ CONDITIONAL: Final = frozenset(
 _WHAT_ROWS_TELL: Final = ("rows of queries", "rows of keys")
 
 
-class _Traced(Config):
+class Traced(Config):
     """A configuration that notes which values were asked for; copies share the notes."""
 
     __slots__ = ("asked",)
@@ -59,7 +70,7 @@ class _Traced(Config):
         self.asked = asked
 
     def with_values(self, **values: Any) -> Config:
-        return _Traced({**self.values, **values}, self.where, self.tensors, self.asked)
+        return Traced({**self.values, **values}, self.where, self.tensors, self.asked)
 
     def has(self, name: str) -> bool:
         self.asked.add(name)
@@ -107,7 +118,9 @@ def fitting_families(
     if "hidden_size" not in known:
         return []
     wanted = assumptions.find("model_type")
-    names = [wanted] if isinstance(wanted, str) else archs.families()
+    if wanted is not None and archs.family_of(Config({"model_type": str(wanted)}, where)) not in archs.families():
+        raise SpecError(f"guess: there is no family {wanted!r}", hint=suggestion(wanted, archs.families()))
+    names = archs.families() if wanted is None else [str(wanted)]
     found = [one for name in names if (one := _try(name, source, known, assumptions, where)) is not None]
     order = {name: i for i, name in enumerate(PLAIN_FIRST)}
     return sorted(found, key=lambda one: (order.get(one.family, len(order)), one.family))
@@ -116,19 +129,15 @@ def fitting_families(
 def _try(
     family: str, source: TensorSource, known: Mapping[str, Known], assumptions: Assumptions, where: str
 ) -> Fitting | None:
-    given = assumptions.spelled()
-    values = _spelled({name: one.value for name, one in known.items() if name not in (*_WHAT_ROWS_TELL, GROUPED)})
-    values |= given | {"model_type": family}
-    unknown = _complete(values, known) | complete_groups(values, known)
-    asked: set[str] = set()
-    config = _Traced(values, where, len(source.entries), asked)
-    try:
-        one = _built(config.with_values(num_hidden_layers=1, n_layer=1, **_by_layer(values)), source)
-        if any(rule.source not in source.entries for rule in spelled_as(source, one)):
-            return None
-        blueprint = _built(config, source)
-        fit(blueprint, source)
-    except (VolumetricError, ArithmeticError):
+    values, unknown = values_for(family, known, assumptions)
+    # While heads are not known, a part of one may be an odd number of elements, which nothing rotates: all of it then.
+    for stand_in in ({}, dict.fromkeys(_ROTATED, 1.0)):
+        asked: set[str] = set()
+        config = Traced(stand_in | values, where, len(source.entries), asked)
+        blueprint = _fitted(config, source)
+        if blueprint is not None:
+            break
+    else:
         return None
     assumptions.known |= asked | {"model_type"} | CONDITIONAL
     return Fitting(
@@ -140,7 +149,33 @@ def _try(
     )
 
 
-def _built(config: Config, source: TensorSource) -> Blueprint:
+def values_for(
+    family: str, known: Mapping[str, Known], assumptions: Assumptions
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the configuration of a family that is known, with stand-ins for what is not; and the latter, with why."""
+    values = _spelled({name: one.value for name, one in known.items() if name not in (*_WHAT_ROWS_TELL, GROUPED)})
+    values |= assumptions.spelled() | {"model_type": family}
+    unknown = _complete(values, known) | complete_groups(values, known)
+    for name, plain in _PLAIN.items():
+        if name in values and values[name] in (None, False, "none", "default"):
+            values[name] = plain
+    return values, unknown
+
+
+def _fitted(config: Config, source: TensorSource) -> Blueprint | None:
+    """What a family makes of a configuration if it has these tensors, all of them and no others."""
+    try:
+        one = blueprint_of(config.with_values(num_hidden_layers=1, n_layer=1, **_by_layer(config.values)), source)
+        if any(rule.source not in source.entries for rule in spelled_as(source, one)):
+            return None
+        blueprint = blueprint_of(config, source)
+        fit(blueprint, source)
+    except (VolumetricError, ArithmeticError):
+        return None
+    return blueprint
+
+
+def blueprint_of(config: Config, source: TensorSource) -> Blueprint:
     """What a family makes of a configuration and these tensors, which may lack the family's head."""
     _, blueprint = build_for(config, source)
     return trunk_of(blueprint) if lacks_head(blueprint, config, source) else blueprint
@@ -186,11 +221,22 @@ def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any], asked
     specs = [leaf for spec in blueprint.network.layers.values() for leaf in _leaves(spec)]
     attentions = [spec for spec in specs if isinstance(spec, MultiHeadAttention)]
     bases = [name for name in _ROTARY_BASES if name in asked]
-    if any(spec.rope is not None for spec in attentions) and not any(name in values for name in bases):
+    turns = any(spec.rope is not None for spec in attentions)
+    if turns and not any(name in values for name in bases if name != "rope_scaling"):
         missing[bases[0] if bases else "rope_theta"] = "the base of the rotary embedding is in no tensor"
+    if turns and asked.intersection(_SCALINGS) and not any(name in values for name in _SCALINGS):
+        missing["rope_scaling"] = "how the rotation is stretched for long texts is in no tensor; null where it is not"
+    if "sliding_window" in asked and "sliding_window" not in values:
+        missing["sliding_window"] = "how far back rows see is in no tensor; null where they see all"
+    elif "sliding_window" in asked and values["sliding_window"] is None and any(spec.window for spec in attentions):
+        missing["sliding_window"] = "this family has a window"
+    elif values.get("sliding_window") is not None and "layer_types" not in values:
+        kinds = [name for name in ("use_sliding_window", "max_window_layers") if name in asked and name not in values]
+        missing |= dict.fromkeys(kinds, "it says which layers have the window")
     if any(isinstance(spec, Gate) for spec in specs) and "num_experts_per_tok" not in values:
         missing["num_experts_per_tok"] = "how many experts a row takes is in no tensor"
-    other = [name for name in NEEDED.get(family, ()) if name not in values]
+    told = {*values, *(_ROTATED if values.get("rope_parameters") is not None else ())}
+    other = [name for name in NEEDED.get(family, ()) if name not in told and name not in missing]
     return missing | dict.fromkeys(other, "models of this family differ in it, and it is in no tensor")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -30,6 +30,9 @@ class Finding:
     layer : the layer as far as shapes tell it; None where it takes more than one
     fills : parameter of `layer` → what fills it
     needs : value that no tensor tells → the one that `layer` computes with, and why it must be said
+    asks : value that no tensor tells, and of which the layer is made → why it must be said
+    assumes : value that convention tells, and of which the layer is made → what it is
+    choose : makes the layer, and what fills it, of the values of `asks` and `assumes` that were said
     alike : how many groups that differ in a number of their path alone this one stands for
     """
 
@@ -41,6 +44,9 @@ class Finding:
     layer: LayerSpec | None = None
     fills: Mapping[str, Fill] = field(default_factory=dict)
     needs: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    asks: Mapping[str, str] = field(default_factory=dict)
+    assumes: Mapping[str, Any] = field(default_factory=dict)
+    choose: Callable[[Mapping[str, Any]], tuple[LayerSpec, Mapping[str, Fill]]] | None = None
     alike: int = 1
 
 
@@ -60,8 +66,15 @@ def _range(paths: list[str]) -> str:
         return paths[0]
     texts = _NUMBER.split(paths[0])
     columns = list(zip(*(map(_short, _NUMBER.findall(path)) for path in paths), strict=True))
-    spans = [f"{min(c)}" if min(c) == max(c) else f"{min(c)}…{max(c)}" for c in columns]
+    spans = [_spans(sorted(set(column))) for column in columns]
     return "".join(part for pair in zip(texts, [*spans, ""], strict=True) for part in pair)
+
+
+def _spans(numbers: list[int]) -> str:
+    """Runs of rising numbers, ``0…2,5``; what is not there is not told."""
+    starts = [n for i, n in enumerate(numbers) if i == 0 or numbers[i - 1] != n - 1]
+    ends = [n for i, n in enumerate(numbers) if i == len(numbers) - 1 or numbers[i + 1] != n + 1]
+    return ",".join(f"{a}" if a == b else f"{a}…{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def _short(digits: str) -> int:

@@ -64,6 +64,8 @@ def _convolutions(entries: Mapping[str, TensorEntry], blocks: int, found: dict[s
     kinds = ["conv" if i in places else "full_attention" for i in range(blocks)]
     found["layer_types"] = Known(kinds, "blocks with a convolution have no attention")
     found["conv_L_cache"] = Known(next(iter(places.values()))[2], "taps of the convolutions")
+    biases = any(name.endswith(".conv.conv.bias") for name in entries)
+    found["conv_bias"] = Known(biases, "the convolutions have biases" if biases else "the convolutions have none")
     found["block_auto_adjust_ff_dim"] = Known(False, "the MLP's width is that of its tensors")
 
 
@@ -154,6 +156,7 @@ def _frequencies(node: Node, source: TensorSource, found: dict[str, Known]) -> N
     base = float(round(turns[-1] ** (-count / (count - 1))))
     if np.allclose(turns, base ** (-np.arange(count) / count), rtol=1e-3):
         found["rope_theta"] = Known(base, "the table of rotary frequencies")
+        found["rope_scaling"] = Known(None, "the table of rotary frequencies is not scaled")
 
 
 def _llama4(node: Node) -> bool:

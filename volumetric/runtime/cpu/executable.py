@@ -148,6 +148,11 @@ class CpuExecutable:
             self._open()
             return self._beside(plan, params)
 
+    def prepare(self) -> None:
+        """Compile, or load from the cache, the kernels of calls of every number of rows; see `Preparable.prepare`."""
+        with self._turn:
+            self._open().compile_ahead()
+
     def close(self) -> None:
         """Drop weights and buffers."""
         self._runner = None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 from itertools import groupby
+from typing import get_args
 
 from volumetric.kernels.cpu.likeliest import FEED_ARGUMENTS, FOUND_BYTES, LIKELIEST_ARGUMENTS
 from volumetric.network import INPUT, OUTPUT
 from volumetric.runtime.cpu.between import Between
 from volumetric.runtime.cpu.placement import Placement
 from volumetric.runtime.cpu.rows import attention, elements, products
-from volumetric.runtime.cpu.rows.draft import DECODING, Mode, RowDraft, rule
+from volumetric.runtime.cpu.rows.draft import DECODING, Form, Mode, RowDraft, rule
 from volumetric.runtime.cpu.settings import Settings
 from volumetric.runtime.cpu.steps import Address, Step
 from volumetric.runtime.cpu.table import StepTable, ready
@@ -45,6 +46,7 @@ class Program:
         given = [self.graph.tensors[i].dtype for i in self.graph.given]
         self.chooses = given == ["int32"] and settings.written is not None and not between.cores
         self._tables: dict[Mode, StepTable] = {}
+        self._prepared = False
 
     def table(self, mode: Mode) -> StepTable:
         """The table of a mode, compiled when first asked for.
@@ -61,6 +63,16 @@ class Program:
             for one, draft in drafts.items():
                 self._tables[one] = StepTable(draft, Placement(draft, lent), apart=2 * self.chooses, ends=draft.ends)
         return self._tables[mode]
+
+    def prepare(self) -> None:
+        """Make the operations of all modes ready, so that no later call waits for a compiler.
+
+        A product before the tail has the form of the mode's first word, one in the tail that of the second: three modes
+        have every form of each.
+        """
+        if not self._prepared:
+            ready([self._draft((form, form)) for form in get_args(Form)])
+            self._prepared = True
 
     def _draft(self, mode: Mode) -> RowDraft:
         draft = RowDraft(self.settings, mode)

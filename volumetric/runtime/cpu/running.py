@@ -86,6 +86,11 @@ class Runner:
         """Memory besides weights and states."""
         return self._control.nbytes + self.program.between.scratch_bytes
 
+    def compile_ahead(self) -> None:
+        """Compile, or load from the cache, whatever a call may run."""
+        self.program.prepare()
+        self.walker.prepare(self._scratch.control)
+
     def run(self, call: Call, handed: Handed) -> None:
         """Compute a call, and hand its outputs over."""
         outputs, settings = self.program.cut.outputs, self.program.settings

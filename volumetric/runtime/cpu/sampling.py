@@ -58,6 +58,11 @@ class Sampling:
         self._words[OPERATION_WORD] = DRAWING.address(draw_rows.__name__)
         return address_of(self._words)
 
+    def prepare(self) -> None:
+        """Compile the kernel, or load it from the cache, where that has not been done."""
+        with self._turn:
+            _ = self._table
+
     def forget(self) -> None:
         """Start afresh in a forked child, where a turn may never end."""
         self._turn = threading.Lock()

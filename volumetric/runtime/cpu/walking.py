@@ -62,6 +62,11 @@ class Walker:
         awake, self._last = now - self._last < _AWAKE, now
         return awake
 
+    def prepare(self, control: int) -> None:
+        """Compile what runs steps alone and by the team, or load it from the cache: the governor may choose either."""
+        for threads in sorted({1, self.threads}):
+            self._run(0, 0, control, threads, 1)
+
     def walk(
         self,
         address: int,

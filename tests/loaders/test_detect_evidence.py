@@ -1,0 +1,402 @@
+"""Weights without a configuration: what counts as evidence, what is asked for, and what is no network at all."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import volumetric
+from tests.loaders.test_detect import HOME, bare, bare_with, hidden_of, looked_at, zeros
+from tests.loaders.test_families import TINY, error_of
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.layers import MultiHeadAttention
+from volumetric.loaders import archs, open_model
+from volumetric.loaders.detect.findings import collapsed
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.names import pairs_from_halves, stored_rows
+from volumetric.loaders.safetensors import SafetensorsFile
+
+LLAMA = {"num_attention_heads": 4, "rope_theta": 1e5, "rope_scaling": None}
+
+
+def dense(rng: Any, **sizes: tuple[int, int]) -> dict[str, np.ndarray]:
+    """Matrices and biases of linear layers, ``name=(in, out)``."""
+    found: dict[str, np.ndarray] = {}
+    for name, (ins, outs) in sizes.items():
+        path = name.replace("__", ".")
+        found[f"{path}.weight"] = rng.standard_normal((outs, ins)).astype(np.float32)
+        found[f"{path}.bias"] = rng.standard_normal(outs).astype(np.float32)
+    return found
+
+
+def chained(tensors: Mapping[str, np.ndarray], x: np.ndarray, *names: str) -> np.ndarray:
+    """What linear layers make of rows, with ReLU between them."""
+    for i, name in enumerate(names):
+        x = x if i == 0 else np.maximum(x, 0)
+        x = x @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"]
+    return x
+
+
+def llama() -> dict[str, np.ndarray]:
+    file = SafetensorsFile(TINY / "llama" / "model.safetensors")
+    return {name: file.array(name) for name in file.entries}
+
+
+# ---- order
+
+
+def test_square_matrices_have_no_order_by_the_alphabet(tmp_path, rng) -> None:
+    tensors = dense(rng, zeta=(6, 6), alpha=(6, 6), mid=(6, 6))
+    home, x = bare_with(tensors, tmp_path), rng.standard_normal((3, 6)).astype(np.float32)
+    found = looked_at(home)
+    assert found.certainty == "possible"
+    assert "alpha, mid, zeta" in found.missing["order"]
+    with pytest.raises(CheckpointError, match="do not tell order"):
+        open_model(home, guess={"activation": "relu"})
+    for order in (["zeta", "alpha", "mid"], "mid, zeta,alpha"):
+        model = volumetric.load(home, device="reference", guess={"activation": "relu", "order": order})
+        names = order if isinstance(order, list) else re.split(r",\s*", order)
+        np.testing.assert_allclose(model.predict(x), chained(tensors, x, *names), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (["zeta", "alpha", "midd"], "there is no layer 'midd'"),
+        (["zeta", "zeta"], "'zeta' is there twice"),
+        ([], "order must be paths"),
+        (3, "order must be paths"),
+    ],
+)
+def test_an_order_names_layers(order: Any, message: str, tmp_path, rng) -> None:
+    home = bare_with(dense(rng, zeta=(6, 6), alpha=(6, 6), mid=(6, 6)), tmp_path)
+    with pytest.raises(SpecError, match=message):
+        open_model(home, guess={"activation": "relu", "order": order})
+
+
+def test_widths_that_admit_one_order_give_it(tmp_path, rng) -> None:
+    tensors = dense(rng, zeta=(8, 16), alpha=(16, 4), mid=(4, 2))
+    home, x = bare_with(tensors, tmp_path), rng.standard_normal((3, 8)).astype(np.float32)
+    found = looked_at(home, {"activation": "relu"})
+    assert (found.certainty, found.missing) == ("likely", {})
+    model = volumetric.load(home, device="reference", guess={"activation": "relu"})
+    np.testing.assert_allclose(model.predict(x), chained(tensors, x, "zeta", "alpha", "mid"), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sure"),
+    [
+        ({"fc1": (6, 6), "fc2": (6, 6), "out": (6, 2)}, True),
+        ({"decoder": (6, 6), "encoder": (6, 6)}, True),
+        ({"b__fc": (6, 6), "a__fc": (6, 6)}, False),
+        ({"fc2": (6, 6), "fc10": (6, 6)}, True),
+        ({"fc": (6, 6), "out": (6, 6)}, True),
+        ({"left": (6, 5), "right": (5, 6)}, False),
+    ],
+)
+def test_names_are_evidence_where_they_say_a_place(sizes: dict[str, Any], sure: bool, tmp_path, rng) -> None:
+    found = looked_at(bare_with(dense(rng, **sizes), tmp_path))
+    assert ("order" not in found.missing) == sure
+    assert found.certainty == ("likely" if sure else "possible")
+
+
+def test_an_autoencoder_begins_with_its_encoder() -> None:
+    found = looked_at(HOME / "autoencoder", {"activation": "relu"})
+    assert found.certainty == "likely"
+    assert found.plan is not None
+    assert found.plan.network.input_shape == (12,)
+
+
+def test_what_is_left_out_is_not_likely_and_must_not_be_most_of_it(tmp_path, rng) -> None:
+    tensors = dense(rng, fc1=(3, 4), fc2=(4, 2)) | {"odd": np.zeros((2, 3, 4, 5, 6, 7), np.float32)}
+    found = looked_at(bare_with(tensors, tmp_path), {"activation": "relu"})
+    assert (found.certainty, set(found.left_out)) == ("possible", {"odd"})
+    assert found.architecture
+    tensors |= {f"odd{i}": tensors["odd"] for i in range(9)}
+    found = looked_at(bare_with(tensors, tmp_path), {"activation": "relu"})
+    assert not found.architecture
+    assert "would leave out 10 of 14 tensors" in found.reason
+
+
+def test_blocks_that_may_have_sums_are_asked_about(tmp_path, rng) -> None:
+    sizes = {f"blocks__{i}__fc{j}": (6, 6) for i in range(2) for j in (1, 2)}
+    home = bare_with(dense(rng, **sizes), tmp_path)
+    assert "residual" in looked_at(home, {"activation": "relu"}).missing
+    assert len(open_model(home, guess={"activation": "relu", "residual": False}).network.layers) == 4
+    with pytest.raises(SpecError, match="sums of a chain have no layers here"):
+        open_model(home, guess={"activation": "relu", "residual": True})
+
+
+# ---- attention
+
+
+def test_a_transformer_encoder_is_told_and_what_it_hides_is_asked_for() -> None:
+    found = looked_at(HOME / "encoder")
+    assert {each.what for each in found.findings} == {"transformer encoder layer of 12, MLP 12 → 20"}
+    assert set(found.missing) == {"num_attention_heads", "activation", "norm_first"}
+    assert found.assumed == {"causal": "false", "layer_norm_eps": "1e-05"}
+    assert found.certainty == "likely"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [({"nhead": 5}, "no 5 heads"), ({"norm_first": "yes"}, "true or false"), ({"causal": 2}, "true")],
+)
+def test_values_that_no_encoder_has_are_errors(value: dict[str, Any], message: str) -> None:
+    given = {"nhead": 3, "activation": "gelu", "norm_first": False}
+    with pytest.raises(SpecError, match=message):
+        open_model(HOME / "encoder", guess=given | value)
+
+
+def test_attention_of_unknown_surroundings_is_no_chain(tmp_path, rng) -> None:
+    tensors = dense(rng, first=(8, 12), attn__out_proj=(12, 12), last=(12, 4))
+    tensors |= zeros(attn__in_proj_weight=(36, 12), attn__in_proj_bias=(36,))
+    found = looked_at(bare_with(tensors, tmp_path))
+    assert not found.architecture
+    assert "attention, 12 query and 12 key rows" in found.reason
+    assert "those of none of the" in found.reason
+
+
+def test_an_encoder_layer_with_more_in_it_is_no_chain(tmp_path) -> None:
+    file = SafetensorsFile(HOME / "encoder" / "model.safetensors")
+    tensors = {name: file.array(name) for name in file.entries}
+    tensors["layers.0.norm3.weight"] = tensors["layers.0.norm2.weight"]
+    assert not looked_at(bare_with(tensors, tmp_path)).architecture
+
+
+# ---- language models
+
+
+@pytest.mark.parametrize(
+    ("family", "hidden", "missing"),
+    [
+        ("gpt_oss", {}, {"rope_theta", "rope_scaling", "sliding_window", "num_experts_per_tok"}),
+        ("phi3", {"num_attention_heads"}, {"rope_theta", "rope_scaling", "sliding_window", "partial_rotary_factor"}),
+        ("smollm3", {"num_attention_heads"}, {"rope_theta", "rope_scaling", "sliding_window", "no_rope_layers"}),
+        ("qwen2", {"num_attention_heads"}, {"rope_theta", "rope_scaling", "sliding_window"}),
+        ("gpt_neox", {"num_attention_heads"}, {"rope_theta", "rope_scaling", "rotary_pct", "use_parallel_residual"}),
+    ],
+)
+def test_what_changes_all_numbers_is_asked_for(family: str, hidden: set[str], missing: set[str], tmp_path) -> None:
+    given = {name: value for name, value in hidden_of(family).items() if name in hidden}
+    found = looked_at(bare(family, tmp_path), given | {"model_type": family})
+    assert set(found.missing) == missing
+    assert not missing & set(found.assumed)
+
+
+def test_no_scaling_is_none_where_a_family_has_one_by_default(tmp_path) -> None:
+    home = str(bare("gpt_oss", tmp_path))
+    given = {"rope_theta": 1e4, "rope_scaling": None, "sliding_window": 8, "num_experts_per_tok": 2}
+    network = open_model(home, guess=given).network
+    ropes = {
+        spec.rope.scaling for spec in network.layers.values() if isinstance(spec, MultiHeadAttention) and spec.rope
+    }
+    assert ropes == {"none"}
+    with pytest.raises(CheckpointError, match="this family has a window"):
+        open_model(home, guess=given | {"sliding_window": None})
+
+
+def test_loading_tells_the_conventions_that_it_takes(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
+    open_model(str(bare("llama", tmp_path)), guess=LLAMA)
+    assert "by convention, which guess= (--assume) changes: rms_norm_eps 1e-06, hidden_act silu" in caplog.text
+
+
+def made_of(config: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Tensors of a family, all zeros, by its own rules."""
+    blueprint = archs.build(Config(config, "made"))
+    specs, rows = blueprint.network.param_specs(), stored_rows(list(blueprint.rules))
+    tensors: dict[str, np.ndarray] = {}
+    for rule in blueprint.rules:
+        shape = specs[rule.key].shape
+        shape = (rows.get(rule.source, shape[0]), *shape[1:])
+        tensors[rule.source] = np.zeros(shape[::-1] if rule.transposed else shape, np.float32)
+    return tensors
+
+
+SIZES = {
+    "rope_theta": 1e4,
+    "vocab_size": 40,
+    "hidden_size": 60,
+    "intermediate_size": 76,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 5,
+}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SIZES | {"model_type": "gpt_neox", "rotary_pct": 0.34},
+        SIZES | {"model_type": "stablelm", "partial_rotary_factor": 0.34},
+        SIZES | {"model_type": "starcoder2", "use_bias": False},
+        SIZES
+        | {"model_type": "lfm2", "conv_bias": True, "layer_types": ["conv", "full_attention"]}
+        | {"block_auto_adjust_ff_dim": False},
+    ],
+    ids=lambda config: config["model_type"],
+)
+def test_odd_variants_are_told_by_their_tensors(config: dict[str, Any], tmp_path) -> None:
+    found = looked_at(bare_with(made_of(config), tmp_path))
+    assert found.architecture == config["model_type"]
+    given = {name: config[name] for name in found.missing if name in config}
+    plain = {"rope_scaling": None, "sliding_window": None, "use_parallel_residual": True}
+    given |= {name: value for name, value in plain.items() if name in found.missing}
+    assert open_model(str(tmp_path), guess=given).network == archs.build(Config(config, "made")).network
+
+
+def without(name: str) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    return lambda tensors: {key: value for key, value in tensors.items() if not key.startswith(name)}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (without("model.norm.weight"), "nearest is llama, but for 1 missing: model.norm.weight"),
+        (without("model.layers.0."), "nearest is llama, but for 9 missing: model.layers.0.input_layernorm.weight"),
+        (without("model.layers.1.mlp.up_proj"), "but for 1 missing: model.layers.1.mlp.up_proj.weight"),
+        (
+            lambda tensors: tensors | zeros(model__layers__1__mlp__scale=(4,)),
+            "nearest is llama, but for 1 unexpected: model.layers.1.mlp.scale",
+        ),
+    ],
+)
+def test_near_misses_name_what_differs(change: Any, told: str, tmp_path) -> None:
+    home = bare_with(change(llama()), tmp_path)
+    found = looked_at(home)
+    assert told in found.reason
+    assert "olmo2" not in found.reason  # no list of all families in the place of a reason
+    assert told.replace("nearest is llama", "nearest is mistral") in looked_at(home, {"model_type": "mistral"}).reason
+    with pytest.raises(CheckpointError, match=re.escape(told)):
+        open_model(home, guess=LLAMA)
+
+
+def test_a_family_that_is_not_there_is_named(tmp_path) -> None:
+    with pytest.raises(SpecError, match="there is no family 'lama'") as caught:
+        looked_at(bare("llama", tmp_path), {"model_type": "lama"})
+    assert "llama" in (caught.value.hint or "")
+
+
+def test_numbers_that_are_not_there_are_not_shown(tmp_path) -> None:
+    tensors = {f"fc.{i}.weight": np.zeros((3, 4), np.float32) for i in (0, 1, 2, 5, 7, 8)}
+    shown = {each.path for each in collapsed(looked_at(bare_with(tensors, tmp_path)).findings)}
+    assert shown == {"fc.0…2,5,7…8"}
+
+
+META = (
+    (r"^model\.embed_tokens", "tok_embeddings"),
+    (r"^lm_head", "output"),
+    (r"^model\.", ""),
+    (r"self_attn\.([qkvo])_proj", r"attention.w\1"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("input_layernorm", "attention_norm"),
+    (r"mlp\.gate_proj", "feed_forward.w1"),
+    (r"mlp\.down_proj", "feed_forward.w2"),
+    (r"mlp\.up_proj", "feed_forward.w3"),
+)
+
+
+def in_metas_words(tensors: Mapping[str, np.ndarray], heads: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """A Llama as Meta's own code names it, with the two rows that turn together as neighbours."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in tensors.items():
+        for pattern, theirs in META:
+            name = re.sub(pattern, theirs, name)
+        part = re.search(r"\.w([qk])\.weight", name)
+        found[name] = value[pairs_from_halves(len(value), heads[part[1]])] if part else value
+    return found
+
+
+def test_metas_names_and_order_of_rows_are_read(tmp_path) -> None:
+    home = bare_with(in_metas_words(llama(), {"q": 4, "k": 2}), tmp_path)
+    found = looked_at(home)
+    assert (found.architecture, set(found.missing)) == ("llama", {"num_attention_heads", "rope_theta", "rope_scaling"})
+    assert "in Meta's names" in found.reason
+    assert error_of(open_model(home, guess=LLAMA), "llama") < 1e-5
+
+
+def test_a_prefix_of_all_names_does_not_matter(tmp_path) -> None:
+    home = bare_with({f"base.{name}": value for name, value in llama().items()}, tmp_path)
+    assert "behind base" in looked_at(home).reason
+    assert error_of(open_model(home, guess=LLAMA), "llama") < 1e-5
+
+
+def test_llama_cpps_names_are_known(tmp_path) -> None:
+    home = bare_with(
+        zeros(token_embd__weight=(9, 4), blk__0__attn_q__weight=(4, 4), blk__0__ffn_up__weight=(8, 4)), tmp_path
+    )
+    assert "llama.cpp's names" in looked_at(home).reason
+    with pytest.raises(CheckpointError) as caught:
+        open_model(home, guess=True)
+    assert ".gguf" in (caught.value.hint or "")
+
+
+# ---- what is no model
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "advice"),
+    [
+        ("base_model.model.model.layers.0.self_attn.q_proj.lora_{AB}.weight", "a LoRA adapter of PEFT", "--lora"),
+        ("base_model.model.embed_tokens.lora_embedding_{AB}", "a LoRA adapter of PEFT", "--lora"),
+        ("lora_unet_down_blocks_0.lora_{du}.weight", "a LoRA adapter in kohya's names", "as PEFT saves them"),
+        ("model.layers.0.self_attn.q_proj.lora_{ab}", "a LoRA adapter of mlx-lm", "as PEFT saves them"),
+    ],
+)
+def test_adapters_are_told_from_models(names: str, kind: str, advice: str, tmp_path) -> None:
+    start, letters, end = re.split(r"[{}]", names)
+    spelled = ("down", "up") if letters == "du" else letters
+    tensors = {f"{start}{one}{end}": np.zeros(s, np.float32) for one, s in zip(spelled, ((2, 4), (4, 2)), strict=True)}
+    home = bare_with(tensors, tmp_path)
+    found = looked_at(home)
+    assert (found.architecture, found.certainty) == ("", "certain")
+    assert kind in found.reason
+    for guess in (None, True):
+        with pytest.raises(CheckpointError, match=kind) as caught:
+            open_model(home, guess=guess)
+        assert advice in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("compress", [np.savez, np.savez_compressed])
+def test_archives_of_arrays_are_read(compress: Any, tmp_path, rng) -> None:
+    tensors, x = dense(rng, fc1=(8, 16), fc2=(16, 2)), rng.standard_normal((3, 8)).astype(np.float32)
+    compress(tmp_path / "weights.npz", **tensors, note=np.array(["text"]))
+    model = volumetric.load(tmp_path / "weights.npz", device="reference", guess={"activation": "relu"})
+    np.testing.assert_allclose(model.predict(x), chained(tensors, x, "fc1", "fc2"), rtol=1e-5, atol=1e-5)
+
+
+def test_archives_that_are_damaged_or_hold_objects_are_refused(tmp_path) -> None:
+    np.savez(tmp_path / "objects.npz", a=np.array([{}], object))
+    (tmp_path / "short.npz").write_bytes(b"PK\x03\x04 and no more")
+    for name, message in (("objects.npz", "Python objects, which are pickles"), ("short.npz", "no archive of arrays")):
+        with pytest.raises(CheckpointError, match=message):
+            open_model(tmp_path / name, guess=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("state.pt", "is a pickle, which can run code", "save_file"),
+        ("pytorch_model.bin", "never read", "weights_only=True"),
+        ("one.npy", "no model file", "one array without a name"),
+        ("model.onnx", "no model file", "ONNX graph"),
+        ("model.xyz", "no model file", ".safetensors"),
+    ],
+)
+def test_other_files_are_named(name: str, message: str, hint: str, tmp_path) -> None:
+    (tmp_path / name).write_bytes(b"\x80\x04")
+    with pytest.raises(CheckpointError, match=message) as caught:
+        open_model(tmp_path / name)
+    assert hint in (caught.value.hint or "")
+
+
+def test_inspect_shows_an_adapter_and_asks_for_an_order(tmp_path, rng, capsys: pytest.CaptureFixture[str]) -> None:
+    from volumetric.cli import main
+
+    home = bare_with(dense(rng, zeta=(6, 6), alpha=(6, 6)), tmp_path)
+    assert main(["inspect", home, "--json", "--assume", "order=zeta,alpha", "--assume", "activation=relu"]) == 0
+    assert json.loads(capsys.readouterr().out)["certainty"] == "likely"
