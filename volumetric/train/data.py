@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
@@ -15,50 +15,13 @@ from volumetric import rng
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import INPUT, OUTPUT
+from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, changed, named
 from volumetric.train.npz import array_names, read_npz
 from volumetric.train.problems import Problem
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
 _PARTS: Final = ("inputs", "targets", "mask")
 _ORDER, _SPLIT = 0, 1  # random streams of a data set's seed
-
-
-Inputs: TypeAlias = "Array | Mapping[str, Array]"
-"""Of a network with one input, or of all its inputs by name."""
-
-
-Targets: TypeAlias = "Array | Mapping[str, Array]"
-"""Of the only output that has a loss, or of outputs by name."""
-Absent: TypeAlias = "Collection[int] | Mapping[str, Collection[int]] | None"
-"""Ids of nodes of the only fabric, or of fabrics by their paths."""
-Masks: TypeAlias = "Array | Mapping[str, Array] | None"
-"""Weights of terms, the same for all outputs that have targets, or those of outputs by name."""
-
-
-def named(inputs: Inputs) -> Mapping[str, Array]:
-    """Return inputs by name."""
-    return inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
-
-
-def arrays_of(inputs: Inputs, targets: Targets, mask: Masks) -> dict[str, Array]:
-    """Return all arrays by the names that they have in files: ``inputs``, ``inputs.types``, ``targets.value``, ….
-
-    What belongs to the input ``"input"`` or the output ``"output"`` has no further name.
-    """
-    found: dict[str, Array] = {}
-    for prefix, of, plain in (("inputs", inputs, INPUT), ("targets", targets, OUTPUT), ("mask", mask, OUTPUT)):
-        if isinstance(of, Mapping):
-            found |= {prefix if name == plain else f"{prefix}.{name}": array for name, array in of.items()}
-        elif of is not None:
-            found[prefix] = of
-    return found
-
-
-def changed(of: Any, change: Callable[[Array], Array]) -> Any:
-    """Change one array, or those of a mapping, or nothing."""
-    if isinstance(of, Mapping):
-        return {name: change(array) for name, array in of.items()}
-    return None if of is None else change(of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,13 +48,18 @@ class Batch:
     absent: Absent = None
 
     def __post_init__(self) -> None:
-        """Check that all arrays have as many samples, and at least one."""
+        """Check that all are arrays of numbers, and have as many samples, at least one."""
+        for name in _PARTS:
+            object.__setattr__(self, name, as_arrays(getattr(self, name), name))
         if isinstance(self.targets, Mapping) and not self.targets:
             raise ShapeError("a batch needs targets, got none", hint="give them by output")
         counts = {name: len(a) if a.ndim else 0 for name, a in self.arrays.items()}
         if len(set(counts.values())) != 1 or 0 in counts.values():
             told = ", ".join(f"{name} {count}" for name, count in counts.items())
-            raise ShapeError(f"a batch needs inputs, targets and mask of as many samples, got {told}")
+            raise ShapeError(
+                f"a batch needs inputs, targets and mask of as many samples, got {told}",
+                hint="samples are the first axis of each: one row of targets for each row of inputs",
+            )
 
     def __len__(self) -> int:
         return len(next(iter(self.given.values())))
@@ -146,7 +114,9 @@ class ArrayData:
     drop_last: bool = False
 
     def __post_init__(self) -> None:
-        """Check sizes."""
+        """Check arrays and sizes."""
+        for name in _PARTS:
+            object.__setattr__(self, name, as_arrays(getattr(self, name), name))
         if self.batch_size < 1:
             raise SpecError(f"batch_size must be at least 1, got {self.batch_size}")
         Batch(self.inputs, self.targets, self.mask)  # checks that they go together
@@ -196,9 +166,13 @@ class ArrayData:
 
         The validation data are not shuffled. Raises `SpecError` where one of the two would be empty.
         """
-        held = round(len(self) * fraction)
+        held = round(len(self) * fraction) if 0 < fraction < 1 else 0
         if not 0 < held < len(self):
-            raise SpecError(f"a validation split of {fraction} leaves {held} of {len(self)} samples for validation")
+            what = "is no fraction" if not 0 < fraction < 1 else f"holds back {'all' if held else 'none'}"
+            raise SpecError(
+                f"a validation split of {fraction} {what} of {len(self)} samples",
+                hint="validation=0.2 holds back a fifth of them; or pass other data",
+            )
         order = rng.generator(self.seed, _SPLIT).permutation(len(self))
         train, validation = (self._take(np.sort(part)) for part in (order[held:], order[:held]))
         return (
@@ -255,7 +229,7 @@ class StreamData:
         made = 0
         for made, batch in enumerate(self.make(epoch), start=1):
             if made > start:
-                yield batch if isinstance(batch, Batch) else Batch(*(changed(of, np.asarray) for of in batch))
+                yield batch if isinstance(batch, Batch) else Batch(*batch)
         if made == 0:
             raise SpecError(f"epoch {epoch} of the data has no batch", hint="make new batches at each call")
 
@@ -379,7 +353,7 @@ def as_data(source: AnyData) -> Data:
     if isinstance(source, (str, Path)):
         return load_npz(source)
     if isinstance(source, tuple) and len(source) in (2, 3):
-        return ArrayData(**{name: changed(of, np.asarray) for name, of in zip(_PARTS, source, strict=False)})
+        return ArrayData(**dict(zip(_PARTS, source, strict=False)))
     if callable(source):
         return StreamData(source)
     raise SpecError(
