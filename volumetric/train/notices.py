@@ -48,6 +48,21 @@ def warn_of_ends(network: Network | Clocked, losses: Losses) -> None:
             )
 
 
+def warn_of_dead_outputs(network: Network | Clocked) -> None:
+    """Warn of outputs of programs that depend on no input: their loss can only teach what is always right."""
+    structure = network.network if isinstance(network, Clocked) else network
+    for coord, spec in structure.layers.items():
+        if coord in structure.disabled or spec.kind != "program":
+            continue
+        from volumetric.layers.program.facts import facts_of
+        from volumetric.layers.program.reach import dead_outputs
+        from volumetric.layers.program.spec import Program as Layer
+
+        assert isinstance(spec, Layer)
+        for sentence in dead_outputs(facts_of(spec.program)).values():
+            logger.warning("program at %s: %s", coord, sentence)
+
+
 def warn_of_standstill(loss: float) -> None:
     """Warn that no weight had a gradient in any update of the first epoch."""
     logger.warning(

@@ -27,7 +27,7 @@ from volumetric.train.identity import check_run, describe_run
 from volumetric.train.latency import warn_of_latency
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, Windowed
 from volumetric.train.lora import trained_keys
-from volumetric.train.notices import warn_of_ends, warn_of_standstill
+from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends, warn_of_standstill
 from volumetric.train.open import bind, open_learner
 from volumetric.train.precision import Precision, master_of, trained_store
 from volumetric.train.result import Progress, TrainResult
@@ -112,6 +112,7 @@ def train(
     if isinstance(source, ArrayData):
         config.losses.cover(source)
     warn_of_ends(network, config.losses)
+    warn_of_dead_outputs(network)
     if observers:
         _watch(opened, observers)
     run = _Run(
