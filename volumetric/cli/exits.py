@@ -49,7 +49,7 @@ def _classify(error: Exception, verb: str) -> int:
         case UsageError():
             return explain(USAGE, str(error), error.hint or _usage_hint(verb))
         case cyclopts.CycloptsError():
-            return explain(USAGE, str(error), _usage_hint(verb))
+            return explain(USAGE, str(error), _settable(error, verb) or _usage_hint(verb))
         case VolumetricError():
             return explain_error(error, verb)
         case OSError(filename=str() as name, strerror=str() as reason):
@@ -64,6 +64,30 @@ def _classify(error: Exception, verb: str) -> int:
         case _:
             what = f"{type(error).__name__}: {error}"
             return explain(FAILED, f"unexpected {what}", "this is a defect; --debug shows where it happened")
+
+
+def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
+    """Say how a key of a configuration file is set, where it was given as a flag."""
+    token = getattr(error, "token", None)
+    if verb not in ("train", "evolve") or not isinstance(error, cyclopts.UnknownOptionError) or token is None:
+        return None
+    name = (token.keyword or token.value or "").lstrip("-").partition("=")[0].replace("-", "_")
+    from volumetric import tables
+
+    if verb == "train":
+        from volumetric.train.settings import DataSettings, TrainConfig
+
+        homes: dict[str, type] = {"train": TrainConfig, "data": DataSettings}
+        name = {"lr": "optimiser", "learning_rate": "optimiser"}.get(name, name)
+    else:
+        from volumetric.evolution.config import EvolutionConfig, MutationConfig, SpeciesConfig
+
+        homes = {"": EvolutionConfig, "species": SpeciesConfig, "mutation": MutationConfig}
+    home = next((home for home, of in homes.items() if name in tables.keywords(of)), None)
+    if home is None:
+        return None
+    value = "'{kind=\"adam\", lr=0.01}'" if name == "optimiser" else "VALUE"
+    return f"what files say is changed by --set {home + '.' if home else ''}{name}={value}"
 
 
 def _usage_hint(verb: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -41,6 +41,10 @@ Algorithm = Literal["classic", "grid", "elites"]
 Search = Literal["fitness", "novelty", "nsga2"]
 MAX_BYTES: Final = 1_000_000
 MAX_WORKERS: Final = 1024
+_OF_TRAIN: Final = frozenset(
+    ["train", "data", "clocked", "history", "observe", "resume", "epochs", "loss", "optimiser"]
+)
+"""Keys of files for ``train``."""
 _HOMES = ("builder", "file", "options")
 FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
     {
@@ -188,7 +192,15 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
     kind = EvolutionConfig if algorithm == "classic" else GridConfig
     rules = [key for key in tables.keywords(kind) if key != "algorithm"]
     sections = ("problem", "budget", "novelty", "names", *(() if algorithm == "classic" else ("network",)))
-    given = tables.expect_keys(dict(table), (*_SCALARS, *sections, *rules), "configuration")
+    allowed = (*_SCALARS, *sections, *rules)
+
+    def elsewhere(key: str) -> str | None:
+        if key in _OF_TRAIN:
+            return "that is of a run of training: volumetric train FILE"
+        section = next((name for name in rules if key in _keys_of(kind, name)), None)
+        return None if section is None else f"it stands in [{section}]: {section}.{key}"
+
+    given = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
     values: dict[str, Any] = {key: tables.typed(given[key], types[key], key) for key in _SCALARS if key in given}
     if algorithm == "classic" and "room" in given:
         raise SpecError(
@@ -210,6 +222,12 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
         budget=tables.call(Budget, given.get("budget", {}), "[budget]"),
         config=config,
     )
+
+
+def _keys_of(config: type, section: str) -> Iterable[str]:
+    """Return the keys of a section of a configuration; none where it is a number."""
+    of = tables.keywords(config)[section]
+    return tables.keywords(of) if dataclasses.is_dataclass(of) else ()
 
 
 def _check_goal(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -11,9 +11,10 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from volumetric import rng
+from volumetric import rng, tables
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.keywords import explained
 from volumetric.network import INPUT, OUTPUT
 from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, changed, named
 from volumetric.train.npz import array_names, read_npz
@@ -93,6 +94,7 @@ class Data(Protocol):
         ...
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArrayData:
     """Arrays in memory, in batches.
@@ -117,8 +119,12 @@ class ArrayData:
         """Check arrays and sizes."""
         for name in _PARTS:
             object.__setattr__(self, name, as_arrays(getattr(self, name), name))
+        tables.check_fields(self)
         if self.batch_size < 1:
-            raise SpecError(f"batch_size must be at least 1, got {self.batch_size}")
+            raise SpecError(
+                f"batch_size must be at least 1, got {self.batch_size}",
+                hint=f"batch_size={len(self)} is all samples at once",
+            )
         Batch(self.inputs, self.targets, self.mask)  # checks that they go together
         if self.batches_per_epoch == 0:
             raise SpecError(f"{len(self)} samples fill no batch of {self.batch_size}", hint="use drop_last=False")
@@ -168,9 +174,9 @@ class ArrayData:
         """
         held = round(len(self) * fraction) if 0 < fraction < 1 else 0
         if not 0 < held < len(self):
-            what = "is no fraction" if not 0 < fraction < 1 else f"holds back {'all' if held else 'none'}"
+            what = f"leaves {held} of" if 0 < fraction < 1 else "is no fraction of"
             raise SpecError(
-                f"a validation split of {fraction} {what} of {len(self)} samples",
+                f"a validation split of {fraction} {what} {len(self)} samples for validation",
                 hint="validation=0.2 holds back a fifth of them; or pass other data",
             )
         order = rng.generator(self.seed, _SPLIT).permutation(len(self))

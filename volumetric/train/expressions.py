@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -178,7 +178,7 @@ _MOST_FACTORS: Final = 8
 """Powers up to this one are products."""
 
 
-def _is_number(value: Any) -> Any:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, np.ndarray)
 
 
@@ -193,7 +193,7 @@ def _where(condition: Expression, a: Expression, b: Expression) -> Expression:
 _UFUNCS: Final[dict[str, Callable[..., Expression]]] = {
     **{name: (lambda x, name=name: x._one(name)) for name in ("exp", "log", "sqrt", "square", "sign", "tanh")},
     **{name: (lambda x, name=name: x._one(name)) for name in ("sin", "cos", "floor", "reciprocal")},
-    "absolute": abs,
+    "absolute": Expression.__abs__,
     "negative": lambda x: -x,
     "log1p": lambda x: (x + 1)._one("log"),
     "add": lambda a, b: a + b,

@@ -12,8 +12,10 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
+from volumetric import tables
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.keywords import explained
 from volumetric.layers.softmax import log_softmax
 from volumetric.train.fitting import (
     check_bits,
@@ -70,7 +72,8 @@ class Loss:
     reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
-        """Check the reduction."""
+        """Check the fields that are plain, and the reduction."""
+        tables.check_fields(self, self.kind)
         if self.reduction not in ("mean", "sum"):
             raise SpecError(f"{self.kind}: reduction must be mean or sum, got {self.reduction!r}")
 
@@ -126,6 +129,7 @@ def _elementwise(loss: Loss, output: Array, target: Array, mask: Array | None, f
     return LossTerms(total, float(weights.sum(dtype=np.float64)), slopes * weights)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MSE(Loss):
     """Mean squared error: ``(y − t)²`` for each element."""
@@ -140,6 +144,7 @@ class MSE(Loss):
         return _elementwise(self, output, target, mask, formula)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L1(Loss):
     """Mean absolute error: ``|y − t|`` for each element; its slope is 0 where the two are equal, as in torch."""
@@ -150,6 +155,7 @@ class L1(Loss):
         return _elementwise(self, output, target, mask, lambda y, t: (np.abs(y - t), np.sign(y - t)))
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Huber(Loss):
     """Huber loss: ``d²/2`` where ``|d| ≤ delta``, else ``delta · (|d| − delta/2)``, with ``d = y − t``."""
@@ -173,6 +179,7 @@ class Huber(Loss):
         return _elementwise(self, output, target, mask, formula)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BCE(Loss):
     """Binary cross entropy: ``−t log p − (1 − t) log(1 − p)`` for each element, targets in 0 … 1.
@@ -212,6 +219,7 @@ def _bce_of_probabilities(p: Array, t: Array) -> tuple[Array, Array]:
     return -(t * log_p + (1 - t) * log_q), (p - t) / np.maximum(p * (1 - p), p.dtype.type(1e-12))
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEntropy(Loss):
     """Cross entropy of logits over the last axis: ``−Σ q log softmax(z)``, one term for each row.

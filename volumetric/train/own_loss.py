@@ -14,6 +14,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError, VolumetricError
+from volumetric.keywords import explained
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.runtime.graph.objectives import EmitTerms, own_loss
 from volumetric.runtime.graph.ops import TensorType
@@ -25,6 +26,7 @@ FORMS: Final = "f(prediction, target) in plain arithmetic, or f(work, output, ta
 """What a function of a loss can be."""
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphLoss(Loss):
     """The loss whose terms a function emits; its gradient is found by differentiating them.

@@ -11,10 +11,12 @@ from typing import Any, NoReturn
 
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
+from volumetric.keywords import explained
 from volumetric.network import OUTPUT, Network
 from volumetric.observe import Observer
 from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.runtime.open import AnyDevice
+from volumetric.train.arguments import check_arguments
 from volumetric.train.by_output import Tally
 from volumetric.train.by_port import data_by_row
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
@@ -34,6 +36,7 @@ from volumetric.train.result import Progress, TrainResult
 from volumetric.weights import Params
 
 
+@explained
 def train(
     network: Network | Clocked,
     params: Params,
@@ -89,6 +92,7 @@ def train(
     >>> config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=3e-4), clip=1.0, epochs=3)  # doctest: +SKIP
     >>> result = train(network, initialise(network), (x, y), config, validation=0.1, device="gpu")  # doctest: +SKIP
     """
+    check_arguments(network, params, config)
     config = config or TrainConfig()
     if dtype is not None:
         config = dataclasses.replace(config, dtype=dtype)
@@ -271,13 +275,12 @@ class _Run:
         self._report(event)
 
     def _broken_off(self, reason: str) -> EpochEvent | None:
-        """Tell of an epoch that ended before its end. It is no part of a checkpoint: whoever resumes ends it."""
+        """Return what is to tell of an epoch that ended before its end, for the result alone: who resumes ends it."""
         if not self.progress.batch:
             return None
         event = self._epoch_event(judging=reason == "max_steps")
         if event.improved:
             self.best = self.learner.params()
-        self._report(event)
         return event
 
     def _epoch_event(self, *, judging: bool) -> EpochEvent:

@@ -18,6 +18,7 @@ from volumetric.evolution.problems.demands import Demands, with_goal
 from volumetric.evolution.problems.players import Players, players_of
 from volumetric.evolution.problems.spaces import input_width, output_widths
 from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, open_worlds
+from volumetric.keywords import explained
 from volumetric.rng import generator
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def _gymnasium() -> Any:
     return gymnasium
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gym:
     """Fitness is the mean total reward of an episode.
