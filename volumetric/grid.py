@@ -63,8 +63,10 @@ class Coord:
 
 def _whole(value: object) -> int | None:
     """Return a whole number, NumPy's too, as an int; None for all else."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
-    return int(value) if whole else None
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        return None
+    whole = int(value)
+    return whole if whole >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)

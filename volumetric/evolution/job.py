@@ -226,7 +226,7 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
 
 def _keys_of(config: type, section: str) -> Iterable[str]:
     """Return the keys of a section of a configuration; none where it is a number."""
-    of = tables.keywords(config)[section]
+    of: Any = tables.keywords(config)[section]
     return tables.keywords(of) if dataclasses.is_dataclass(of) else ()
 
 

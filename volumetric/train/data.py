@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
@@ -235,7 +235,7 @@ class StreamData:
         made = 0
         for made, batch in enumerate(self.make(epoch), start=1):
             if made > start:
-                yield batch if isinstance(batch, Batch) else Batch(*batch)
+                yield batch if isinstance(batch, Batch) else Batch(**_parts(batch))
         if made == 0:
             raise SpecError(f"epoch {epoch} of the data has no batch", hint="make new batches at each call")
 
@@ -359,13 +359,25 @@ def as_data(source: AnyData) -> Data:
     if isinstance(source, (str, Path)):
         return load_npz(source)
     if isinstance(source, tuple) and len(source) in (2, 3):
-        return ArrayData(**dict(zip(_PARTS, source, strict=False)))
+        return ArrayData(**_parts(source))
     if callable(source):
         return StreamData(source)
     raise SpecError(
         f"cannot train on {type(source).__name__}",
         hint="pass (inputs, targets[, mask]), a problem, an .npz path, or a function that makes an epoch's batches",
     )
+
+
+def _parts(given: Sequence[Any]) -> dict[str, Any]:
+    """Return inputs, targets and perhaps a mask by their names.
+
+    Raises
+    ------
+    SpecError : there are more or fewer
+    """
+    if len(given) not in (2, 3):
+        raise SpecError(f"a batch is (inputs, targets) or (inputs, targets, mask), got {len(given)} parts")
+    return dict(zip(_PARTS, given, strict=False))
 
 
 def grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

@@ -332,7 +332,7 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
 
 
 def _train(section: object, seed: int, home: Path) -> TrainConfig:
-    table = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
+    table: dict[str, Any] = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
     if table.get("loss_weights") and "loss" not in table:
         raise SpecError("[train] loss_weights: loss is not given", hint='loss = { output = "mse", value = "mse" }')
     try:
