@@ -6,6 +6,7 @@ import dataclasses
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -33,7 +34,7 @@ from volumetric.grid import Grid
 from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
 from volumetric.train import problems as learning
-from volumetric.train.imported import import_function
+from volumetric.train.imported import import_beside, import_function
 from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples
 
@@ -312,7 +313,7 @@ def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
         return parity(bits)
 
     return {
-        "xor": xor, "parity": bits_parity, "function": fit, "table": table, "gym": _gym, "digits": digits,
+        "xor": xor, "parity": bits_parity, "function": fit, "table": table, "gym": _gym_of(job), "digits": digits,
     }  # fmt: skip
 
 
@@ -331,7 +332,20 @@ def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
 
         return problem
 
-    return {**{name: named(make) for name, make in learning.PROBLEMS.items()}, "table": table, "gym": _gym}
+    return {**{name: named(make) for name, make in learning.PROBLEMS.items()}, "table": table, "gym": _gym_of(job)}
+
+
+def _gym_of(job: Job) -> Callable[..., Problem]:
+    """Return what makes environments; modules of one's own stand beside the configuration."""
+
+    @wraps(_gym)
+    def make(id: str, **options: Any) -> Problem:
+        module = id.rpartition(":")[0]
+        if module:
+            import_beside(module, job.home, f'[problem] id = "{id}"')
+        return _gym(id, **options)
+
+    return make
 
 
 def _gym(
