@@ -25,6 +25,7 @@ from typing import Literal
 from volumetric._typing import ROWS
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.grid import Coord, Link
+from volumetric.keywords import explained
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.layers.state import bounded
@@ -41,6 +42,7 @@ WATCHED = ("mean", "max", "min", "rms")
 """What clocks can watch of a layer, an output or an input: over its features."""
 
 
+@explained
 @dataclass(frozen=True, kw_only=True)
 class Clocked:
     """A network that runs tick by tick. Its inputs and outputs are those of the network, at any layer.
@@ -69,15 +71,16 @@ class Clocked:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        object.__setattr__(self, "clocks", MappingProxyType(dict(self.clocks)))
+        clocks = {Coord.of(coord): Clock.parse(c) if isinstance(c, str) else c for coord, c in self.clocks.items()}
+        object.__setattr__(self, "clocks", MappingProxyType(clocks))
         object.__setattr__(self, "hold", MappingProxyType(dict(self.hold)))
         for coord, clock in self.clocks.items():
             if coord not in self.network.layers:
                 raise SpecError(f"clock: there is no layer at {coord}", hint=places_of(self.network.layers))
             if not isinstance(clock, Clock):
-                hint = "Clock.parse reads one" if isinstance(clock, str) else None
                 raise SpecError(
-                    f"clock of the layer at {coord}: expected Every(…) or another clock, got {clock!r}", hint=hint
+                    f"clock of the layer at {coord}: expected Every(…) or another clock, got {clock!r}",
+                    hint='as Every(2), or as text, "every(2)"',
                 )
             self._check_clock(coord, clock)
         for link in self.network.links:

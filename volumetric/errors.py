@@ -6,6 +6,7 @@ The command line prints the two as ``error: …`` and ``hint: …`` and exits wi
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from typing import ClassVar
 
 
@@ -33,13 +34,25 @@ class VolumetricError(Exception):
 class SpecError(VolumetricError, ValueError):
     """A layer, grid, network or configuration is ill-formed."""
 
-    advice: ClassVar[str | None] = "correct the named field"
+    advice: ClassVar[str | None] = "docs/ says what each field takes, and help(…) of what is made in Python"
+
+
+class ArgumentError(SpecError, TypeError):
+    """A call has arguments that the function or class does not take, or lacks some that it needs."""
+
+    advice: ClassVar[str | None] = "help(…) lists the arguments"
+
+
+class ImmutableError(VolumetricError, FrozenInstanceError):
+    """A value that never changes was to be changed in place."""
+
+    advice: ClassVar[str | None] = "dataclasses.replace(value, name=…) returns a changed copy"
 
 
 class ShapeError(VolumetricError, ValueError):
     """An array or tensor has another shape than the place where it is used requires."""
 
-    advice: ClassVar[str | None] = "make the array or the layer fit the other"
+    advice: ClassVar[str | None] = "`volumetric inspect MODEL`, or network.shapes in Python, tells what layers make"
 
 
 class DTypeError(VolumetricError, ValueError):

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Literal
 
 from volumetric._typing import Shape
@@ -38,8 +38,35 @@ class Coord:
             raise SpecError(f"{text!r} is not a coordinate", hint='write depth.row.column.slot, as in "1.0.0.2"')
         return cls(*map(int, parts))
 
+    @classmethod
+    def of(cls, value: object) -> Coord:
+        """Return a coordinate from itself, its text, or a tuple of one to four numbers, depth first.
+
+        Raises
+        ------
+        SpecError : `value` is nothing of the kind
+        """
+        if isinstance(value, Coord):
+            return value
+        if isinstance(value, str):
+            return cls.parse(value)
+        parts = tuple(map(_whole, value)) if isinstance(value, (tuple, list)) and 1 <= len(value) <= 4 else (None,)
+        if None in parts:
+            raise SpecError(
+                f"{value!r:.60} is not a coordinate", hint='as Coord(1, 0, 0, 2), (1, 0, 0, 2) or "1.0.0.2"'
+            )
+        return cls(*(part for part in parts if part is not None))
+
     def __str__(self) -> str:
         return f"{self.z}.{self.y}.{self.x}.{self.slot}"
+
+
+def _whole(value: object) -> int | None:
+    """Return a whole number, NumPy's too, as an int; None for all else."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        return None
+    whole = int(value)
+    return whole if whole >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +107,10 @@ class Grid:
     def index(self, coord: Coord) -> int:
         """Place of `coord` in reading order; raise `SpecError` outside of the grid."""
         if coord not in self:
-            raise SpecError(f"coordinate {coord} is outside of the grid {'×'.join(map(str, self.sides))}")
+            raise SpecError(
+                f"coordinate {coord} is outside of the grid {'×'.join(map(str, self.sides))}",
+                hint="places count from 0: depth, row, column, slot; a network without a grid gets one that fits",
+            )
         return ((coord.z * self.rows + coord.y) * self.cols + coord.x) * self.slots + coord.slot
 
     def coord(self, index: int) -> Coord:
@@ -127,6 +157,8 @@ class Link:
 
     def __post_init__(self) -> None:
         """Check that the fields make sense together."""
+        object.__setattr__(self, "source", Coord.of(self.source))
+        object.__setattr__(self, "target", Coord.of(self.target))
         if self.kind not in ("activation", "shared"):
             raise SpecError(f"unknown link kind {self.kind!r}", hint='"activation" or "shared"')
         if self.combine not in ("replace", "add"):
@@ -162,6 +194,7 @@ class Port:
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        object.__setattr__(self, "coord", Coord.of(self.coord))
         if self.dtype not in ("int32", "float32"):
             raise SpecError(f"unknown dtype {self.dtype!r} of an input", hint='"int32" for ids, "float32" for all else')
         if self.combine not in ("replace", "add"):

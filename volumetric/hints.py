@@ -2,12 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 _LONGEST = 70
 """Characters of a value in a message, at most."""
 _MOST = 24
 """Names that are listed, at most."""
+
+
+_CALLED: Final[Mapping[str, str]] = {
+    "optimizer": "optimiser",
+    "optim": "optimiser",
+    "criterion": "loss",
+    "loss_fn": "loss",
+    "learning_rate": "lr",
+    "rate": "lr",
+    "eta": "lr",
+    "decay": "weight_decay",
+    "scheduler": "schedule",
+    "lr_scheduler": "schedule",
+    "num_epochs": "epochs",
+    "n_epochs": "epochs",
+    "max_epochs": "epochs",
+    "early_stopping": "patience",
+    "grad_clip": "clip",
+    "gradient_clip": "clip",
+    "max_grad_norm": "clip",
+    "clip_grad_norm": "clip",
+    "gradient_accumulation_steps": "accumulate",
+    "precision": "dtype",
+    "random_state": "seed",
+    "batch": "batch_size",
+    "bs": "batch_size",
+    "val_split": "validation",
+    "validation_split": "validation",
+    "validation_data": "validation",
+    "callbacks": "reporters",
+    "units": "out_features",
+    "pop_size": "population",
+    "population_size": "population",
+    "num_inputs": "inputs",
+    "num_outputs": "outputs",
+    "num_hidden": "hidden",
+    "hidden_layers": "hidden",
+    "hidden_sizes": "hidden",
+    "layers_sizes": "hidden",
+    "layers": "hidden",
+    "compatibility_threshold": "threshold",
+    "env": "id",
+    "env_id": "id",
+}
+"""What other packages call something → what it is called here."""
+_RATE: Final = (
+    'lr is of the optimiser: optimiser = { kind = "adam", lr = 0.01 } in a file, optimiser=Adam(lr=0.01) in Python'
+)
+_OF_TRAINING: Final = ("epochs", "loss", "optimiser", "patience", "max_steps", "clip", "accuracy", "schedule")
+_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
+    ("lr", "optimiser"): _RATE,
+    ("lr", "config"): _RATE,
+    ("lr", "network"): _RATE,
+    ("weight_decay", "optimiser"): "it is of the optimiser, as AdamW(weight_decay=0.01)",
+    ("momentum", "optimiser"): 'it is of an optimiser: optimiser = "momentum" in a file, Momentum() in Python',
+    (
+        "batch_size",
+        "optimiser",
+    ): "it is of the data: [data] batch_size in a file, ArrayData(batch_size=…)",
+    ("batch_size", "config"): "it is of the data: ArrayData(…, batch_size=32)",
+    ("shuffle", "optimiser"): "it is of the data: [data] shuffle in a file, ArrayData(…, shuffle=True) in Python",
+    ("validation", "optimiser"): "it is of the data: [data] validation in a file, train(…, validation=0.1) in Python",
+    ("metrics", "optimiser"): "accuracy = true tells how many samples are in their class",
+    **{(name, "config"): f"{name} is of the configuration: TrainConfig({name}=…)" for name in _OF_TRAINING},
+    **{(name, "network"): f"{name} is of training: [train] {name} = …" for name in _OF_TRAINING},
+}
+"""(What people look for, a name that stands where they do) → where it is."""
 
 
 def shown(value: object) -> str:
@@ -30,6 +98,13 @@ def suggestion(name: object, known: Iterable[str], otherwise: str | None = None,
     import difflib  # errors alone ask for it
 
     names = list(known)
+    if isinstance(name, str) and name not in names:
+        called = _CALLED.get(name)
+        if called in names:
+            return f"did you mean {called!r}?"
+        for (of, beside), where in _ELSEWHERE.items():
+            if of in (called, name) and beside in names:
+                return where
     close = difflib.get_close_matches(name, names, most) if isinstance(name, str) else []
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import CheckpointError, ShapeError, SpecError, VolumetricError
 from volumetric.grid import Coord, Grid, Link, Port, check_name
+from volumetric.keywords import explained
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.layers.fresh import filled, is_drawn
 from volumetric.weights import Params, WeightStore
@@ -21,18 +22,22 @@ from volumetric.wiring import Source, Wire, carries_ids, follow_shared, own_outp
 if TYPE_CHECKING:
     from volumetric.network_morph import NetworkMorph, Targets
 
+_EXAMPLE = "Dense(in_features=2, out_features=1)"
 INPUT, OUTPUT = "input", "output"
 """Names of what the first layer of a network reads, and of what its last one makes."""
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """Layers at coordinates of a grid, run in reading order, with links beside the chain.
 
     Attributes
     ----------
-    grid : the volume
-    layers : coordinate → layer spec; a slot without a layer passes its input on
+    layers : coordinate → layer spec; a slot without a layer passes its input on. Or a list of layers, for the first
+        places of the grid in reading order; without a grid one to a plane. Coordinates, here and below, may also be
+        tuples, as ``(1, 0, 0, 2)``, and texts, as ``"1.0.0.2"``
+    grid : the volume; unless given, the smallest that holds all layers
     links : activation links and shared weights
     disabled : coordinates whose layer acts as the identity
     input_shape : shape of one row of input: ``()`` for token ids, ``(features,)`` for features
@@ -46,8 +51,8 @@ class Network:
     SpecError, ShapeError : anything ill-formed; the message names the coordinate and the layer
     """
 
-    grid: Grid
-    layers: Mapping[Coord, LayerSpec]
+    layers: Mapping[Coord, LayerSpec] = field(default_factory=dict)
+    grid: Grid = None  # pyright: ignore[reportAssignmentType]  (known once the layers are)
     links: tuple[Link, ...] = ()
     disabled: frozenset[Coord] = frozenset()
     input_shape: Shape = ()
@@ -62,13 +67,37 @@ class Network:
     _shared: Mapping[str, str] = field(init=False, repr=False, compare=False)
     _last: Coord = field(init=False, repr=False, compare=False)
 
+    if TYPE_CHECKING:  # lists of layers, and tuples and texts as coordinates, are taken, too
+
+        def __init__(
+            self,
+            *,
+            layers: Mapping[Any, LayerSpec] | Sequence[LayerSpec],
+            grid: Grid = ...,
+            links: Sequence[Link] = ...,
+            disabled: Collection[Any] = ...,
+            input_shape: Sequence[int] | int = ...,
+            input_dtype: Literal["int32", "float32"] = ...,
+            inputs: Mapping[str, Port] = ...,
+            outputs: Mapping[str, Any] = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Order the layers, resolve the links and infer the shapes."""
-        ordered = dict(sorted(self.layers.items()))
+        ordered = _placed(self.layers, self.grid)
+        if not ordered:
+            raise SpecError(
+                "a network needs at least one layer", hint="as layers=[Dense(in_features=2, out_features=1)]"
+            )
+        if self.grid is None:
+            object.__setattr__(self, "grid", _around(ordered))
+        object.__setattr__(self, "links", tuple(self.links))
+        object.__setattr__(self, "disabled", frozenset(map(Coord.of, self.disabled)))
+        object.__setattr__(self, "outputs", {name: Coord.of(coord) for name, coord in dict(self.outputs).items()})
+        shape = self.input_shape
+        object.__setattr__(self, "input_shape", (shape,) if isinstance(shape, int) else tuple(shape))
         for coord in (*ordered, *self.disabled, *(c for link in self.links for c in (link.source, link.target))):
             self.grid.index(coord)
-        if not ordered:
-            raise SpecError("a network needs at least one layer")
         object.__setattr__(self, "layers", MappingProxyType(ordered))
         object.__setattr__(self, "_last", tuple(ordered)[-1])
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
@@ -163,6 +192,7 @@ class Network:
 
     def with_layer(self, coord: Coord, spec: LayerSpec | None) -> Network:
         """Return a copy with `spec` at `coord`, or without a layer there."""
+        coord = Coord.of(coord)
         layers = {c: s for c, s in self.layers.items() if c != coord}
         if spec is not None:
             layers[coord] = spec
@@ -236,6 +266,32 @@ class Network:
         return network_from_json(text)
 
 
+def _placed(layers: Mapping[Coord, LayerSpec] | Sequence[LayerSpec], grid: Grid | None) -> dict[Coord, LayerSpec]:
+    """Return layers by coordinate, in reading order."""
+    if isinstance(layers, LayerSpec):
+        layers = [layers]
+    if not isinstance(layers, Mapping):
+        if grid is not None and len(layers) > len(grid):
+            sides = "×".join(map(str, grid.sides))
+            raise SpecError(
+                f"{len(layers)} layers are more than a grid of {sides} has places", hint="leave the grid out"
+            )
+        places = map(Coord, range(len(layers))) if grid is None else iter(grid)
+        layers = dict(zip(places, layers, strict=False))
+    placed = {Coord.of(coord): spec for coord, spec in layers.items()}
+    for coord, spec in placed.items():
+        if not isinstance(spec, LayerSpec):
+            made = f"{spec.__name__}(…)" if isinstance(spec, type) else _EXAMPLE
+            raise SpecError(f"layer at {coord}: expected a layer, got {spec!r:.60}", hint=f"as {made}")
+    return dict(sorted(placed.items()))
+
+
+def _around(layers: Mapping[Coord, LayerSpec]) -> Grid:
+    """Return the smallest grid that has places for all layers."""
+    sides = zip(*((c.z, c.y, c.x, c.slot) for c in layers), strict=True)
+    return Grid(*(max(side) + 1 for side in sides))
+
+
 def _same(shapes: list[tuple[Source, Shape]]) -> Shape:
     """Return the one shape of values that are summed."""
     source, shape = shapes[0]
@@ -277,4 +333,7 @@ def check_params(network: Network, params: Mapping[str, WeightStore]) -> None:
     ]
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise CheckpointError("parameters do not fit the network: " + "; ".join(problems[:5]) + more)
+        raise CheckpointError(
+            "parameters do not fit the network: " + "; ".join(problems[:5]) + more,
+            hint="they are of another network: initialise(network) makes fresh ones, load(…) has those of a model",
+        )

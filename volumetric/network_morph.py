@@ -89,7 +89,10 @@ def morph(
     wanted = _wanted(network, dtype, scheme)
     missing = [key for keys in wanted.values() for key in keys if key not in params]
     if missing:
-        raise CheckpointError(f"parameters do not fit the network: missing {', '.join(missing[:5])}")
+        raise CheckpointError(
+            f"parameters do not fit the network: missing {', '.join(missing[:5])}",
+            hint="initialise(network) makes fresh ones, load(…).params are those of a model",
+        )
     converted: dict[str, _Converted] = {}
     layers: list[LayerMorph] = []
     for coord, keys in wanted.items():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -16,23 +18,51 @@ from volumetric.hints import shown, suggestion
 T = TypeVar("T")
 
 
+_NAMED_BY: Mapping[str, str] = {
+    ".json": '[network] with file = "%s"',
+    ".npz": '[data] with npz = "%s"',
+    ".csv": '[data] with csv = "%s"',
+    ".txt": '[data] with text = "%s"',
+    ".gguf": '[network] with model = "%s"',
+    ".safetensors": '[network] with model = "%s"',
+}
+_TORCH = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
+
+
 def not_toml(path: Path, error: Exception) -> SpecError:
     """Return the error of a file that should be a table and is none; `error` is what the parser says."""
-    named = f'a TOML file names it: [network] with file = "{path.name}"' if path.suffix == ".json" else None
-    return SpecError(f"{path}: not valid TOML: {error}", hint=named)
+    named = _NAMED_BY.get(path.suffix)
+    hint = f"a TOML file names it: {named % path.name}" if named else "write key = value lines, as in docs/training.md"
+    if path.suffix in _TORCH:
+        hint = "samples: numpy.savez(…, inputs=x.numpy(), targets=y.numpy()); weights: safetensors.torch.save_file(…)"
+    what = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+    return SpecError(f"{path}: not valid TOML: {what}", hint=hint)
 
 
-def expect_keys(table: object, allowed: Iterable[str], where: str, form: str = "a table") -> dict[str, Any]:
+def expect_keys(
+    table: object,
+    allowed: Iterable[str],
+    where: str,
+    form: str = "a table",
+    *,
+    elsewhere: Callable[[str], str | None] = lambda _: None,
+) -> dict[str, Any]:
     """Return `table`; raise `SpecError` if it is none, or has a key that is not `allowed`.
 
-    `form` is what the file's language calls it.
+    Parameters
+    ----------
+    form : what the file's language calls it
+    elsewhere : says where a key belongs that is not allowed here, None: nowhere
     """
     if not isinstance(table, dict):
-        raise SpecError(f"{where}: expected {form}, got {shown(table)}")
+        raise SpecError(
+            f"{where}: expected {form}, got {shown(table)}", hint=f"it has {', '.join(list(allowed)[:6])}, …"
+        )
     names = list(allowed)
     for key in table:
         if key not in names:
-            raise SpecError(f"{where}: unknown key {shown(key)}", hint=suggestion(key, names))
+            hint = elsewhere(key) if isinstance(key, str) else None
+            raise SpecError(f"{where}: unknown key {shown(key)}", hint=hint or suggestion(key, names))
     return table
 
 
@@ -46,7 +76,35 @@ def typed(value: object, to: Any, where: str) -> Any:
     try:
         return msgspec.convert(value, to)
     except (msgspec.ValidationError, TypeError) as error:
-        raise SpecError(f"{where}: {str(error).partition(' - at')[0]}") from None
+        raise SpecError(f"{where}: {str(error).partition(' - at')[0]}", hint=_written(to, value)) from None
+
+
+_FORMS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text in quotes",
+    tuple: "a list",
+    list: "a list",
+    dict: "a table",
+}
+
+
+def _written(to: Any, value: object) -> str | None:
+    """Return how a value of a type is written."""
+    either = get_args(to) if get_origin(to) in (UnionType, Union) else (to,)
+    kinds = [get_origin(of) or of for of in either]
+    forms = [_FORMS[kind] for kind in kinds if kind in _FORMS]
+    if not forms:
+        return None
+    quotes = ", without quotes" if isinstance(value, str) and str not in kinds and tuple not in kinds else ""
+    return f"write {' or '.join(dict.fromkeys(forms))}{quotes}"
+
+
+def at_least_one(name: str, value: int, usual: str) -> None:
+    """Raise `SpecError` for a number below 1; `usual` is what it is where nothing is said."""
+    if value < 1:
+        raise SpecError(f"{name} must be at least 1, got {value}", hint=f"leave it out for the default, {usual}")
 
 
 def convert(value: object, to: Any, where: str) -> Any:
@@ -57,6 +115,45 @@ def convert(value: object, to: Any, where: str) -> Any:
         raise SpecError(f"{where}: {error}") from None
     except UnicodeEncodeError:
         raise SpecError(f"{where}: half of a surrogate pair, which is no text") from None
+
+
+@lru_cache(maxsize=256)
+def _plain_types(cls: type) -> Mapping[str, Any]:
+    """Name → type of the fields of a dataclass that hold numbers, truth values, text, or tuples of such."""
+    return {f.name: of for f in dataclasses.fields(cls) if f.init and _is_plain(of := get_type_hints(cls)[f.name])}
+
+
+def _is_plain(of: Any) -> bool:
+    if of in (int, float, bool, str, type(None), ...):
+        return True
+    return get_origin(of) in (tuple, UnionType, Union) and all(map(_is_plain, get_args(of)))
+
+
+def check_fields(of: Any, where: str = "", *, without: Iterable[str] = ()) -> None:
+    """Check the plain fields of a frozen dataclass, whoever made it: whole numbers pass for floats, lists for tuples.
+
+    Raises
+    ------
+    SpecError : a value is of another type; its field is named, behind `where`
+    """
+    for name, to in _plain_types(type(of)).items():
+        value = getattr(of, name)
+        if type(value) is to or value is None or name in without:
+            if value is None and type(None) not in get_args(to):
+                raise SpecError(
+                    _at(where, name) + f": expected {_named(to)}, got None", hint="leave it out for the default"
+                )
+            continue
+        given = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value  # NumPy's
+        object.__setattr__(of, name, typed(given, to, _at(where, name)))
+
+
+def _at(where: str, name: str) -> str:
+    return f"{where}: {name}" if where else name
+
+
+def _named(to: Any) -> str:
+    return getattr(to, "__name__", str(to))
 
 
 def entries(table: object, types: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -84,8 +181,10 @@ def required(target: Callable[..., Any]) -> list[str]:
     return [name for name, p in inspect.signature(target).parameters.items() if p.default is empty]
 
 
-def call(target: Callable[..., T], table: object, where: str, **given: Any) -> T:
+def call(target: Callable[..., T], table: object, where: str, *, kind: str = "", **given: Any) -> T:
     """Call `target` with the entries of `table`, and with `given` where the table says nothing else.
+
+    `kind` is what the table calls it, where it does.
 
     Raises
     ------
@@ -96,7 +195,9 @@ def call(target: Callable[..., T], table: object, where: str, **given: Any) -> T
     arguments = {**{name: value for name, value in given.items() if name in types}, **entries(table, types, where)}
     missing = [name for name in required(target) if name not in arguments]
     if missing:
-        raise SpecError(f"{where}: {', '.join(missing)} must be given")
+        wanted = ", ".join(f"{name} = …" for name in missing)
+        form = f'{{ kind = "{kind}", {wanted} }}' if kind else f"add {wanted}"
+        raise SpecError(f"{where}: {', '.join(missing)} must be given", hint=form)
     try:
         return target(**arguments)
     except SpecError as error:
@@ -106,12 +207,13 @@ def call(target: Callable[..., T], table: object, where: str, **given: Any) -> T
 def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, **given: Any) -> T:
     """Make what a name, or a table with the name under ``kind``, asks for out of `registry`."""
     table = {"kind": value} if isinstance(value, str) else value
-    if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
-        raise SpecError(f"{where}: expected a name or a table with a kind, got {value!r}", hint=_names(registry))
+    if not isinstance(table, Mapping) or not isinstance(table.get("kind"), str):
+        raise SpecError(f"{where}: expected a name or a table with a kind, got {shown(value)}", hint=_names(registry))
     kind = table["kind"]
     if kind not in registry:
         raise SpecError(f"{where}: unknown kind {kind!r}", hint=suggestion(kind, registry))
-    return call(registry[kind], {key: item for key, item in table.items() if key != "kind"}, where, **given)
+    rest = {key: item for key, item in table.items() if key != "kind"}
+    return call(registry[kind], rest, where, kind=kind, **given)
 
 
 def _names(registry: Mapping[str, object]) -> str:

@@ -19,7 +19,7 @@ from volumetric.train.settings import RunSettings, settings_from
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS, NAMED = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-USE, TRAIN, HEADS, OWN, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+USE, TRAIN, HEADS, OWN, OWN_GRAPH, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_list_of_keys_shows_the_defaults() -> None:

@@ -11,7 +11,7 @@ from tests.devices import DEVICES
 from tests.layers.test_vjp import TOLERANCE, differences
 from tests.train.test_device_learner import LLAMA, follow, pair, sentences
 from volumetric.builders import sequential
-from volumetric.errors import ShapeError, SpecError
+from volumetric.errors import ShapeError, SpecError, VolumetricError
 from volumetric.network import initialise
 from volumetric.runtime.graph import GraphBuilder
 from volumetric.train import MSE, SGD, Batch, CrossEntropy, GraphLoss, TrainConfig, train
@@ -113,3 +113,77 @@ def test_what_is_no_loss_is_refused(function: Any, error: type[Exception], messa
 def test_a_loss_without_a_function_is_refused() -> None:
     with pytest.raises(SpecError, match="needs a function"):
         GraphLoss(function="mse")  # pyright: ignore[reportArgumentType]  (what a caller without a type checker may write)
+
+
+def plain_squared(p: Any, t: Any) -> Any:
+    return (p - t) ** 2
+
+
+def plain_pinball(p: Any, t: Any) -> Any:
+    gap = t - p
+    return np.maximum(0.9 * gap, -0.1 * gap)
+
+
+def plain_of_rows(p: Any, t: Any) -> Any:
+    return ((p - t) ** 2).sum(axis=-1)
+
+
+def everything(p: Any, t: Any) -> Any:
+    far = np.where(p > t, np.exp(-np.abs(p - t)), 1 / (1 + (p - t) ** 2)) + (p <= 0) * p**3 - (t >= p) / 2
+    return (
+        far + np.sqrt(p**2 + 1) + np.log1p(np.square(t)) * np.tanh(p).clip(-0.5, 0.5) + (p**2 + 1) ** -1.5 + 2 / (p + 9)
+    )
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_plain_arithmetic_is_the_graph_that_it_stands_for(name: str) -> None:
+    network = sequential(4, 2, hidden=(5,), activation="tanh")
+    x, t = (draw.standard_normal((16, n)).astype(np.float32) for n in (4, 2))
+    rows = (np.arange(16) % 3).astype(np.float32)
+    for plain, graph in ((plain_squared, squared), (plain_pinball, pinball), (plain_of_rows, of_rows)):
+        mine, theirs = (pair(name, network, loss=GraphLoss(function=f), optimiser=SGD())[1] for f in (plain, graph))
+        for learner in (mine, theirs):
+            learner.step([Batch(x, t, rows)], rate=0.1)
+        for key, store in mine.params().items():
+            np.testing.assert_allclose(store.values(), theirs.params()[key].values(), atol=1e-6)
+
+
+def test_plain_arithmetic_means_what_numpy_means() -> None:
+    loss, y = GraphLoss(function=everything), np.array([[0.3, -0.4, 2.0], [1.0, -2.0, 0.5]])
+    t = np.array([[0.1, 0.4, -1.0], [1.5, -3.0, 0.25]])
+    value, gradient = loss.value_and_gradient(y, t)
+    assert value == pytest.approx(everything(y, t).mean(), rel=1e-6)
+    want = differences(lambda: float(everything(y, t).mean()), y)
+    np.testing.assert_allclose(gradient, want, atol=1e-6)
+
+
+def test_targets_of_integers_are_numbers_to_plain_arithmetic() -> None:
+    terms = GraphLoss(function=plain_squared).terms(np.zeros((2, 1)), np.array([[1], [2]]))
+    assert terms.total == 5
+
+
+def raising(p: Any, t: Any) -> Any:
+    raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("function", "message", "hint"),
+    [
+        (lambda: 0, "takes 0 arguments", "f(prediction, target)"),
+        (lambda p, t, w, v: 0, "takes 4 arguments", "f(work, output, target)"),
+        (raising, "raising raised RuntimeError: not today (test_own_loss.py, line", "f(work, output, target)"),
+        (lambda work, y, t: work.exp(y), "no attribute 'exp'", "work.unary(x, name)"),
+        (lambda p, t: p.cuda(), "no attribute 'cuda'", "f(prediction, target)"),
+        (lambda p, t: np.fft.fft(p), "fft", "maximum"),
+        (lambda p, t: max(t, p), "not known while a loss is written down", "numpy.where"),
+        (lambda p, t: (p - t).sum(), "a sum over all axes", 'reduction="sum"'),
+        (lambda p, t: p > t, "do not depend on the output", "comparisons"),
+        (lambda work, y, t: y - t, "not the number of a tensor", "no values to compute with"),
+        (lambda p, t: None, "returned None", "return the terms"),
+    ],
+)
+def test_the_mistakes_of_a_function_are_its_own(function: Any, message: str, hint: str) -> None:
+    with pytest.raises(VolumetricError) as caught:
+        GraphLoss(function=function).terms(Y, T)
+    assert message in str(caught.value)
+    assert hint in (caught.value.hint or "")

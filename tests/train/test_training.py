@@ -173,7 +173,25 @@ def test_rates_follow_the_schedule_and_steps_count_updates() -> None:
 def test_max_steps_stops_in_the_middle() -> None:
     network = perceptron(4, 4, 1)
     result = train(network, initialise(network), waves(), TrainConfig(epochs=9, max_steps=6))
-    assert (result.steps, result.reason, len(result.history)) == (6, "max_steps", 1)
+    assert (result.steps, result.reason, len(result.history)) == (6, "max_steps", 2)
+    whole, part = result.history
+    assert (whole.step, whole.epoch, part.step, part.epoch) == (4, 0, 6, 1)
+
+
+def test_an_epoch_that_max_steps_ends_is_told_and_judged(tmp_path: Path) -> None:
+    network, told = perceptron(4, 4, 1), list[float]()
+    data, config = waves(), TrainConfig(epochs=9, max_steps=3, optimiser=SGD(lr=0.1))
+    options = {"reporters": [lambda e: told.append(e.loss) if isinstance(e, StepEvent) else None], "validation": data}
+    result = train(network, initialise(network), data, config, checkpoints=tmp_path, **options)
+    [part] = result.history
+    assert part.loss == pytest.approx(np.mean(told))
+    assert part.validation_loss is not None
+    assert part.improved
+    assert all((result.best[key].values() == store.values()).all() for key, store in result.params.items())
+    again = dataclasses.replace(config, max_steps=4)  # the rest of that epoch
+    resumed = train(network, initialise(network), data, again, checkpoints=tmp_path, resume=True, **options)
+    straight = train(network, initialise(network), data, again, validation=data)
+    assert resumed.history == straight.history  # one event, of the whole epoch
 
 
 def test_generators_are_data() -> None:

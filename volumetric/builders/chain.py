@@ -7,11 +7,13 @@ from typing import Literal
 
 from volumetric._typing import Shape
 from volumetric.grid import Coord, Grid
+from volumetric.keywords import explained
 from volumetric.layers import Dense, LayerSpec
 from volumetric.layers.activations import Activation
 from volumetric.network import Network
 
 
+@explained
 def chain(
     layers: Sequence[LayerSpec], input_shape: Shape, input_dtype: Literal["int32", "float32"] = "float32"
 ) -> Network:
@@ -36,24 +38,26 @@ def chain(
     )
 
 
+@explained
 def sequential(
     inputs: int,
     outputs: int,
     *,
-    hidden: tuple[int, ...] = (32,),
+    hidden: int | tuple[int, ...] = (32,),
     activation: Activation = "relu",
     output_activation: Activation = "linear",
     bias: bool = True,
 ) -> Network:
     """Return a multi-layer perceptron: `inputs` features, Dense layers of the widths `hidden`, `outputs` features.
 
-    The hidden layers have `activation`, the last one `output_activation`.
+    The hidden layers have `activation`, the last one `output_activation`. A number as `hidden` is the width of one.
 
     Raises
     ------
     SpecError
         A width is below 1, or an activation unknown.
     """
+    hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
     widths = (inputs, *hidden, outputs)
     kinds: tuple[Activation, ...] = (*(activation for _ in hidden), output_activation)
     layers = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from volumetric.cli import console
-from volumetric.cli.generate import summary
+from volumetric.cli.generate import full, summary
 from volumetric.cli.interrupts import end_on_interrupt
 from volumetric.cli.talk import Messages, Talk
 
@@ -66,7 +66,7 @@ class Conversation(Talk):
         stats, context = generation.stats, self.model.info.context
         if generation.finish_reason != "length":
             return
-        if stats.prompt_tokens + stats.generated_tokens > context:
+        if full(self.model, generation):
             console.note(f"the answer ends where the context of {context} tokens does; {self._more_room()}")
         else:
             console.note(f"the answer was cut after {stats.generated_tokens} tokens; longer ones: /set max_tokens 1000")

@@ -190,7 +190,8 @@ class Screen:
 
     def __init__(self, total: int) -> None:
         self._total, self._done, self._first = total, 0, 0
-        self._began = time.monotonic()
+        self._began: float | None = None
+        self._told = -1
         self._last: list[Evaluated] = []
         self._failed = ""
         self._live: Live | None = None
@@ -211,9 +212,9 @@ class Screen:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        if self._last:
+        if self._last and self._last[-1].generation != self._told:
             console.note(self._line(self._last[-1]))
-            self._last = []
+        self._last = []
 
     def report(self, event: Event, /) -> None:
         if isinstance(event, EvaluationFailed):
@@ -221,6 +222,8 @@ class Screen:
         if not isinstance(event, Evaluated):
             return
         self._done = event.generation + 1
+        if self._began is None:  # the first generation compiles kernels, which tells nothing of those to come
+            self._began, self._first = time.monotonic(), self._done
         self._last = [*self._last, event][-_ROWS:]
         now = time.monotonic()
         if self._live is not None:
@@ -229,11 +232,11 @@ class Screen:
                 self._shown = now
         elif now - self._shown > 1.0:
             console.note(self._line(event))
-            self._shown = now
+            self._shown, self._told = now, event.generation
 
     def _left(self) -> str:
         made = self._done - self._first
-        spent = time.monotonic() - self._began
+        spent = time.monotonic() - (self._began or 0.0)
         return clock(spent / made * max(0, self._total - self._done)) if made else "?"
 
     def _line(self, event: Evaluated) -> str:

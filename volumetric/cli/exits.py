@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
 import cyclopts
 
+import volumetric
 from volumetric.cli.flags import as_flags
 from volumetric.cli.streams import drop_unwritable, writing
 from volumetric.errors import VolumetricError
@@ -59,7 +63,7 @@ def _classify(error: Exception, verb: str) -> int:
         case cyclopts.UnusedCliTokensError():
             return explain(USAGE, *_too_many(error, verb))
         case cyclopts.CycloptsError():
-            return explain(USAGE, str(error), _usage_hint(verb))
+            return explain(USAGE, str(error), _settable(error, verb) or _usage_hint(verb))
         case VolumetricError():
             return explain_error(error, verb)
         case OSError(filename=str() as name, strerror=str() as reason):
@@ -73,7 +77,45 @@ def _classify(error: Exception, verb: str) -> int:
             return explain(FAILED, "out of memory", _LESS.get(verb, "a smaller --context or --dtype needs less"))
         case _:
             what = f"{type(error).__name__}: {error}"
+            own = _own_code(error)
+            if own is not None:
+                return explain(
+                    FAILED, f"{what} ({own})", "it was raised in a module of yours; --debug shows the way there"
+                )
             return explain(FAILED, f"unexpected {what}", "this is a defect; --debug shows where it happened")
+
+
+def _own_code(error: Exception) -> str | None:
+    """Return file and line of the last step of a traceback in code that is neither this package nor installed."""
+    homes = [str(Path(volumetric.__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(("<", *homes)):
+            return f"{Path(frame.filename).name}, line {frame.lineno}"
+    return None
+
+
+def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
+    """Say how a key of a configuration file is set, where it was given as a flag."""
+    token = getattr(error, "token", None)
+    if verb not in ("train", "evolve") or not isinstance(error, cyclopts.UnknownOptionError) or token is None:
+        return None
+    name = (token.keyword or token.value or "").lstrip("-").partition("=")[0].replace("-", "_")
+    from volumetric import tables
+
+    if verb == "train":
+        from volumetric.train.settings import DataSettings, TrainConfig
+
+        homes: dict[str, type] = {"train": TrainConfig, "data": DataSettings}
+        name = {"lr": "optimiser", "learning_rate": "optimiser"}.get(name, name)
+    else:
+        from volumetric.evolution.config import EvolutionConfig, MutationConfig, SpeciesConfig
+
+        homes = {"": EvolutionConfig, "species": SpeciesConfig, "mutation": MutationConfig}
+    home = next((home for home, of in homes.items() if name in tables.keywords(of)), None)
+    if home is None:
+        return None
+    value = "'{kind=\"adam\", lr=0.01}'" if name == "optimiser" else "VALUE"
+    return f"what files say is changed by --set {home + '.' if home else ''}{name}={value}"
 
 
 def _usage_hint(verb: str) -> str:

@@ -93,7 +93,24 @@ def generate(
             else:
                 generation = show(stream)
         console.note(summary(generation.stats, generation.seed))
+        if full(opened, generation):
+            console.note(f"the text ends where the context of {opened.info.context} tokens does; {_more(opened)}")
     return exits.OK
+
+
+def full(model: Model, generation: Generation) -> bool:
+    """Whether a text ended because the context did."""
+    stats = generation.stats
+    filled = stats.prompt_tokens + stats.generated_tokens > model.info.context
+    return generation.finish_reason == "length" and filled
+
+
+def _more(model: Model) -> str:
+    """Say how a text gets longer."""
+    info = model.info
+    if info.context_length > info.context:
+        return f"--context N holds more, up to {info.context_length}"
+    return "the model was trained for no more" if info.context_length else "--context N holds more"
 
 
 def _tell_of_chat(model: Model, prompt: str) -> None:
@@ -132,6 +149,8 @@ def show(stream: Stream) -> Generation:
 def describe(model: Model, generation: Generation) -> dict[str, Any]:
     """Return the JSON object of a generation."""
     stats = generation.stats
+    from volumetric.generate.info import ENDLESS
+
     result: dict[str, Any] = {
         "model": model.name,
         "device": model.info.device,
@@ -140,6 +159,8 @@ def describe(model: Model, generation: Generation) -> dict[str, Any]:
         "token_ids": list(generation.token_ids),
         "text": generation.text,
         "finish_reason": generation.finish_reason,
+        "context": None if model.info.context == ENDLESS else model.info.context,
+        "context_full": full(model, generation),
         "seed": generation.seed,
         "prompt_tps": stats.prompt_tps,
         "generation_tps": stats.generation_tps,

@@ -111,18 +111,20 @@ def _check(path: str, *, json: bool) -> int:
     from volumetric.cli.inspect_program import parts_of
     from volumetric.program import read_program
     from volumetric.program.compare import parameters_of
-    from volumetric.program.describe import problems
+    from volumetric.program.describe import problems, unseen_inputs
     from volumetric.progress import byte_size
 
     read = read_program(path)
     found = problems(read)
+    warnings = [] if found else [f"no output depends on input {name!r}" for name in unseen_inputs(read)]
     if json:
-        console.write(jsonlib.dumps({"program": path, "problems": found}, indent=2) + "\n")
+        console.write(jsonlib.dumps({"program": path, "problems": found, "warnings": warnings}, indent=2) + "\n")
     else:
         lines = [f"problem: {problem}" for problem in found]
         if not found:
             count = sum(prod(shape) for shape in parameters_of(read).values())
             lines = [f"{count:,} parameters ({byte_size(4 * count)})", "nothing keeps it from being run"]
+            lines += [f"warning: {warning}" for warning in warnings]
         console.write("\n".join([f"{path}: {parts_of(read)}", *lines]) + "\n")
     return exits.FAILED if found else exits.OK
 

@@ -23,6 +23,7 @@ _ROWS: Final = 4096
 
 def draw(source: str, out: Path | None, *, rows: str | None, row: int, meters: str | None, device: str) -> int:
     """Draw a program of a file, or with rows what fired in a model, and say where the picture is."""
+    from volumetric.program.describe import problems
     from volumetric.viz.program import draw_program
 
     path = out or Path(f"{Path(source).name.removesuffix('.json').removesuffix('.program')}.svg")
@@ -35,6 +36,8 @@ def draw(source: str, out: Path | None, *, rows: str | None, row: int, meters: s
     program = _program_of(source)
     with console.progress(f"drawing {source}…"):
         save_figure(draw_program(program, Path(source).name), path)
+    for problem in problems(program):
+        console.note(f"problem: {problem}")
     console.note(f"{len(program.canvas.regions):,} regions and {len(program.edges):,} edges drawn in {path}")
     return exits.OK
 

@@ -157,7 +157,12 @@ def _reshaped(opened: Opened) -> Opened:
 
     def fit(x: Array) -> Array:
         if x[0].size != int(np.prod(wanted)):
-            raise SpecError(f"the network reads rows of shape {list(wanted)}, the samples have {list(x.shape[1:])}")
+            raise SpecError(
+                f"the network reads rows of shape {list(wanted)}, the samples have {list(x.shape[1:])}",
+                hint="sizes that the data tell need not stand in [network] options"
+                if opened.model is None
+                else "name data with as many features as the model was trained on",
+            )
         return x.reshape(len(x), *wanted)
 
     samples = opened.samples

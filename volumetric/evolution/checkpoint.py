@@ -114,9 +114,12 @@ def read_run(path: Path, of: str, restore: Callable[[dict[str, Any], dict[str, N
     except VolumetricError as error:
         raise CheckpointError(f"{path} is damaged: {error}", hint=error.hint) from error
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} is no checkpoint of {of}, or damaged: {error}") from error
+        raise CheckpointError(
+            f"{path} is no checkpoint of {of}, or damaged: {error}",
+            hint="name the checkpoint.npz of a run of evolution",
+        ) from error
 
 
 def check_format(plain: dict[str, Any], name: str, version: int) -> None:

@@ -18,9 +18,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
+from volumetric import tables
 from volumetric.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface
 from volumetric.hints import suggestion
+from volumetric.keywords import explained
 
 _INPUTS, _OUTPUTS, _ACTIVATION = 2, 1, "steep_sigmoid"
 """Of genomes where neither the configuration nor a problem says otherwise."""
@@ -30,6 +32,7 @@ LARGEST: Final = 1_000_000
 """Genomes, and connections of a first genome, that a run may begin with."""
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenomeConfig:
     """Shape of the first genomes.
@@ -84,6 +87,7 @@ class GenomeConfig:
         return inner, self.output_activation or inner
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationConfig:
     """Chances and sizes of changes. Structural chances are for each child, the others for each gene of a child.
@@ -138,6 +142,7 @@ class MutationConfig:
         _known("mutation.aggregations", self.aggregations, AGGREGATIONS)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeciesConfig:
     """How genomes are grouped, and when a group dies.
@@ -173,6 +178,7 @@ class SpeciesConfig:
             raise SpecError(f"species.threshold must be above 0, got {self.threshold}")
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproductionConfig:
     """Who has offspring.
@@ -267,6 +273,7 @@ class RunConfig:
         return dataclasses.asdict(self)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionConfig(RunConfig):
     """A run of genomes of nodes and connections.
@@ -324,6 +331,7 @@ def _chances(section: str, config: Any, *names: str) -> None:
 
 
 def _at_least(section: str, config: Any, low: int, *names: str) -> None:
+    tables.check_fields(config, section)
     for name in names:
         if not getattr(config, name) >= low:
             raise SpecError(f"{section}.{name} must be at least {low}, got {getattr(config, name)}")

@@ -238,12 +238,19 @@ def takes_random(function: Callable[..., Any]) -> bool:
 
     Raises
     ------
-    SpecError : it takes neither one nor two arguments
+    SpecError : it takes neither one nor two arguments, or all genomes and a configuration, as in neat-python
     """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some builtins have none
         return True
+    if [*signature.parameters][:2] in (["genomes", "config"], ["genomes", "cfg"], ["population", "config"]):
+        name = getattr(function, "__name__", type(function).__name__)
+        raise SpecError(
+            f"{name}{signature} is the form of neat-python: all genomes, whose fitness it sets",
+            hint="here a function gets one genome and returns its fitness: def fitness(genome): return …; a function "
+            "of a whole generation is made a problem by batched",
+        )
     for arguments in ((None, None), (None,)):
         try:
             signature.bind(*arguments)

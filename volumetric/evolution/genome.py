@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from volumetric.atomic import write_atomic
 from volumetric.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface, Records
 from volumetric.evolution.genome_json import from_plain, to_plain
+from volumetric.keywords import unchanging
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from volumetric.weights import Params, WeightStore
 
 
+@partial(unchanging, hints={"fitness": "a fitness function returns it: def fitness(genome): return …"})
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Genome:
     """A network's genes.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -33,7 +34,7 @@ from volumetric.grid import Grid
 from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
 from volumetric.train import problems as learning
-from volumetric.train.imported import import_function
+from volumetric.train.imported import import_beside, import_function
 from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples
 
@@ -41,6 +42,10 @@ Algorithm = Literal["classic", "grid", "elites"]
 Search = Literal["fitness", "novelty", "nsga2"]
 MAX_BYTES: Final = 1_000_000
 MAX_WORKERS: Final = 1024
+_OF_TRAIN: Final = frozenset(
+    ["train", "data", "clocked", "history", "observe", "resume", "epochs", "loss", "optimiser"]
+)
+"""Keys of files for ``train``."""
 _HOMES = ("builder", "file", "options")
 FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
     {
@@ -188,7 +193,15 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
     kind = EvolutionConfig if algorithm == "classic" else GridConfig
     rules = [key for key in tables.keywords(kind) if key != "algorithm"]
     sections = ("problem", "budget", "novelty", "names", *(() if algorithm == "classic" else ("network",)))
-    given = tables.expect_keys(dict(table), (*_SCALARS, *sections, *rules), "configuration")
+    allowed = (*_SCALARS, *sections, *rules)
+
+    def elsewhere(key: str) -> str | None:
+        if key in _OF_TRAIN:
+            return "that is of a run of training: volumetric train FILE"
+        section = next((name for name in rules if key in _keys_of(kind, name)), None)
+        return None if section is None else f"it stands in [{section}]: {section}.{key}"
+
+    given = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
     values: dict[str, Any] = {key: tables.typed(given[key], types[key], key) for key in _SCALARS if key in given}
     if algorithm == "classic" and "room" in given:
         raise SpecError(
@@ -210,6 +223,12 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
         budget=tables.call(Budget, given.get("budget", {}), "[budget]"),
         config=config,
     )
+
+
+def _keys_of(config: type, section: str) -> Iterable[str]:
+    """Return the keys of a section of a configuration; none where it is a number."""
+    of: Any = tables.keywords(config)[section]
+    return tables.keywords(of) if dataclasses.is_dataclass(of) else ()
 
 
 def _check_goal(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -294,7 +313,7 @@ def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
         return parity(bits)
 
     return {
-        "xor": xor, "parity": bits_parity, "function": fit, "table": table, "gym": _gym, "digits": digits,
+        "xor": xor, "parity": bits_parity, "function": fit, "table": table, "gym": _gym_of(job), "digits": digits,
     }  # fmt: skip
 
 
@@ -313,7 +332,20 @@ def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
 
         return problem
 
-    return {**{name: named(make) for name, make in learning.PROBLEMS.items()}, "table": table, "gym": _gym}
+    return {**{name: named(make) for name, make in learning.PROBLEMS.items()}, "table": table, "gym": _gym_of(job)}
+
+
+def _gym_of(job: Job) -> Callable[..., Problem]:
+    """Return what makes environments; modules of one's own stand beside the configuration."""
+
+    @wraps(_gym)
+    def make(id: str, **options: Any) -> Problem:
+        module = id.rpartition(":")[0]
+        if module:
+            import_beside(module, job.home, f'[problem] id = "{id}"')
+        return _gym(id, **options)
+
+    return make
 
 
 def _gym(

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from volumetric.runtime.device import RunOptions
+
+DEFAULT_CONTEXT: Final = 4096
+"""Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
+
+ENDLESS: Final = 2**31 - 1
+"""Context of models whose streams have no end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +22,7 @@ class ModelInfo:
     Attributes
     ----------
     dtype : scheme of most weights as they are stored
-    context : tokens that a sequence can hold here
+    context : tokens that a sequence can hold here; `ENDLESS` where it has no end
     context_length : tokens that the model was trained for
     """
 
@@ -27,3 +34,8 @@ class ModelInfo:
     context_length: int
     vocab_size: int
     options: RunOptions
+
+    @property
+    def window(self) -> int:
+        """Tokens that are taken together where nothing says how many: the context, if that has an end."""
+        return self.context if self.context < ENDLESS else self.context_length or DEFAULT_CONTEXT

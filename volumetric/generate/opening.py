@@ -11,14 +11,15 @@ from typing import Any, Literal
 
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError, SpecError
+from volumetric.generate.info import DEFAULT_CONTEXT, ENDLESS
 from volumetric.generate.model import Model
 from volumetric.generate.prompt import read_template
 from volumetric.loaders import LoadedModel, open_model
+from volumetric.network import Network
 from volumetric.runtime.device import RunOptions
+from volumetric.runtime.lower import lower
 from volumetric.runtime.open import AnyDevice, capped_threads, open_device
-
-DEFAULT_CONTEXT = 4096
-"""Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
+from volumetric.runtime.streams.rows import endless
 
 ENCODER_CONTEXT = 32_768
 """The same of encoders, which keep nothing from call to call."""
@@ -91,6 +92,8 @@ def load(
 
 
 def _context(asked: int | None, loaded: LoadedModel) -> int:
+    if goes_on(loaded.network) and (asked is None or type(asked) is int):
+        return ENDLESS if asked is None else asked
     limit = loaded.context_length
     if asked is None and any(spec.two_way for spec in loaded.network.layers.values()):
         return min(limit or DEFAULT_CONTEXT, ENCODER_CONTEXT)
@@ -106,3 +109,14 @@ def _context(asked: int | None, loaded: LoadedModel) -> int:
             hint=f"use context={limit} or less",
         )
     return asked
+
+
+def goes_on(network: Network) -> bool:
+    """Whether streams of a network have no end: their states do not grow, and no layer counts its place.
+
+    What such a model was trained on may be shorter: its states are as long after a million tokens as after one.
+    """
+    if any(spec.ends_with_context or spec.two_way for spec in network.layers.values()):
+        return False
+    plan = lower(network)
+    return bool(plan.states) and endless(plan)

@@ -45,7 +45,7 @@ class Perplexity:
 def perplexity(model: Model, ids: Sequence[int], window: int | None, stride: int | None) -> Perplexity:
     """See `Model.perplexity`."""
     context = model.executable.options.context
-    window = context if window is None else window
+    window = model.info.window if window is None else window
     if not 2 <= window <= context:
         raise SpecError(f"window must be 2 to {context}, the model's context, got {window}")
     stride = window if stride is None else stride

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transfo
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.keywords import explained
 from volumetric.layers.state import Memory, StateSpec
 from volumetric.layers.training import Training
 from volumetric.registry import Registry
@@ -197,7 +198,7 @@ def layer(kind: str) -> Callable[[L], L]:
     def declare(cls: L) -> L:
         if LAYERS.declared(kind):
             raise SpecError(f"layer kind {kind!r} is declared twice")
-        spec = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        spec = explained(dataclass(frozen=True, slots=True, kw_only=True)(cls))
         spec.kind = kind
         LAYERS[kind] = spec
         return spec

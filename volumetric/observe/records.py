@@ -19,7 +19,7 @@ class LogObserver:
 
     def __init__(self, every: int = 1) -> None:
         if every < 1:
-            raise SpecError(f"every must be at least 1, got {every}")
+            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 tells every step")
         self._every = every
 
     def observe(self, event: LayerEvent) -> None:
@@ -52,7 +52,7 @@ class JsonlObserver:
 
     def __init__(self, path: str | Path, every: int = 1) -> None:
         if every < 1:
-            raise SpecError(f"every must be at least 1, got {every}")
+            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 tells every step")
         self.path = Path(path)
         self._every = every
         self._file: TextIO | None = None
@@ -84,7 +84,9 @@ class JsonlObserver:
             self._file.write(json.dumps(event.describe()) + "\n")
             self._file.flush()
         except OSError as error:
-            raise CheckpointError(f"cannot write {self.path}: {error.strerror or error}") from error
+            raise CheckpointError(
+                f"cannot write {self.path}: {error.strerror or error}", hint="check space and rights"
+            ) from error
 
     def close(self) -> None:
         """Close the file."""

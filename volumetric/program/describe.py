@@ -9,16 +9,19 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
-from volumetric.layers.program.constants import constants_of, disturbances
+from volumetric.layers.program.constants import disturbances
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.held import violations
 from volumetric.layers.program.parameters import all_params
-from volumetric.layers.program.ports import Out, Signal, width_of
-from volumetric.layers.program.reach import latency
+from volumetric.layers.program.ports import In, Level, Out, Signal, width_of
+from volumetric.layers.program.reach import dead_outputs, latency
 from volumetric.layers.program.settle import states_of
 from volumetric.layers.program.timing import CANVAS, all_states, timing_of
 from volumetric.program.compare import parameters_of
+from volumetric.program.compiling.liveness import live_in
+from volumetric.program.compiling.passes import shadowed_edges, silent_edges
+from volumetric.program.compiling.report import Log
 
 
 def describe(program: Program) -> dict[str, Any]:
@@ -66,11 +69,27 @@ def problems(program: Program) -> list[str]:
         except SpecError as error:
             found.append(str(error))
     found += [f"no port {what} anything" for what, of in _ends(program).items() if not of]
-    fixed = {place.name for place in constants_of(facts)}  # which are handed out as they are
-    never = [name for name, of in program.outputs.items() if of.region not in fixed and latency(facts, name) is None]
-    if program.inputs:
-        found += [f"output {name!r} depends on no input, by any way" for name in never]
-    return found
+    try:
+        return [*found, *dead_outputs(facts).values()]
+    except SpecError:  # a rule cannot have its options, which is among what was found
+        return found
+
+
+def unseen_inputs(program: Program) -> list[str]:
+    """Return the inputs that no output depends on, nor a loss of a region, a clock or a condition.
+
+    Raises
+    ------
+    SpecError : masks or lags do not fit, or rules cannot have their options
+    """
+    log = Log()
+    facts = facts_of(shadowed_edges(silent_edges(program, log), log))
+    live = live_in(facts)
+    return [
+        name
+        for name, port in program.inputs.items()
+        if isinstance(port, In | Level) and facts.numbers[port.region] not in live.regions
+    ]
 
 
 def _states(facts: Facts) -> dict[str, Shape]:

@@ -17,7 +17,8 @@ from volumetric.layers.program.wiring import Autowire
 def autowire(*, loops: bool = True) -> list[Autowire]:
     """Return what stands in a list of edges for all that families ask for: ``autowire() + [Edge(...)]``.
 
-    A pair that another edge of the list joins is left to that edge. For families of (reads → writes):
+    A pair that another edge of the list joins is left to that edge. Edges that would replace what others bring add to
+    it: *intervene*, and *act* and *write* where several states do so to one region. For families of (reads → writes):
 
     ============================  ===============
     observation → state           observe

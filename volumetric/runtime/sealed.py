@@ -21,6 +21,8 @@ _DIGEST = hashlib.sha256().digest_size
 
 H = TypeVar("H", bound=msgspec.Struct)
 
+_HOW = "give what save() returned, or the content of a file that it was written to"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
@@ -54,10 +56,16 @@ class Seal:
         CheckpointError : anything else
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise CheckpointError(f"{self.what} is bytes, got {type(data).__name__}")
+            raise CheckpointError(
+                f"{self.what} is bytes, got {type(data).__name__}",
+                hint=_HOW,
+            )
         view = memoryview(bytes(data) if isinstance(data, memoryview) else data)
         if len(view) < _START.size + _DIGEST or view[: len(self.magic)] != self.magic:
-            raise CheckpointError(f"these bytes are no {self.what.removeprefix('a ')}")
+            raise CheckpointError(
+                f"these bytes are no {self.what.removeprefix('a ')}",
+                hint=_HOW,
+            )
         _, version, length = _START.unpack_from(view)
         if version != self.version:
             raise CheckpointError(

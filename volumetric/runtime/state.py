@@ -125,15 +125,41 @@ def check_input(plan: Plan, x: NDArray[Any], name: str = INPUT) -> NDArray[Any]:
     x = np.asarray(x)
     if x.ndim != len(value.shape) or x.shape[1:] != value.shape[1:]:
         axes = ", ".join(["T", *map(str, value.shape[1:])])
-        raise ShapeError(f"{who} reads {value.dtype} [{axes}], got an array of shape {x.shape}")
+        raise ShapeError(
+            f"{who} reads {value.dtype} [{axes}], got an array of shape {x.shape}", hint=_fitted(value.shape[1:], x)
+        )
     if x.shape[0] == 0:
         raise ShapeError(f"{who} needs at least one row of input, got none")
     wants_ids = value.dtype == "int32"
-    if wants_ids != (x.dtype.kind in "iu"):
-        raise ShapeError(f"{who} reads {value.dtype}, got {x.dtype}")
+    if wants_ids and x.dtype.kind not in "iu":
+        hint = "ids are integers: x.astype(int)" if x.dtype.kind in "fb" else None
+        raise ShapeError(f"{who} reads {value.dtype}, got {x.dtype}", hint=hint)
+    if not wants_ids and x.dtype.kind in "iu":
+        made = x.astype(value.dtype)
+        if x.size and (made != x).any():
+            raise ShapeError(
+                f"{who} reads {value.dtype}, which cannot hold {x[made != x].flat[0]} of {x.dtype}",
+                hint="scale the numbers, and give them as floats",
+            )
+        return made
     if wants_ids and x.size and (x.min() < 0 or (x.dtype != np.int32 and x.max() > _LAST_ID)):
         raise GenerationError(f"token ids must lie in 0 … {_LAST_ID}, got {int(x.min())} to {int(x.max())}")
     return np.ascontiguousarray(x, value.dtype)
+
+
+def _fitted(wanted: Shape, x: NDArray[Any]) -> str | None:
+    """Return how an array gets the axes of rows, where that is plain."""
+    if x.shape == wanted:
+        return "one row is x[None]"
+    if x.ndim == 1 and wanted == (1,):
+        return "one feature a row is x[:, None]"
+    if x.ndim == 2 and x.shape == (*wanted, x.shape[1]) and x.shape[1] != wanted[0]:
+        return "rows come first: x.T"
+    if x.ndim > 1 and int(np.prod(x.shape[1:])) == int(np.prod(wanted)):
+        return f"as many numbers a row: x.reshape({', '.join(map(str, (-1, *wanted)))})"
+    if x.ndim == len(wanted) + 1 and wanted:
+        return f"rows have {x.shape[-1]} numbers, and the network was made for {wanted[-1]}"
+    return None
 
 
 def check_vocabulary(plan: Plan, ids: NDArray[np.int32], name: str = INPUT) -> None:

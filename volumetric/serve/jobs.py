@@ -31,7 +31,8 @@ def jobs_of(
 ) -> list[Job]:
     """Return the jobs of a request's prompts.
 
-    Without ``max_tokens`` a text may be as long as the context leaves room for, and more than that is no error.
+    Without ``max_tokens`` a text may be as long as the context leaves room for, and more than that is no error; where a
+    context has no end, as long as the model was trained for.
     Errors of prompts name the field `param`. Where they are `scored`, log-probabilities of their tokens are told too.
 
     Raises
@@ -40,7 +41,7 @@ def jobs_of(
     """
     model = served.model
     texts, explicit = asked.texts, asked.explicit(asked.tops)
-    explicit.setdefault("max_tokens", model.info.context)
+    explicit.setdefault("max_tokens", model.info.window)
     try:
         for ids in prompts:
             model.room_after(len(ids))

@@ -84,6 +84,8 @@ class Losses:
         for name, one in of.items():
             if not isinstance(one, Loss):
                 raise SpecError(f"loss of output {name!r}: expected a loss, got {one!r}", hint="as CrossEntropy()")
+        if not isinstance(weights, Mapping):
+            raise SpecError(f"loss_weights: expected weights by output, got {weights!r:.60}", hint="as {'output': 1.0}")
         for name, weight in weights.items():
             if name not in of:
                 raise SpecError(f"loss_weights: output {name!r} has no loss", hint=f"losses are of {_names(of)}")

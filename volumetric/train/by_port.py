@@ -13,8 +13,9 @@ from volumetric.clocked import Clocked
 from volumetric.errors import ShapeError, SpecError
 from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.runtime.streams.marks import row_ports
-from volumetric.train.data import ArrayData, Batch, Data, Inputs, Masks, Targets
-from volumetric.train.losses import spread_weights
+from volumetric.train.arrays import Inputs, Masks, Targets
+from volumetric.train.data import ArrayData, Batch, Data
+from volumetric.train.fitting import spread_weights
 from volumetric.train.windows import RESETS
 
 S = TypeVar("S", "Batch", "ArrayData")

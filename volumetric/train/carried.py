@@ -20,6 +20,7 @@ from volumetric.train.data import Batch
 from volumetric.train.device import DeviceLearner
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.ready import Ready
+from volumetric.train.subject import OTHER_RUN
 from volumetric.train.windows import RESETS
 from volumetric.weights import Params
 
@@ -64,7 +65,10 @@ class CarryLearner(DeviceLearner):
         if state.carried and (
             len(batches) != 1 or shapes != {key: kept.shape for key, kept in self._kept_states.items()}
         ):
-            raise CheckpointError("the checkpoint's streams are not those of this network")
+            raise CheckpointError(
+                "the checkpoint's streams are not those of this network",
+                hint=OTHER_RUN,
+            )
         super().restore(state)
         self._carried = next(iter(batches)) if batches else None
         if self._carried is not None:

@@ -32,6 +32,7 @@ from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.objective import Posed, naming, pose
 from volumetric.train.sequences import Piece, Reading, Sequences, delays_of, piece_of, some_rows
+from volumetric.train.subject import OTHER_RUN
 from volumetric.train.windows import RESETS
 from volumetric.weights import Params
 
@@ -113,7 +114,10 @@ class ClockedLearner(DeviceLearner):
             machine = self._machine(LEARNS, batch)
             shapes = {key: buffer.shape(batch) for key, buffer in machine.buffers.items()}
             if not batch or shapes != {key: value.shape for key, value in state.carried.items()}:
-                raise CheckpointError("the checkpoint's streams are not those of this machine")
+                raise CheckpointError(
+                    "the checkpoint's streams are not those of this machine",
+                    hint=OTHER_RUN,
+                )
             streams = self._of(LEARNS, batch)
         super().restore(state)
         self._carried = None if streams is None else streams.machine.batch

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from volumetric import tables
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import SpecError
+from volumetric.keywords import explained
 from volumetric.train.by_output import AnyLoss, Losses
+from volumetric.train.converting import CONVERTERS
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE
@@ -22,9 +25,13 @@ MAY_CHANGE = ("epochs", "max_steps", "patience", "accuracy", "checkpoint_every",
 """Settings that another value does not make another run: they say when to stop, what to tell and what to keep."""
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
     """Settings of a run.
+
+    Loss, optimiser, schedule, mode, overlay and dtype may also be what a TOML file has: a name, as ``"adam"``, or a
+    table with it, as ``{"kind": "adam", "lr": 0.01}``. A function is a loss, see `GraphLoss`.
 
     Attributes
     ----------
@@ -62,13 +69,48 @@ class TrainConfig:
     checkpoint_every: int | None = None
     keep_checkpoints: int = 2
 
+    if TYPE_CHECKING:  # names, tables and functions are taken, too
+
+        def __init__(
+            self,
+            *,
+            loss: AnyLoss | str | Mapping[str, Any] | Callable[..., Any] = ...,
+            loss_weights: Mapping[str, float] = ...,
+            optimiser: Optimiser | str | Mapping[str, Any] = ...,
+            schedule: Schedule | str | Mapping[str, Any] | Callable[[int], float] = ...,
+            clip: float | None = ...,
+            dtype: Precision = ...,
+            frozen: Sequence[str] = ...,
+            decay_vectors: bool = ...,
+            overlay: LowRank | Mapping[str, Any] | None = ...,
+            seed: int = ...,
+            mode: Mode | str | Mapping[str, Any] = ...,
+            accumulate: int = ...,
+            epochs: int = ...,
+            max_steps: int | None = ...,
+            patience: int | None = ...,
+            min_delta: float = ...,
+            accuracy: bool | None = ...,
+            checkpoint_every: int | None = ...,
+            keep_checkpoints: int = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        """Check losses and numbers."""
+        """Make settings of what was written, and check losses and numbers."""
+        for name, convert in CONVERTERS.items():
+            object.__setattr__(self, name, convert(getattr(self, name), name))
+        tables.check_fields(self, without=CONVERTERS)
         Losses.made(self.loss, self.loss_weights)
         for name in ("accumulate", "epochs", "max_steps", "patience", "checkpoint_every", "keep_checkpoints"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise SpecError(f"{name} must be at least 1, got {value}")
+                default = next(f.default for f in dataclasses.fields(self) if f.name == name)
+                usual = "no limit" if default is None else str(default)
+                raise SpecError(
+                    f"{name} must be at least 1, got {value}", hint=f"leave it out for the default, {usual}"
+                )
+        if self.seed < 0:
+            raise SpecError(f"seed must be 0 or more, got {self.seed}", hint="any other whole number is another run")
         if self.accumulate > 1 and not isinstance(self.mode, Backprop):
             raise SpecError(f"mode {self.mode.kind!r} makes an update of one batch: accumulate must be 1")
 

@@ -4,61 +4,25 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from volumetric import rng
+from volumetric import rng, tables
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.keywords import explained
 from volumetric.network import INPUT, OUTPUT
+from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, changed, named
 from volumetric.train.npz import array_names, read_npz
 from volumetric.train.problems import Problem
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
 _PARTS: Final = ("inputs", "targets", "mask")
 _ORDER, _SPLIT = 0, 1  # random streams of a data set's seed
-
-
-Inputs: TypeAlias = "Array | Mapping[str, Array]"
-"""Of a network with one input, or of all its inputs by name."""
-
-
-Targets: TypeAlias = "Array | Mapping[str, Array]"
-"""Of the only output that has a loss, or of outputs by name."""
-Absent: TypeAlias = "Collection[int] | Mapping[str, Collection[int]] | None"
-"""Ids of nodes of the only fabric, or of fabrics by their paths."""
-Masks: TypeAlias = "Array | Mapping[str, Array] | None"
-"""Weights of terms, the same for all outputs that have targets, or those of outputs by name."""
-
-
-def named(inputs: Inputs) -> Mapping[str, Array]:
-    """Return inputs by name."""
-    return inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
-
-
-def arrays_of(inputs: Inputs, targets: Targets, mask: Masks) -> dict[str, Array]:
-    """Return all arrays by the names that they have in files: ``inputs``, ``inputs.types``, ``targets.value``, ….
-
-    What belongs to the input ``"input"`` or the output ``"output"`` has no further name.
-    """
-    found: dict[str, Array] = {}
-    for prefix, of, plain in (("inputs", inputs, INPUT), ("targets", targets, OUTPUT), ("mask", mask, OUTPUT)):
-        if isinstance(of, Mapping):
-            found |= {prefix if name == plain else f"{prefix}.{name}": array for name, array in of.items()}
-        elif of is not None:
-            found[prefix] = of
-    return found
-
-
-def changed(of: Any, change: Callable[[Array], Array]) -> Any:
-    """Change one array, or those of a mapping, or nothing."""
-    if isinstance(of, Mapping):
-        return {name: change(array) for name, array in of.items()}
-    return None if of is None else change(of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,13 +51,18 @@ class Batch:
     ports: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that all arrays have as many samples, and at least one."""
+        """Check that all are arrays of numbers, and have as many samples, at least one."""
+        for name in _PARTS:
+            object.__setattr__(self, name, as_arrays(getattr(self, name), name))
         if isinstance(self.targets, Mapping) and not self.targets:
             raise ShapeError("a batch needs targets, got none", hint="give them by output")
         counts = {name: len(a) if a.ndim else 0 for name, a in self.arrays.items()}
         if len(set(counts.values())) != 1 or 0 in counts.values():
             told = ", ".join(f"{name} {count}" for name, count in counts.items())
-            raise ShapeError(f"a batch needs inputs, targets and mask of as many samples, got {told}")
+            raise ShapeError(
+                f"a batch needs inputs, targets and mask of as many samples, got {told}",
+                hint="samples are the first axis of each: one row of targets for each row of inputs",
+            )
 
     def __len__(self) -> int:
         return len(next(iter(self.given.values())))
@@ -127,6 +96,7 @@ class Data(Protocol):
         ...
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArrayData:
     """Arrays in memory, in batches.
@@ -150,9 +120,15 @@ class ArrayData:
     ports: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check sizes."""
+        """Check arrays and sizes."""
+        for name in _PARTS:
+            object.__setattr__(self, name, as_arrays(getattr(self, name), name))
+        tables.check_fields(self)
         if self.batch_size < 1:
-            raise SpecError(f"batch_size must be at least 1, got {self.batch_size}")
+            raise SpecError(
+                f"batch_size must be at least 1, got {self.batch_size}",
+                hint=f"batch_size={len(self)} is all samples at once",
+            )
         Batch(self.inputs, self.targets, self.mask)  # checks that they go together
         if self.batches_per_epoch == 0:
             raise SpecError(f"{len(self)} samples fill no batch of {self.batch_size}", hint="use drop_last=False")
@@ -200,9 +176,13 @@ class ArrayData:
 
         The validation data are not shuffled. Raises `SpecError` where one of the two would be empty.
         """
-        held = round(len(self) * fraction)
+        held = round(len(self) * fraction) if 0 < fraction < 1 else 0
         if not 0 < held < len(self):
-            raise SpecError(f"a validation split of {fraction} leaves {held} of {len(self)} samples for validation")
+            what = f"leaves {held} of" if 0 < fraction < 1 else "is no fraction of"
+            raise SpecError(
+                f"a validation split of {fraction} {what} {len(self)} samples for validation",
+                hint="validation=0.2 holds back a fifth of them; or pass other data",
+            )
         order = rng.generator(self.seed, _SPLIT).permutation(len(self))
         train, validation = (self._take(np.sort(part)) for part in (order[held:], order[:held]))
         return (
@@ -260,7 +240,7 @@ class StreamData:
         made = 0
         for made, batch in enumerate(self.make(epoch), start=1):
             if made > start:
-                yield batch if isinstance(batch, Batch) else Batch(*(changed(of, np.asarray) for of in batch))
+                yield batch if isinstance(batch, Batch) else Batch(**_parts(batch))
         if made == 0:
             raise SpecError(f"epoch {epoch} of the data has no batch", hint="make new batches at each call")
 
@@ -384,13 +364,25 @@ def as_data(source: AnyData) -> Data:
     if isinstance(source, (str, Path)):
         return load_npz(source)
     if isinstance(source, tuple) and len(source) in (2, 3):
-        return ArrayData(**{name: changed(of, np.asarray) for name, of in zip(_PARTS, source, strict=False)})
+        return ArrayData(**_parts(source))
     if callable(source):
         return StreamData(source)
     raise SpecError(
         f"cannot train on {type(source).__name__}",
         hint="pass (inputs, targets[, mask]), a problem, an .npz path, or a function that makes an epoch's batches",
     )
+
+
+def _parts(given: Sequence[Any]) -> dict[str, Any]:
+    """Return inputs, targets and perhaps a mask by their names.
+
+    Raises
+    ------
+    SpecError : there are more or fewer
+    """
+    if len(given) not in (2, 3):
+        raise SpecError(f"a batch is (inputs, targets) or (inputs, targets, mask), got {len(given)} parts")
+    return dict(zip(_PARTS, given, strict=False))
 
 
 def grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

@@ -96,7 +96,7 @@ def judge(
             tally += terms
             for name, (target, _) in losses.asked(replace(batch, absent=None)).items():
                 if len(losses.of) == 1 or _classed(losses.of[name], outputs[name], target):
-                    right, counted = hits(outputs[name], target)
+                    right, counted = _hits(losses.of[name], outputs[name], target)
                     before = seen.get(name, (0, 0))
                     seen[name] = before[0] + right, before[1] + counted
         if tally.fault is not None:
@@ -109,6 +109,15 @@ def judge(
         accuracies=shares if len(losses.of) > 1 else {},
     )
     return found, None
+
+
+def _hits(loss: Loss, output: Array, target: Array) -> tuple[int, int]:
+    """Return `hits`, with class ids as the loss reads them, and one logit as the probability that it stands for."""
+    if isinstance(loss, CrossEntropy):
+        target = loss.checked(output.shape, target, None).target
+    if isinstance(loss, BCE) and loss.logits and output.shape[-1:] == (1,):
+        output = (output > 0).astype(np.float32)
+    return hits(output, target)
 
 
 def _classed(loss: Loss, output: Array, target: Array) -> bool:

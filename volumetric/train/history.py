@@ -44,7 +44,9 @@ class FileReporter:
             temporary.replace(self.path)
             self._file = self.path.open("a", encoding="utf-8", newline="")
         except OSError as error:
-            raise CheckpointError(f"cannot write {self.path}: {error.strerror or error}") from error
+            raise CheckpointError(
+                f"cannot write {self.path}: {error.strerror or error}", hint="check space and rights"
+            ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"{self.path} is no history of this kind: {error}", hint="move it away, or write to another file"
@@ -126,7 +128,7 @@ class LogReporter:
 
     def __init__(self, every: int = 10) -> None:
         if every < 1:
-            raise SpecError(f"every must be at least 1, got {every}")
+            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 tells every step")
         self._every = every
 
     def start(self, step: int, epoch: int) -> None:

@@ -37,10 +37,7 @@ def import_function(name: str, home: Path, key: str = "fitness") -> Callable[...
             f"{key} = {name!r} does not name a function",
             hint=f'write {key} = "module:function" for function in module.py',
         )
-    places = [str(place) for place in dict.fromkeys((home.absolute(), Path.cwd()))]
-    sys.path[:] = [*places, *(place for place in sys.path if place not in places)]
-    importlib.invalidate_caches()
-    found: Any = _imported(module, name, places, key)
+    found: Any = import_beside(module, home, f"{key} = {name!r}")
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = vars(found) if hasattr(found, "__dict__") else ()
@@ -57,27 +54,38 @@ def import_function(name: str, home: Path, key: str = "fitness") -> Callable[...
     return found
 
 
-def _imported(module: str, name: str, places: list[str], key: str) -> Any:
+def import_beside(module: str, home: Path, where: str) -> Any:
+    """Return a module from a directory, the current one, or what is installed; `where` begins messages.
+
+    Both directories come first in ``sys.path`` from then on.
+
+    Raises
+    ------
+    SpecError : there is no such module, or it cannot be imported
+    """
+    places = [str(place) for place in dict.fromkeys((home.absolute(), Path.cwd()))]
+    sys.path[:] = [*places, *(place for place in sys.path if place not in places)]
+    importlib.invalidate_caches()
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             raise SpecError(
-                f"{key} = {name!r}: there is no module {error.name!r}",
+                f"{where}: there is no module {error.name!r}",
                 hint=f"looked for {error.name.replace('.', '/')}.py in {' and '.join(places)}, and among what is "
                 "installed",
             ) from None
         raise SpecError(
-            f"{key} = {name!r}: {module} needs {error.name!r}, which is not installed", hint=f"install {error.name}"
+            f"{where}: {module} needs {error.name!r}, which is not installed", hint=f"install {error.name}"
         ) from error
     except Exception as error:
         if isinstance(error, SyntaxError):
-            where = f" (line {error.lineno})"
+            line = f" (line {error.lineno})"
         else:
             frames = traceback.extract_tb(error.__traceback__)
-            where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+            line = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
         message = error.msg if isinstance(error, SyntaxError) else error
         raise SpecError(
-            f"{key} = {name!r}: {module} cannot be imported: {type(error).__name__}: {message}{where}",
+            f"{where}: {module} cannot be imported: {type(error).__name__}: {message}{line}",
             hint="run the module by itself to see more",
         ) from error

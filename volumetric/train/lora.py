@@ -52,7 +52,7 @@ class LowRank:
     def __post_init__(self) -> None:
         """Check the fields."""
         if self.rank < 1:
-            raise SpecError(f"overlay: rank must be at least 1, got {self.rank}")
+            raise SpecError(f"overlay: rank must be at least 1, got {self.rank}", hint="rank = 8 is usual")
         if not (self.alpha > 0 and math.isfinite(self.alpha)):
             raise SpecError(f"overlay: alpha must be above 0, got {self.alpha}")
         if not self.targets:

@@ -12,9 +12,21 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
+from volumetric import tables
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.keywords import explained
 from volumetric.layers.softmax import log_softmax
+from volumetric.train.fitting import (
+    check_bits,
+    check_classes,
+    check_ids,
+    check_probabilities,
+    check_shapes,
+    class_ids,
+    spread_weights,
+    way_out,
+)
 
 Reduction = Literal["mean", "sum"]
 IGNORED: Final = -100
@@ -60,7 +72,8 @@ class Loss:
     reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
-        """Check the reduction."""
+        """Check the fields that are plain, and the reduction."""
+        tables.check_fields(self, self.kind)
         if self.reduction not in ("mean", "sum"):
             raise SpecError(f"{self.kind}: reduction must be mean or sum, got {self.reduction!r}")
 
@@ -83,8 +96,7 @@ class Loss:
 
     def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
         """Check target and mask for an output of `shape`, as `terms` does, without the output."""
-        if shape != target.shape:
-            raise ShapeError(f"{self.kind}: the output has shape {shape}, the target {target.shape}")
+        check_shapes(self.kind, shape, target)
         if mask is None:
             return Checked(target, None, target.size)
         weights = spread_weights(mask, shape)
@@ -117,15 +129,7 @@ def _elementwise(loss: Loss, output: Array, target: Array, mask: Array | None, f
     return LossTerms(total, float(weights.sum(dtype=np.float64)), slopes * weights)
 
 
-def spread_weights(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Spread `mask` over the trailing axes that it lacks."""
-    if mask.shape != shape[: mask.ndim]:
-        raise ShapeError(f"a mask of shape {mask.shape} does not fit terms of shape {shape}")
-    if mask.size and mask.min() < 0:
-        raise SpecError("a mask has a weight below 0")
-    return np.broadcast_to(mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim)), shape)
-
-
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MSE(Loss):
     """Mean squared error: ``(y − t)²`` for each element."""
@@ -140,6 +144,7 @@ class MSE(Loss):
         return _elementwise(self, output, target, mask, formula)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L1(Loss):
     """Mean absolute error: ``|y − t|`` for each element; its slope is 0 where the two are equal, as in torch."""
@@ -150,6 +155,7 @@ class L1(Loss):
         return _elementwise(self, output, target, mask, lambda y, t: (np.abs(y - t), np.sign(y - t)))
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Huber(Loss):
     """Huber loss: ``d²/2`` where ``|d| ≤ delta``, else ``delta · (|d| − delta/2)``, with ``d = y − t``."""
@@ -173,6 +179,7 @@ class Huber(Loss):
         return _elementwise(self, output, target, mask, formula)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BCE(Loss):
     """Binary cross entropy: ``−t log p − (1 − t) log(1 − p)`` for each element, targets in 0 … 1.
@@ -188,8 +195,8 @@ class BCE(Loss):
     logits: bool = True
 
     def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
-        if target.size and (target.min() < 0 or target.max() > 1):
-            raise ShapeError(f"bce: targets lie in 0 … 1, got {target.min()} to {target.max()}")
+        check_shapes(self.kind, shape, target)
+        check_bits(target)
         return Loss.checked(self, shape, target, mask)
 
     def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
@@ -212,11 +219,13 @@ def _bce_of_probabilities(p: Array, t: Array) -> tuple[Array, Array]:
     return -(t * log_p + (1 - t) * log_q), (p - t) / np.maximum(p * (1 - p), p.dtype.type(1e-12))
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEntropy(Loss):
     """Cross entropy of logits over the last axis: ``−Σ q log softmax(z)``, one term for each row.
 
-    The target is class ids, integers without the last axis, or soft targets q with it.
+    The target is class ids without the last axis: integers or bool. Or it is soft targets q with it, 0 or more and
+    not all 0 in a row. An output of one class is refused: its loss is always 0.
 
     Attributes
     ----------
@@ -234,13 +243,16 @@ class CrossEntropy(Loss):
         Loss.__post_init__(self)
         if not 0 <= self.label_smoothing < 1:
             raise SpecError(f"cross_entropy: label_smoothing must lie in 0 … 1, got {self.label_smoothing}")
+        if not -(2**31) <= self.ignore_index < 2**31:
+            raise SpecError(f"cross_entropy: ignore_index must be an int32, got {self.ignore_index}")
 
     def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
         lead = output.shape[:-1]
         checked = self.checked(output.shape, target, mask)
+        target = checked.target
         weights = np.ones(lead, output.dtype) if checked.weights is None else checked.weights.astype(output.dtype)
         logp = log_softmax(output)
-        if self._are_ids(output.shape, target):
+        if target.ndim < output.ndim:
             ignored = target == self.ignore_index
             weights = np.where(ignored, output.dtype.type(0), weights)
             values, gradient = self._of_ids(logp, np.where(ignored, 0, target)[..., None])
@@ -254,25 +266,22 @@ class CrossEntropy(Loss):
         return LossTerms(total, float(weights.sum(dtype=np.float64)), gradient * weights[..., None])
 
     def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
-        lead, classes = shape[:-1], shape[-1]
-        ids = self._are_ids(shape, target)
-        if not ids and target.shape != shape:
+        check_classes(shape)
+        lead = shape[:-1]
+        ids = class_ids(target) if target.shape == lead else None
+        if ids is None and target.shape != shape:
             raise ShapeError(
                 f"cross_entropy: an output of shape {shape} needs class ids of shape {lead} or soft targets of its own "
-                f"shape, got {target.dtype} of shape {target.shape}"
+                f"shape, got {target.dtype} of shape {target.shape}",
+                hint=way_out(self.kind, shape, target),
             )
         weights = None if mask is None else spread_weights(mask, lead)
-        counts = np.ones(lead, bool)
-        if ids:
-            counts = target != self.ignore_index
-            wrong = ((target < 0) | (target >= classes)) & counts
-            if wrong.any():
-                at = np.argwhere(wrong)[0].tolist()
-                raise ShapeError(f"cross_entropy: class id {target[wrong][0]} at {at} is outside of 0 … {classes - 1}")
-        return Checked(target, weights, float(counts.sum() if weights is None else (weights * counts).sum()))
-
-    def _are_ids(self, shape: tuple[int, ...], target: Array) -> bool:
-        return bool(np.issubdtype(target.dtype, np.integer)) and target.shape == shape[:-1]
+        if ids is None:
+            check_probabilities(target, weights)
+            return Checked(target, weights, float(np.prod(lead) if weights is None else weights.sum(dtype=np.float64)))
+        counts = ids != self.ignore_index
+        check_ids(ids, counts, shape[-1])
+        return Checked(ids, weights, float(counts.sum() if weights is None else (weights * counts).sum()))
 
     def _of_ids(self, logp: Array, ids: Array) -> tuple[Array, Array]:
         smooth, classes = self.label_smoothing, logp.shape[-1]

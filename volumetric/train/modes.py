@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, TypeAlias, TypeGuard, get_args, get_type_hints
 
 from volumetric.errors import SpecError
+from volumetric.keywords import explained
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backprop:
     """Gradients of the loss with respect to all weights.
@@ -27,6 +29,7 @@ class Backprop:
     carry: bool = False
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPropagation:
     """Every layer is told what its output should have been, and learns from that alone.
@@ -119,6 +122,7 @@ class TargetPropagation:
         return 1.0 if self.inverse_rate is None or not rate else self.inverse_rate / rate
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Systolic:
     """Gradients through the ticks of a clocked network (BPTT), cut into windows; each window is an update.

@@ -69,15 +69,17 @@ def naming(losses: Losses, name: str) -> Iterator[None]:
 def _pose(name: str, loss: Loss, output: Shape, asked: Asked) -> tuple[Objective, list[Array], float]:
     checked = loss.checked(output, asked.target, asked.mask)
     own = isinstance(loss, GraphLoss)
-    whole = np.issubdtype(checked.target.dtype, np.integer)
-    ids = whole and (own or (isinstance(loss, CrossEntropy) and checked.target.ndim < len(output)))
+    if isinstance(loss, GraphLoss):
+        ids = loss.tensor_type(checked.target) == "int32"
+    else:
+        ids = isinstance(loss, CrossEntropy) and checked.target.ndim < len(output)
     of = Objective(
         name=name,
         output=output,
         target=(),
         target_type="int32" if ids else "float32",
         weights=None,
-        loss=loss.function if isinstance(loss, GraphLoss) else _attributes(loss),
+        loss=loss.emit if isinstance(loss, GraphLoss) else _attributes(loss),
     )
     target, weights = checked.target, checked.weights
     if not own:  # which takes both as they are

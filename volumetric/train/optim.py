@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 
+from volumetric import tables
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.keywords import explained
 
 Slots: TypeAlias = Mapping[str, Array]
 """Slot name → array, for one weight."""
@@ -36,6 +38,7 @@ class Optimiser:
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        tables.check_fields(self, self.kind)
         self._within("lr", 0.0)
         self._within("weight_decay", 0.0)
 
@@ -72,12 +75,14 @@ class Optimiser:
         value = getattr(self, name)
         if not low <= value < below:
             bound = f"{low} or more" if below == np.inf else f"in {low} … {below}, without the end"
-            raise SpecError(f"{self.kind}: {name} must be {bound}, got {value}")
+            usual = next(f.default for f in fields(self) if f.name == name)
+            raise SpecError(f"{self.kind}: {name} must be {bound}, got {value}", hint=f"its default is {usual}")
 
     def _decayed(self, w: Array, g: Array) -> Array:
         return g + self.weight_decay * w if self.weight_decay else g
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGD(Optimiser):
     """Gradient descent: ``w ← w − rate · g``."""
@@ -88,6 +93,7 @@ class SGD(Optimiser):
         return w - rate * self._decayed(w, g), {}
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Momentum(Optimiser):
     """Gradient descent with a velocity: ``v ← μ v + (1 − dampening) g``, ``w ← w − rate · v``.
@@ -124,6 +130,7 @@ class Momentum(Optimiser):
         return w - rate * move, {"velocity": v}
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RMSprop(Optimiser):
     """Gradient over its running root mean square: ``s ← α s + (1 − α) g²``, ``w ← w − rate · g / (√s + eps)``.
@@ -166,6 +173,7 @@ class RMSprop(Optimiser):
         return w - rate * move, new
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adam(Optimiser):
     """Adam, with weight decay as a part of the gradient.
@@ -207,6 +215,7 @@ class Adam(Optimiser):
         return (rate / (1 - self.beta1**step)) * m / root, {"mean": m, "square": v}
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamW(Adam):
     """Adam with decoupled weight decay: the weight shrinks by ``w (1 − rate · decay)`` before it moves as in Adam.

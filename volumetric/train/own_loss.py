@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.errors import ShapeError, SpecError, VolumetricError
+from volumetric.keywords import explained
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.runtime.graph.objectives import EmitTerms, own_loss
 from volumetric.runtime.graph.ops import TensorType
-from volumetric.train.losses import Checked, Loss, LossTerms, spread_weights
+from volumetric.train.expressions import Expression
+from volumetric.train.fitting import spread_weights
+from volumetric.train.losses import Checked, Loss, LossTerms
+
+FORMS: Final = "f(prediction, target) in plain arithmetic, or f(work, output, target) with a GraphBuilder"
+"""What a function of a loss can be."""
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphLoss(Loss):
     """The loss whose terms a function emits; its gradient is found by differentiating them.
 
     Attributes
     ----------
-    function : called as ``function(work, output, target)`` with a `GraphBuilder` and the numbers of two of its tensors;
-        returns the number of the tensor of terms, float32. The output is ``[samples, …]``, or ``[samples, T, …]`` for
+    function : of two arguments or of three, and returns the terms, at least one for each sample.
+        ``function(prediction, target)`` computes with operators and NumPy's functions (see `Expression`); targets are
+        float32. ``function(work, output, target)`` gets a `GraphBuilder` and the numbers of two of its tensors, and
+        returns the number of the tensor of terms, float32; targets of integers are an int32 tensor, and
+        `volumetric.runtime.graph.ops` lists the operations. The output is ``[samples, …]``, or ``[samples, T, …]`` for
         sequences, on some devices ``[T, …]`` for one of them: so axes are counted from the end, and the terms keep the
-        first ones. Targets of integers are an int32 tensor. `volumetric.runtime.graph.ops` lists the operations.
+        first ones.
 
     Raises
     ------
@@ -39,20 +53,36 @@ class GraphLoss(Loss):
     ...     return work.unary(work.binary("sub", output, target), "square")
     >>> GraphLoss(function=squared).terms(np.ones((2, 1)), np.zeros((2, 1))).total
     2.0
+    >>> GraphLoss(function=lambda p, t: (p - t) ** 2).terms(np.ones((2, 1)), np.zeros((2, 1))).total
+    2.0
     """
 
     kind: ClassVar[str] = "graph"
 
-    function: EmitTerms
+    function: Callable[..., Any]
 
     def __post_init__(self) -> None:
-        """Check that there is a function."""
+        """Check that there is a function, and how many arguments it takes."""
         Loss.__post_init__(self)
         if not callable(self.function):
-            raise SpecError(f"graph: the loss needs a function, got {self.function!r}")
+            raise SpecError(f"graph: the loss needs a function, got {self.function!r}", hint=FORMS)
+        if _arguments(self.function) not in (2, 3):
+            raise SpecError(
+                f"the loss {_name(self.function)} takes {_arguments(self.function)} arguments", hint=f"write {FORMS}"
+            )
+
+    @property
+    def emit(self) -> EmitTerms:
+        """What emits the terms into a graph."""
+        return _emitter(self.function)
+
+    def tensor_type(self, target: Array) -> TensorType:
+        """Return the type of the tensor that holds these targets."""
+        whole = np.issubdtype(target.dtype, np.integer) and _arguments(self.function) == 3
+        return "int32" if whole else "float32"
 
     def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
-        terms = _terms_of(self.function, shape, target.shape, kind_of(target))
+        terms = _terms_of(self.function, shape, target.shape, self.tensor_type(target))
         if mask is None:
             return Checked(target, None, float(np.prod(terms)))
         weights = spread_weights(mask, terms)
@@ -61,30 +91,75 @@ class GraphLoss(Loss):
     def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
         checked = self.checked(output.shape, target, mask)
         weights = checked.weights
-        graph = _graph_of(self.function, output.shape, target.shape, kind_of(target), weighted=weights is not None)
+        kind = self.tensor_type(target)
+        graph = _graph_of(self.function, output.shape, target.shape, kind, weighted=weights is not None)
         graphs = NumpyGraphs(np.float64 if output.dtype == np.float64 else np.float32)
         wide = output.dtype
-        inputs = [output, target if kind_of(target) == "int32" else target.astype(wide, copy=False)]
+        inputs = [output, target if kind == "int32" else target.astype(wide, copy=False)]
         if weights is not None:
             inputs.append(weights.astype(wide))
         total, slope = graphs.compile(graph, graphs.store()).run(inputs)
         return LossTerms(total.item(), checked.count, slope.astype(output.dtype, copy=False))
 
 
-def kind_of(target: Array) -> TensorType:
-    """Return the type of the tensor that holds these targets."""
-    return "int32" if np.issubdtype(target.dtype, np.integer) else "float32"
+@lru_cache(maxsize=64)
+def _arguments(function: Callable[..., Any]) -> int:
+    """Return how many positional arguments a function needs; 3 where it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 3
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return 3
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in parameters)
 
 
 @lru_cache(maxsize=64)
-def _terms_of(function: EmitTerms, output: Shape, target: Shape, kind: TensorType) -> Shape:
+def _emitter(function: Callable[..., Any]) -> EmitTerms:
+    """Return what emits the terms of a loss; what its function raises is told as an error of that function."""
+
+    def emit(work: GraphBuilder, output: int, target: int) -> int:
+        try:
+            if _arguments(function) == 3:
+                return function(work, output, target)
+            made = function(Expression(work, output), Expression(work, target))
+        except VolumetricError:
+            raise
+        except Exception as error:
+            _refuse(function, error)
+        return made.tensor if isinstance(made, Expression) else made
+
+    return emit
+
+
+def _refuse(function: Callable[..., Any], error: Exception) -> NoReturn:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    hint = f"a loss is {FORMS}"
+    if isinstance(error, AttributeError) and isinstance(error.obj, (GraphBuilder, Expression)):
+        kind = "work.unary(x, name) and work.binary(name, a, b)"
+        hint = f"operations are {kind}, and what docs/training.md lists; plain arithmetic is f(prediction, target)"
+    raise SpecError(
+        f"the loss {_name(function)} raised {type(error).__name__}: {error} ({Path(frame.filename).name}, line "
+        f"{frame.lineno})",
+        hint=hint,
+    ) from error
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+@lru_cache(maxsize=64)
+def _terms_of(function: Callable[..., Any], output: Shape, target: Shape, kind: TensorType) -> Shape:
     """Return the shape of the terms of an output of this shape."""
     work = GraphBuilder()
-    made = function(work, work.input("output", output), work.input("targets", target, kind))
+    made: Any = _emitter(function)(work, work.input("output", output), work.input("targets", target, kind))
     if isinstance(made, bool) or not isinstance(made, int) or not 0 <= made < len(work.tensors):
         raise SpecError(
-            f"graph: the loss's function returned {made!r}, not the number of a tensor",
-            hint="return what a method of the graph builder gave",
+            f"graph: the loss's function returned {made!r:.60}, not the number of a tensor",
+            hint="return what a method of the graph builder gave; numbers of tensors are no values to compute with"
+            if _arguments(function) == 3
+            else "return the terms, computed from prediction and target",
         )
     terms = work.tensors[made]
     if terms.dtype != "float32" or terms.shape[:1] != output[:1]:
@@ -92,13 +167,19 @@ def _terms_of(function: EmitTerms, output: Shape, target: Shape, kind: TensorTyp
             f"graph: the loss's terms are {terms.dtype} {list(terms.shape)}, the output is {list(output)}",
             hint="terms are numbers of single samples: do not sum over the first axis",
         )
+    if target == output[:-1] and terms.shape == (*target, *target[-1:]) != output:
+        raise ShapeError(
+            f"graph: the output is {list(output)}, the targets are {list(target)}, and the loss combined them to "
+            f"{list(terms.shape)}: each sample with all others",
+            hint="give targets the axis of the one output: targets[:, None]",
+        )
     return terms.shape
 
 
 @lru_cache(maxsize=64)
-def _graph_of(function: EmitTerms, output: Shape, target: Shape, kind: TensorType, *, weighted: bool) -> Graph:
+def _graph_of(function: Callable[..., Any], output: Shape, target: Shape, kind: TensorType, *, weighted: bool) -> Graph:
     """Graph of output, targets [, weights] to the sum of the terms and its slope."""
     work = GraphBuilder()
     y, t = work.input("output", output), work.input("targets", target, kind)
     weights = work.input("weights", _terms_of(function, output, target, kind)) if weighted else None
-    return work.finish(own_loss(work, function, y, t, weights))
+    return work.finish(own_loss(work, _emitter(function), y, t, weights))

@@ -15,8 +15,9 @@ from volumetric.layers.fabric.nodes import Entries, fabrics_in, param_entries, p
 from volumetric.layers.fabric.spec import Fabric
 from volumetric.network import Network
 from volumetric.observe import Observer
+from volumetric.train.arrays import Absent
 from volumetric.train.by_output import Tally
-from volumetric.train.data import Absent, Batch
+from volumetric.train.data import Batch
 from volumetric.train.learner import Learner, LearnerState, StepReport, Watchable, Windowed
 from volumetric.train.precision import master_of, trained_store
 from volumetric.weights import Params

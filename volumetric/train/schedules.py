@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from volumetric import tables
 from volumetric.errors import SpecError
+from volumetric.keywords import explained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +22,16 @@ class Schedule:
         raise NotImplementedError(self.kind)
 
     def _positive(self, *names: str) -> None:
+        tables.check_fields(self, self.kind)
         for name in names:
             if getattr(self, name) < 1:
-                raise SpecError(f"{self.kind}: {name} must be at least 1, got {getattr(self, name)}")
+                raise SpecError(
+                    f"{self.kind}: {name} must be at least 1, got {getattr(self, name)}",
+                    hint=f"{name} counts updates: batches in an epoch × epochs are those of a run",
+                )
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant(Schedule):
     """Always 1."""
@@ -35,6 +42,7 @@ class Constant(Schedule):
         return 1.0
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosine(Schedule):
     """Half a cosine from 1 down to `floor` over `steps` updates, then `floor`.
@@ -56,6 +64,7 @@ class Cosine(Schedule):
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Schedule):
     """A straight line from 1 down to `floor` over `steps` updates, then `floor`: ``1 − (1 − floor) · done / steps``."""
@@ -73,6 +82,7 @@ class Linear(Schedule):
         return 1 - (1 - self.floor) * min(done / self.steps, 1.0)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDecay(Schedule):
     """Multiplied by `factor` after each `every` updates: ``factor^⌊done / every⌋``."""
@@ -90,6 +100,7 @@ class StepDecay(Schedule):
         return self.factor ** (done // self.every)
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp(Schedule):
     """A straight rise over `steps` updates, ``(done + 1) / steps``, then another schedule, counted from its own start.
@@ -105,6 +116,8 @@ class WarmUp(Schedule):
     def __post_init__(self) -> None:
         """Check the fields."""
         self._positive("steps")
+        if not callable(self.then) or isinstance(self.then, type):
+            raise SpecError(f"warmup: then must be a schedule, got {self.then!r:.60}", hint="as Cosine(steps=1000)")
 
     def __call__(self, done: int) -> float:
         return (done + 1) / self.steps if done < self.steps else self.then(done - self.steps)

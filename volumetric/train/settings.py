@@ -11,22 +11,19 @@ from typing import Any, Final, Literal
 
 from volumetric import tables
 from volumetric.clocked import Clocked
-from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.grid import Coord
 from volumetric.layers.clock import Clock, Every
-from volumetric.train.by_output import AnyLoss
 from volumetric.train.config import TrainConfig
-from volumetric.train.imported import import_function
-from volumetric.train.lora import LowRank
-from volumetric.train.losses import LOSSES, Loss
-from volumetric.train.modes import MODES, Systolic, TargetPropagation
-from volumetric.train.optim import OPTIMISERS
-from volumetric.train.own_loss import GraphLoss
-from volumetric.train.precision import Precision
-from volumetric.train.schedules import SCHEDULES, Schedule, WarmUp
+from volumetric.train.converting import as_loss
+from volumetric.train.modes import Systolic, TargetPropagation
 
 MAX_BYTES: Final = 1_000_000
+_OF_EVOLVE: Final = frozenset(
+    {"algorithm", "genome", "species", "reproduction", "mutation", "population", "generations", "fitness", "problem"}
+    | {"search", "novelty", "budget"}
+)
+"""Keys of files for ``evolve``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +91,16 @@ class DataSettings:
         """Check that one source is named, and the sizes."""
         _at_most_one(self, ("problem", "npz", "csv", "text"))
         if self.length < 1 or self.stride < 0:
-            raise SpecError(f"length {self.length} must be above 0 and stride {self.stride} not below")
+            raise SpecError(
+                f"length {self.length} must be above 0 and stride {self.stride} not below",
+                hint="length = 64 is the default, and stride = 0: as long as a window",
+            )
+        tables.at_least_one("batch_size", self.batch_size, "32")
         if isinstance(self.validation, float) and not 0 <= self.validation < 1:
-            raise SpecError(f"validation must be a file or a fraction in 0 … 1, got {self.validation}")
+            raise SpecError(
+                f"validation must be a file or a fraction in 0 … 1, got {self.validation}",
+                hint="validation = 0.2 holds back a fifth of the samples",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +222,9 @@ class RunSettings:
     clocked_given: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the parts go together."""
+        """Check the seed, and that the parts go together."""
+        if self.seed < 0:
+            raise SpecError(f"seed must be 0 or more, got {self.seed}", hint="any other whole number is another run")
         if self.clocked != ClockedSettings() and not self.ticking:
             raise SpecError(
                 f"[clocked] is for modes 'systolic' and 'target', and [train] mode is {self.train.mode.kind!r}",
@@ -249,7 +255,7 @@ class RunSettings:
 def _at_most_one(settings: object, names: tuple[str, ...]) -> None:
     given = [name for name in names if getattr(settings, name)]
     if len(given) > 1:
-        raise SpecError(f"{' and '.join(given)} exclude each other")
+        raise SpecError(f"{' and '.join(given)} exclude each other", hint=f"keep one of them: {' or '.join(given)}")
 
 
 def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) -> RunSettings:
@@ -302,7 +308,16 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
         "history": HistorySettings,
         "observe": ObserveSettings,
     }
-    given = tables.expect_keys(dict(table), (*scalars, *sections, "train"), "configuration")
+    allowed = (*scalars, *sections, "train")
+    keys = {"train": TrainConfig, **sections}
+
+    def elsewhere(key: str) -> str | None:
+        if key in _OF_EVOLVE:
+            return "that is of a run of evolution: volumetric evolve FILE"
+        section = next((name for name, of in keys.items() if key in tables.keywords(of)), None)
+        return None if section is None else f"it stands in [{section}]: {section}.{key}"
+
+    given = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
     values: dict[str, Any] = {key: tables.typed(given[key], to, key) for key, to in scalars.items() if key in given}
     values |= {key: tables.call(make, given.get(key, {}), f"[{key}]") for key, make in sections.items()}
     section = given.get("train", {})
@@ -317,54 +332,12 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
 
 
 def _train(section: object, seed: int, home: Path) -> TrainConfig:
-    table = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
-    parts: dict[str, Any] = {}
+    table: dict[str, Any] = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
     if table.get("loss_weights") and "loss" not in table:
         raise SpecError("[train] loss_weights: loss is not given", hint='loss = { output = "mse", value = "mse" }')
-    if "loss" in table:
-        parts["loss"] = _loss(table.pop("loss"), home)
-    if "optimiser" in table:
-        parts["optimiser"] = tables.choose(OPTIMISERS, table.pop("optimiser"), "[train] optimiser")
-    if "schedule" in table:
-        parts["schedule"] = _schedule(table.pop("schedule"), "[train] schedule")
-    if "mode" in table:
-        parts["mode"] = tables.choose(MODES, table.pop("mode"), "[train] mode")
-    if "overlay" in table:
-        parts["overlay"] = tables.call(LowRank, table.pop("overlay"), "[train] overlay")
-    if "dtype" in table:
-        parts["dtype"] = _dtype(table.pop("dtype"))
-    types = tables.keywords(TrainConfig)
-    plain = {key: tables.typed(value, types[key], f"[train] {key}") for key, value in table.items()}
     try:
-        return TrainConfig(**plain, **parts)
+        if "loss" in table:
+            table["loss"] = as_loss(table["loss"], "loss", home)
+        return TrainConfig(**table)
     except SpecError as error:
         raise SpecError(f"[train] {error}", hint=error.hint) from None
-
-
-def _loss(value: object, home: Path) -> AnyLoss:
-    """Make a loss, or of a table without a kind the losses of outputs."""
-    if isinstance(value, dict) and not isinstance(value.get("kind"), str):
-        return {name: _one_loss(item, home, f"[train] loss.{name}") for name, item in value.items()}
-    return _one_loss(value, home, "[train] loss")
-
-
-def _one_loss(value: object, home: Path, where: str) -> Loss:
-    if isinstance(value, str) and ":" in value:
-        return GraphLoss(function=import_function(value, home, "loss"))
-    return tables.choose(LOSSES, value, where)
-
-
-def _schedule(value: object, where: str) -> Schedule:
-    if isinstance(value, dict) and value.get("kind") == WarmUp.kind and "then" in value:
-        rest = {key: item for key, item in value.items() if key not in ("kind", "then")}
-        then = _schedule(value["then"], f"{where}.then")
-        steps = tables.typed(tables.expect_keys(rest, ("steps",), where).get("steps", 100), int, f"{where}.steps")
-        return WarmUp(steps=steps, then=then)
-    return tables.choose(SCHEDULES, value, where)
-
-
-def _dtype(value: object) -> Precision:
-    chosen: str | dict[str, str] = tables.typed(value, str | dict[str, str], "[train] dtype")
-    for text in [chosen] if isinstance(chosen, str) else chosen.values():
-        Scheme.parse(text)
-    return chosen

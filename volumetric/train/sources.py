@@ -17,9 +17,10 @@ from volumetric.analysis.standardise import Standardisation
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.train import memory
+from volumetric.train.arrays import changed, named
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.by_port import by_row
-from volumetric.train.data import ArrayData, changed, load_npz, named, token_windows
+from volumetric.train.data import ArrayData, load_npz, token_windows
 from volumetric.train.losses import MSE, CrossEntropy
 from volumetric.train.modes import Backprop
 from volumetric.train.problems import PROBLEMS, Problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from volumetric.runtime.state import by_name, check_inputs, check_vocabulary
 from volumetric.train.learner import LearnerOptions, LearnerState
 from volumetric.train.precision import master_of, matching, trained_store
 from volumetric.weights import Params, WeightStore
+
+OTHER_RUN: Final = "resume with the network and the settings of that run, or train to another directory"
+"""What to do about a checkpoint that does not fit."""
 
 
 def trained_keys(plan: Plan, params: Params, options: LearnerOptions) -> list[str]:
@@ -74,11 +78,20 @@ def check_state(state: LearnerState, own: LearnerState, options: LearnerOptions)
     expected = {key: (w.shape, w.dtype) for key, w in own.masters.items()}
     for name, arrays in (("weights", state.masters), *state.slots.items()):
         if {key: (w.shape, w.dtype) for key, w in arrays.items()} != expected:
-            raise CheckpointError(f"the checkpoint's {name} do not fit the trained parameters of this network")
+            raise CheckpointError(
+                f"the checkpoint's {name} do not fit the trained parameters of this network",
+                hint=OTHER_RUN,
+            )
     if {key: b.shape for key, b in state.buffers.items()} != {key: b.shape for key, b in own.buffers.items()}:
-        raise CheckpointError("the checkpoint's buffers, as running statistics, are not those of this network")
+        raise CheckpointError(
+            "the checkpoint's buffers, as running statistics, are not those of this network",
+            hint=OTHER_RUN,
+        )
     if set(state.slots) != set(options.optimiser.slots):
-        raise CheckpointError(f"the checkpoint is of another optimiser than {options.optimiser.kind}")
+        raise CheckpointError(
+            f"the checkpoint is of another optimiser than {options.optimiser.kind}",
+            hint=OTHER_RUN,
+        )
 
 
 def mixing_layer(plan: Plan) -> str | None:

@@ -44,7 +44,9 @@ class TensorBoardReporter:
             path = self.directory / f"events.out.tfevents.{time.time_ns() // 1000:016d}.volumetric"
             self._file = path.open("xb")
         except OSError as error:
-            raise CheckpointError(f"cannot write {self.directory}: {error.strerror or error}") from error
+            raise CheckpointError(
+                f"cannot write {self.directory}: {error.strerror or error}", hint="check space and rights"
+            ) from error
         self._write(_field(1, _DOUBLE, time.time()) + _field(3, _BYTES, b"brain.Event:2"))
 
     def report(self, event: Any, /) -> None:

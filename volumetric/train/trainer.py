@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from volumetric._typing import Array
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
+from volumetric.keywords import explained
 from volumetric.network import OUTPUT, Network
 from volumetric.observe import Observer
 from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.runtime.open import AnyDevice
-from volumetric.train.by_output import Tally, Terms
+from volumetric.train.arguments import check_arguments
+from volumetric.train.by_output import Tally
 from volumetric.train.by_port import data_by_row
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
@@ -29,34 +29,15 @@ from volumetric.train.identity import check_run, describe_run
 from volumetric.train.latency import warn_of_latency
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, Windowed
 from volumetric.train.lora import trained_keys
+from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends, warn_of_standstill
 from volumetric.train.open import bind, open_learner
 from volumetric.train.precision import Precision, master_of, trained_store
+from volumetric.train.result import Progress, TrainResult
 from volumetric.train.small_runs import device_of_run
 from volumetric.weights import Params
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainResult:
-    """What training gave.
-
-    Attributes
-    ----------
-    params : weights after the last update
-    best : weights with the best validation loss; `params` without validation data
-    reason : why it ended: ``"epochs"``, ``"max_steps"``, ``"patience"`` or ``"interrupted"``
-    steps : updates, those before a resume included
-    history : one event for each epoch, those before a resume included
-    overlays : the low-rank factors by key where those were trained, else empty; `params` has them merged in
-    """
-
-    params: Params
-    best: Params
-    reason: str
-    steps: int
-    history: tuple[EpochEvent, ...]
-    overlays: Mapping[str, Array] = field(default_factory=dict)
-
-
+@explained
 def train(
     network: Network | Clocked,
     params: Params,
@@ -113,6 +94,7 @@ def train(
     >>> config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=3e-4), clip=1.0, epochs=3)  # doctest: +SKIP
     >>> result = train(network, initialise(network), (x, y), config, validation=0.1, device="gpu")  # doctest: +SKIP
     """
+    check_arguments(network, params, config)
     config = config or TrainConfig()
     if dtype is not None:
         config = dataclasses.replace(config, dtype=dtype)
@@ -136,6 +118,8 @@ def train(
     opened = bind(learner or open_learner(chosen), network, params, config.learner)
     if isinstance(source, ArrayData):
         config.losses.cover(source)
+    warn_of_ends(network, config.losses)
+    warn_of_dead_outputs(network)
     if observers:
         _watch(opened, observers)
     run = _Run(
@@ -169,23 +153,6 @@ def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
     learner.watch(observers)
 
 
-@dataclass(slots=True)
-class _Progress:
-    """Where a run is: the numbers of the epoch and of the next batch in it, and what it must remember."""
-
-    epoch: int = 0
-    batch: int = 0
-    terms: dict[str, tuple[float, float]] = field(default_factory=dict)
-    best_loss: float = math.inf
-    epochs_since_best: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def tally(self) -> Tally:
-        """Sums and numbers of the losses' terms in the epoch so far."""
-        return Tally({name: Terms(*of) for name, of in self.terms.items()})
-
-
 @dataclass(slots=True, kw_only=True)
 class _Run:
     """One call of `train`."""
@@ -203,7 +170,8 @@ class _Run:
     metric: Callable[[Params], float] | None
     step: int = 0
     begun: bool = False
-    progress: _Progress = field(default_factory=_Progress)
+    steepest: float = 0.0
+    progress: Progress = field(default_factory=Progress)
     best: Params | None = None
     description: dict[str, Any] = field(default_factory=dict)
     saved: tuple[int, int, int] | None = None
@@ -233,6 +201,8 @@ class _Run:
         while reason is None:
             reason = self._epoch()
         self._save()
+        history = [EpochEvent(**fields) for fields in self.progress.history]
+        last = self._broken_off(reason)
         self._report(StopEvent(step=self.step, epoch=self.progress.epoch, reason=reason))
         params = self.learner.params()
         overlays = self.learner.state.masters if self.config.overlay is not None else {}
@@ -242,7 +212,7 @@ class _Run:
             best=params if self.best is None else self.best,
             reason=reason,
             steps=self.step,
-            history=tuple(EpochEvent(**fields) for fields in self.progress.history),
+            history=tuple(history if last is None else [*history, last]),
         )
 
     @property
@@ -275,6 +245,7 @@ class _Run:
         if not self.begun:
             warn_of_latency(self.network, config.mode, batches)
         self.begun = True
+        self.steepest = max(self.steepest, report.gradient_norm)
         self.step += 1
         progress.batch += len(batches)
         both = progress.tally + report.tally
@@ -296,31 +267,45 @@ class _Run:
         )
 
     def _end_epoch(self) -> None:
+        progress, event = self.progress, self._epoch_event(judging=True)
+        if event.improved and event.validation_loss is not None:
+            progress.best_loss, progress.epochs_since_best = event.validation_loss, 0
+            self.best = self.learner.params()
+        elif event.validation_loss is not None:
+            progress.epochs_since_best += 1
+        progress.history.append(dataclasses.asdict(event))
+        progress.epoch, progress.batch, progress.terms = progress.epoch + 1, 0, {}
+        self._report(event)
+
+    def _broken_off(self, reason: str) -> EpochEvent | None:
+        """Return what is to tell of an epoch that ended before its end, for the result alone: who resumes ends it."""
+        if not self.progress.batch:
+            return None
+        event = self._epoch_event(judging=reason == "max_steps")
+        if event.improved:
+            self.best = self.learner.params()
+        return event
+
+    def _epoch_event(self, *, judging: bool) -> EpochEvent:
+        """Return what is to tell of the epoch so far."""
         progress = self.progress
         tally, losses = progress.tally, self.config.losses
-        judged = self._judge()
+        if not (self.steepest or progress.epoch) and losses.value(tally):
+            warn_of_standstill(losses.value(tally))
+        judged = self._judge() if judging else None
         validation = None if judged is None or self.validation is None else judged.loss
-        improved = validation is not None and validation < progress.best_loss - self.config.min_delta
-        if improved and validation is not None:
-            progress.best_loss, progress.epochs_since_best = validation, 0
-            self.best = self.learner.params()
-        elif validation is not None:
-            progress.epochs_since_best += 1
-        event = EpochEvent(
+        return EpochEvent(
             step=self.step,
             epoch=progress.epoch,
             loss=losses.value(tally),
             validation_loss=validation,
-            improved=improved,
+            improved=validation is not None and validation < progress.best_loss - self.config.min_delta,
             metric=None if self.metric is None else self.metric(self.learner.params()),
             accuracy=None if judged is None else judged.accuracy,
             losses=losses.each(tally),
             validation_losses={} if judged is None or self.validation is None else judged.losses,
             accuracies={} if judged is None else judged.accuracies,
         )
-        progress.history.append(dataclasses.asdict(event))
-        progress.epoch, progress.batch, progress.terms = progress.epoch + 1, 0, {}
-        self._report(event)
 
     def _judge(self) -> Evaluation | None:
         """Judge the samples held back or, where accuracy is asked for and there are none, all."""
@@ -389,7 +374,7 @@ class _Run:
             kept = dict(checkpoint.progress)
             if "total" in kept:  # of a version in which one output had a loss
                 kept["terms"] = {OUTPUT: (kept.pop("total"), kept.pop("count"))}
-            self.progress = _Progress(**kept)
+            self.progress = Progress(**kept)
         except TypeError as error:
             raise CheckpointError(f"{path}: {error}") from error
         self.learner.restore(checkpoint.learner)

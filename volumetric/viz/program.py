@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of, rule_of_edge, write_of_edge
 from volumetric.layers.program.ports import Out, Signal
+from volumetric.layers.program.reach import dead_outputs
 from volumetric.viz.figure import keep_layout, new_figure
 from volumetric.viz.program_arrows import LINE, STYLES, WIDTHS, Arrows, Spot, folded, rule_colour
 
@@ -199,8 +200,14 @@ def _text(program: Program, name: str) -> list[str]:
         found += folded(f"when {region.clock}")
     for port, of in program.ports.items():
         if not isinstance(of, Signal) and of.region == name:
-            found.append(f"{port} →" if isinstance(of, Out) else f"→ {port}")
+            found.append(_out(program, port) if isinstance(of, Out) else f"→ {port}")
     return found
+
+
+def _out(program: Program, port: str) -> str:
+    """Name an output, and say where it depends on no input."""
+    dead = port in dead_outputs(facts_of(program))
+    return f"{port} → (depends on no input)" if dead else f"{port} →"
 
 
 def _legend(figure: Figure, program: Program, colours: Mapping[str, str], rules: Sequence[str], left_out: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -18,7 +20,9 @@ from volumetric.evolution.problems.demands import Demands, with_goal
 from volumetric.evolution.problems.players import Players, players_of
 from volumetric.evolution.problems.spaces import input_width, output_widths
 from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, open_worlds
+from volumetric.keywords import explained
 from volumetric.rng import generator
+from volumetric.train.imported import import_beside
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -41,6 +45,7 @@ def _gymnasium() -> Any:
     return gymnasium
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gym:
     """Fitness is the mean total reward of an episode.
@@ -54,7 +59,8 @@ class Gym:
 
     Attributes
     ----------
-    id : name of the environment, as ``"CartPole-v1"``
+    id : name of the environment, as ``"CartPole-v1"``; or ``"module:name"``, as ``"myenv:Chase-v0"``, for one that a
+        module registers when it is imported: from beside the configuration, the current directory, or what is installed
     episodes : episodes of each genome in a generation
     trials : episodes that a genome must master before the problem counts as solved
     goal : mean reward that solves it; None: what the environment is registered with
@@ -85,17 +91,25 @@ class Gym:
             raise SpecError(f"{self.id}: episodes, trials and max_steps must be at least 1")
         self.widths  # noqa: B018  (raises where the spaces do not fit)
         if self.steps is None:
-            raise SpecError(f"{self.id} does not say how long an episode may be", hint="give max_steps")
+            raise SpecError(
+                f"{self.id} does not say how long an episode may be",
+                hint="give max_steps, or register it with max_episode_steps",
+            )
+
+    @property
+    def name(self) -> str:
+        """What gymnasium calls the environment."""
+        return self.id.rpartition(":")[2]
 
     @property
     def steps(self) -> int | None:
         """Steps of an episode, at most."""
-        return self.max_steps or self._spec().max_episode_steps
+        return self.max_steps or self.spec().max_episode_steps
 
     @property
     def threshold(self) -> float | None:
         """Mean reward from which on the problem is solved."""
-        return self._spec().reward_threshold if self.goal is None else self.goal
+        return self.spec().reward_threshold if self.goal is None else self.goal
 
     @property
     def widths(self) -> tuple[int, int]:
@@ -105,15 +119,13 @@ class Gym:
 
     def make(self) -> Env[Any, Any]:
         """Return one environment."""
-        gymnasium = _gymnasium()
+        gymnasium = self._registered()
         try:
-            return gymnasium.make(self.id, disable_env_checker=True, **dict(self.arguments))
+            return gymnasium.make(self.name, disable_env_checker=True, **dict(self.arguments))
         except TypeError as error:
-            raise SpecError(f"{self.id}: {error}") from None
+            raise SpecError(f"{self.id}: {error}", hint="arguments are those of the environment's __init__") from None
         except gymnasium.error.Error as error:
-            raise UnsupportedError(
-                f"{self.id}: {error}", hint="gymnasium.pprint_registry() lists what there is"
-            ) from None
+            raise self._unknown(error) from None
 
     def configure(self, config: C) -> C:
         """Return `config` with what it leaves open: fitness threshold, widths, and activations, which are tanh.
@@ -158,14 +170,28 @@ class Gym:
         finally:
             environment.close()
 
-    def _spec(self) -> Any:
-        gymnasium = _gymnasium()
+    def spec(self) -> Any:
+        """What the environment is registered with."""
+        gymnasium = self._registered()
         try:
-            return gymnasium.spec(self.id)
+            return gymnasium.spec(self.name)
         except gymnasium.error.Error as error:
-            raise UnsupportedError(
-                f"{self.id}: {error}", hint="gymnasium.pprint_registry() lists what there is"
-            ) from None
+            raise self._unknown(error) from None
+
+    def _registered(self) -> Any:
+        """Return gymnasium, which knows the environment once its module is imported, in a worker process too."""
+        gymnasium, module = _gymnasium(), self.id.rpartition(":")[0]
+        if module and module not in sys.modules:
+            import_beside(module, Path(), f"{self.id}")
+        return gymnasium
+
+    def _unknown(self, error: Exception) -> UnsupportedError:
+        module = self.id.rpartition(":")[0]
+        hint = f'{module} must call gymnasium.register(id="{self.name}", entry_point=…) when it is imported'
+        return UnsupportedError(
+            f"{self.id}: {error}",
+            hint=hint if module else 'gymnasium.pprint_registry() lists what there is; your own: id = "module:Name-v0"',
+        )
 
     def _play(self, pool: Genomes, seeds: list[int], *, apart: bool = False) -> F64Array:
         """Total reward of each genome, the mean over `seeds`; `apart` gives each genome an episode of its own."""

@@ -96,10 +96,10 @@ class ArrayWorlds:
         """Return the worlds, or None if the environment has no such form."""
         import gymnasium
 
-        if gymnasium.spec(problem.id).vector_entry_point is None:
+        if problem.spec().vector_entry_point is None:
             return None
         mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
-        made = [gymnasium.make_vec(problem.id, num_envs=n, vectorization_mode=mode) for n in (count, 1)]
+        made = [gymnasium.make_vec(problem.name, num_envs=n, vectorization_mode=mode) for n in (count, 1)]
         made[0].reset(seed=0)
         state = getattr(made[0].unwrapped, "state", None)
         if not isinstance(state, np.ndarray) or state.ndim != 2 or state.shape[1] != count:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import heapq
 
+from volumetric.layers.program.constants import constants_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.ports import In
+from volumetric.layers.program.shadows import overwritten, shadowed
 
 
 def latency(facts: Facts, output: str) -> int | None:
     """Return the fewest steps after which an output can depend on what came in; None: it never does.
 
     With 0 it depends on the row of the same step. An edge takes a step, and its lag on a stream besides; what gets in
-    at an input is there when the step begins. Clocks and triggers can only make it longer.
+    at an input is there when the step begins. Clocks and triggers can only make it longer. What another edge replaces
+    in the same step, whenever it is written, leads nowhere.
     """
     program = facts.program
     end = program.outputs[output].region
+    gone = {facts.places[number].name for number in overwritten(facts)}
     before: dict[str, int] = {}
     queue = [(0, port.region) for port in program.inputs.values() if isinstance(port, In)]
     heapq.heapify(queue)
@@ -25,10 +29,36 @@ def latency(facts: Facts, output: str) -> int | None:
         steps, region = heapq.heappop(queue)
         if region in before:
             continue
-        before[region] = steps
+        if steps or region not in gone:  # others read what came in there before it is replaced
+            before[region] = steps
         for writes, more in leads.get(region, ()):
             heapq.heappush(queue, (steps + more, writes))
     return None if end not in before else max(0, before[end] - 1)
+
+
+def dead_outputs(facts: Facts) -> dict[str, str]:
+    """Return each output that depends on no input, although there are some, with a sentence of it and what cut it off.
+
+    Outputs of constants are as they are meant.
+    """
+    program = facts.program
+    fixed = {place.name for place in constants_of(facts)}
+    found: dict[str, str] = {}
+    for name, port in program.outputs.items() if program.inputs else ():
+        if port.region not in fixed and latency(facts, name) is None:
+            cut = ", ".join(_severed(facts, name))
+            found[name] = f"output {name!r} depends on no input, by any way" + (f": {cut}" if cut else "")
+    return found
+
+
+def _severed(facts: Facts, output: str) -> list[str]:
+    """Return which edges replace all that a region gets, of those that a dead output depends on."""
+    behind = {facts.program.outputs[output].region}
+    leads = _leads(facts)
+    while more := {reads for reads, to in leads.items() if behind & {writes for writes, _ in to}} - behind:
+        behind |= more
+    cut = {by: facts.wires[by].edge.writes for by in shadowed(facts).values() if facts.wires[by].edge.writes in behind}
+    return [f"edge {facts.wires[by].name!r} replaces all that {region!r} gets" for by, region in sorted(cut.items())]
 
 
 def reached_from(program: Program, region: str) -> set[str]:
@@ -47,11 +77,11 @@ def reached_from(program: Program, region: str) -> set[str]:
 
 
 def _leads(facts: Facts) -> dict[str, list[tuple[str, int]]]:
-    """Region → regions that read it, with the steps that takes; edges that never write are left out."""
-    stream = facts.program.timing == "stream"
+    """Region → regions that read it, with the steps that takes; edges that write nothing that lasts are left out."""
+    stream, vain = facts.program.timing == "stream", shadowed(facts)
     found: dict[str, list[tuple[str, int]]] = {}
     for wire in facts.wires:
-        if wire.rule != "none" and wire.shares.any() and wire.weight:
+        if wire.rule != "none" and wire.shares.any() and wire.weight and wire.index not in vain:
             lag = (wire.edge.lag or 0) if stream else 0
             found.setdefault(wire.edge.reads, []).append((wire.edge.writes, 1 + lag))
     return found

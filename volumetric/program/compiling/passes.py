@@ -17,7 +17,8 @@ from volumetric.layers.program.ports import In, Level, Port, Signal
 from volumetric.layers.program.recipes import recipe_of
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.settle import metered_by
-from volumetric.layers.program.tasks import Task, tasks_of
+from volumetric.layers.program.shadows import shadowed
+from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.clocks import NEVER, clocks_of, still_in
 from volumetric.program.compiling.liveness import live_in, signals_of
 from volumetric.program.compiling.overlaps import tells_others
@@ -71,18 +72,11 @@ def shadowed_edges(program: Program, log: Log) -> Program:
     """Take edges out of which all that they write is replaced in the same step."""
     facts = facts_of(program)
     feeding = _feeding(facts)
-    replacing: dict[int, list[Task]] = {}
-    for task in tasks_of(facts):
-        if task.wire.write == "replace":
-            replacing.setdefault(task.wire.writes, []).append(task)
     gone: dict[str, str] = {}
-    for task in tasks_of(facts):
-        if task.wire.index in feeding or tells_others(facts, task.wire):
-            continue
-        for by in replacing.get(task.wire.writes, ()):
-            wins = by.wire.index > task.wire.index or task.wire.write != "replace"
-            if by is not task and wins and _covers(by, task):
-                gone[task.wire.name] = f"edge {by.wire.name!r} replaces all that it writes, whenever it does"
+    for number, by in shadowed(facts).items():
+        wire = facts.wires[number]
+        if number not in feeding and not tells_others(facts, wire):
+            gone[wire.name] = f"edge {facts.wires[by].name!r} replaces all that it writes, whenever it does"
     return _without_edges(program, gone, log)
 
 
@@ -194,13 +188,6 @@ def _told(left: Clock | bool) -> str:
     if isinstance(left, Clock):
         return f"the rest of it never changes, {left} is left"
     return "it always holds" if left else "it never holds"
-
-
-def _covers(one: Task, other: Task) -> bool:
-    """Whether an edge that replaces does so wherever and whenever the other writes."""
-    together = one.wire.edge.when in (None, other.wire.edge.when)
-    waits = one.source[1] and one.wire.edge.fill != "lerp"
-    return together and not waits and bool(((one.shares > 0) | ~(other.shares > 0)).all())
 
 
 def _feeding(facts: Facts) -> frozenset[int]:

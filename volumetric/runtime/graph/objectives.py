@@ -128,5 +128,8 @@ def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: 
     total = work.reduce(work.binary("mul", terms, weights), "sum", range(len(shape)))
     slopes = differentiate(work, {terms: weights}, [y])
     if y not in slopes:
-        raise SpecError("graph: the terms of the loss do not depend on the output")
+        raise SpecError(
+            "graph: the terms of the loss do not depend on the output",
+            hint="a gradient must come through: comparisons, sign and floor have none",
+        )
     return work.reshape(total, (1,)), slopes[y]

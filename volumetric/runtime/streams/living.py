@@ -93,7 +93,10 @@ class Living:
         for key, ids in masked.items():
             order = self._fabrics[key].facts.order if key in self._fabrics else np.zeros(0, np.int64)
             if not np.isin(ids, order).all() or key not in self._fabrics:
-                raise CheckpointError(f"the saved stream has nodes masked at {key} that this network does not have")
+                raise CheckpointError(
+                    f"the saved stream has nodes masked at {key} that this network does not have",
+                    hint="restore it into the network that it was saved from",
+                )
             made[key] = (~np.isin(order, ids)).astype(np.float32)
         return made
 

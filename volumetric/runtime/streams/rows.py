@@ -236,7 +236,10 @@ class RowStream(HasLiving):
         """Return what each stream saved, and which nodes of fabrics lived."""
         header, body = SEAL.open(data, Header)
         if len(header.lengths) != self.batch:
-            raise CheckpointError(f"the saved stream has a batch of {len(header.lengths)}, this one of {self.batch}")
+            raise CheckpointError(
+                f"the saved stream has a batch of {len(header.lengths)}, this one of {self.batch}",
+                hint="open the stream with the batch that it was saved with",
+            )
         if min(header.lengths) < 0 or sum(header.lengths) != len(body):
             raise SEAL.damaged("its parts do not have the lengths that it announces")
         living = self._living.restored(header.masked)
