@@ -21,6 +21,7 @@ from volumetric.generate.hidden import with_hidden
 from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.predicting import Predicts
+from volumetric.generate.preparing import prepare
 from volumetric.generate.prompt import Message, Prompt, check_ids, check_messages, encode_prompt, items_of
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, PROMPT_ROWS, TOGETHER
 from volumetric.generate.session import Session
@@ -29,9 +30,9 @@ from volumetric.generate.transcript import Decoder
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
-from volumetric.runtime.device import Device, Executable, RunOptions, Sharing
+from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
-from volumetric.runtime.preparable import Preparable
+from volumetric.runtime.sharing import Sharing
 
 if TYPE_CHECKING:
     from volumetric.generate.batch import BatchStream
@@ -339,9 +340,7 @@ class Model(Encodes, Adapts, Predicts):
         return self.generate(conversation, params, **explicit)
 
     def session(self, *, restore: str | os.PathLike[str] | None = None) -> Session:
-        """Return a new sequence on the device: empty, or where the one was that `Session.save` wrote to a file.
-
-        All kernels that its prompts and answers may need are compiled before, as by `prepare`.
+        """Return a new sequence, after `prepare`: empty, or where the one was that `Session.save` wrote to a file.
 
         Parameters
         ----------
@@ -362,17 +361,8 @@ class Model(Encodes, Adapts, Predicts):
         return restore_session(self, restore)
 
     def prepare(self) -> None:
-        """Compile the kernels of prompts of any length, of batches and of sampling, which are kept on disk.
-
-        Without it the first call that needs one compiles it: a single text comes sooner, a later one may wait.
-        """
-        if not isinstance(self.executable, Preparable):
-            return
-        self.executable.prepare()
-        if not self.bidirectional:
-            from volumetric.runtime.cpu.sampling import SAMPLING
-
-            SAMPLING.prepare()
+        """Compile all kernels that calls may need, which are kept on disk. Else the first call that needs one does."""
+        prepare(self.executable, draws=not self.bidirectional)
 
     def require_generator(self) -> None:
         """Raise `GenerationError` unless the network reads tokens and predicts the next one."""

@@ -381,19 +381,6 @@ class Updatable(Protocol):
         ...
 
 
-@runtime_checkable
-class Sharing(Protocol):
-    """An executable whose weights others can read, too."""
-
-    def beside(self, plan: Plan, params: Params) -> Executable:
-        """Compile another plan with the same options, as `Device.compile` does.
-
-        Matrices that both have of the very same stores are in memory once, as long as either is open; neither can
-        replace them (`Updatable.update`) from then on.
-        """
-        ...
-
-
 class Device(Protocol):
     """Compiles plans."""
 
