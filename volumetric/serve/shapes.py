@@ -15,7 +15,7 @@ from volumetric.serve.parts import Parts
 from volumetric.serve.problem import RequestError
 from volumetric.serve.serving import encoded
 from volumetric.serve.told import Drawn, Told, drawn_in, drawn_of, finite, timings, tokens_told, usage
-from volumetric.serve.tools.reader import CallPiece
+from volumetric.serve.tools.reader import CallPiece, joined
 
 
 @dataclass(slots=True, kw_only=True)
@@ -227,7 +227,7 @@ def _delta(parts: Parts) -> Told:
     if parts.said:
         delta["content"] = parts.said
     if parts.pieces:
-        delta["tool_calls"] = [_call_delta(piece) for piece in parts.pieces]
+        delta["tool_calls"] = [_call_delta(piece) for piece in joined(parts.pieces)]
     return delta
 
 
