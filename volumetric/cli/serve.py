@@ -156,6 +156,7 @@ def serve(
     lora: Annotated[list[str] | None, Parameter(name="--lora", negative="")] = None,
     draft: Drafts = None,
     reasoning: Literal["auto", "none"] = "auto",
+    parse_special: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     lenient: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -179,6 +180,9 @@ def serve(
     reasoning : str
         "auto" tells what a model thinks apart from its answers, as reasoning_content, where its template has marks for
         it; "none" leaves it in them.
+    parse_special : bool
+        Let control tokens that are written in messages count as such, and not as text: whoever writes a part of a
+        message can end it then, and speak as the system.
     lenient : bool
         Leave fields of requests out that would have no effect, and log their names, instead of refusing them.
     """
@@ -218,6 +222,7 @@ def serve(
             request_seconds=load.request_timeout,
             step_seconds=load.step_timeout,
             reasoning=reasoning,
+            parse_special=parse_special,
             lenient=lenient,
         )
         server = Server(openers, settings, limits, drain=load.drain, drafts=drafts)

@@ -35,6 +35,7 @@ from volumetric.runtime.lower import lower
 if TYPE_CHECKING:
     from volumetric.generate.batch import BatchStream
     from volumetric.generate.perplexity import Perplexity
+    from volumetric.loaders.chat_contents import Contents
     from volumetric.loaders.peft_merge import Lora
 
 
@@ -145,8 +146,24 @@ class Model(Encodes, Adapts, Predicts):
         stated = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
         return merge(None, stated | {name: value for name, value in explicit.items() if value is not None}).params
 
-    def encode(self, prompt: Prompt, *, template_args: Mapping[str, Any] | None = None) -> list[int]:
+    @cached_property
+    def contents(self) -> Contents | None:
+        """What encodes messages so that no control tokens come of what they hold; None without a tokenizer."""
+        from volumetric.loaders.chat_contents import Contents  # for those who have a conversation
+
+        return None if self.tokenizer is None else Contents(self.tokenizer, self.loaded.chat_template)
+
+    def encode(
+        self, prompt: Prompt, *, template_args: Mapping[str, Any] | None = None, parse_special: bool | None = None
+    ) -> list[int]:
         """Turn a prompt into token ids.
+
+        Parameters
+        ----------
+        prompt : text, token ids, or chat messages
+        template_args : further names for the chat template
+        parse_special : whether control tokens count that are written in a text, or in what messages hold. None: in a
+            text, whose author writes the whole prompt, and not in messages, whose contents may be anybody's
 
         Raises
         ------
@@ -154,7 +171,8 @@ class Model(Encodes, Adapts, Predicts):
             template, or the template refuses the messages
         """
         self._require_tokens()
-        ids = encode_prompt(prompt, self.loaded, template_args or {})
+        contents, args = lambda: self.contents, template_args or {}
+        ids = encode_prompt(prompt, self.loaded, args, contents, parse_special=parse_special)
         check_ids(ids, self.plan)
         return ids
 
@@ -221,8 +239,8 @@ class Model(Encodes, Adapts, Predicts):
         prompt : text, token ids, or chat messages
         params : complete sampling parameters
         explicit : single sampling parameters (see `SamplingParams`), over `params` or the model's own defaults;
-            ``template_args`` for the chat template; and ``draft``, a smaller model of the same tokens or ``"lookup"``,
-            whose guesses are checked together (see `Session.stream`)
+            ``template_args`` and ``parse_special``, see `encode`; and ``draft``, a smaller model of the same tokens or
+            ``"lookup"``, whose guesses are checked together (see `Session.stream`)
 
         Returns
         -------
@@ -281,7 +299,7 @@ class Model(Encodes, Adapts, Predicts):
         together : sequences computed at once, at most; each needs a cache on the device
         prompt_rows : tokens of prompts computed at once beside sequences that decode, at most; more of them start the
             next generation sooner and slow the others down
-        explicit : single sampling parameters and ``template_args``, as for `generate`
+        explicit : single sampling parameters, ``template_args`` and ``parse_special``, as for `generate`
 
         Returns
         -------

@@ -37,6 +37,7 @@ class Settings:
     step_seconds : after which a step of a device counts as hung; 0: never
     reasoning : ``"auto"`` tells reasoning apart from answers where the chat template has marks for it; ``"none"``
         leaves it in them
+    parse_special : control tokens that are written in messages count as such, and not as text
     lenient : fields of requests that are not known are left out, and logged, instead of refused
     """
 
@@ -47,6 +48,7 @@ class Settings:
     request_seconds: float = 600.0
     step_seconds: float = 300.0
     reasoning: Literal["auto", "none"] = "auto"
+    parse_special: bool = False
     lenient: bool = False
 
     def __post_init__(self) -> None:

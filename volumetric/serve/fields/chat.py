@@ -119,6 +119,8 @@ class ChatRequest(Sampled, kw_only=True):
             raise bad(
                 "continue_final_message takes a message of the assistant at the end", param="continue_final_message"
             )
+        if self.continue_final_message and self.messages[-1].tool_calls:
+            raise bad("a message with calls has ended, and cannot be continued", param="continue_final_message")
 
     @property
     def tops(self) -> int | None:
