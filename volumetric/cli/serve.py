@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import re
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +36,7 @@ LOAD = Group("Load", sort_key=2)
 KEY = "VOLUMETRIC_API_KEY"
 """Variable of the environment that may hold the key; on a command line every user of the machine can read it."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+_NAME = re.compile(r"[\w.-]+|\[?[0-9A-Fa-f:.]+\]?")
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+/?")
 _MIB = 2**20
 
@@ -57,6 +58,10 @@ class AddressOptions:
         File whose first line is the key.
     no_auth : bool
         Let everybody in who reaches the address.
+    allow_host : list[str]
+        Name under which the server may be asked for, as behind a proxy that keeps the name; any number of times. It
+        always answers to localhost, and on other addresses than this machine's own to addresses and this machine's
+        name. * lets any name in, and with it web pages of others where there is no key.
     cors : list[str]
         Origin of web pages that may ask, such as https://example.org; any number of times.
     """
@@ -66,6 +71,7 @@ class AddressOptions:
     api_key: str | None = None
     api_key_file: Path | None = None
     no_auth: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    allow_host: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
     cors: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
 
     def key(self) -> str | None:
@@ -85,12 +91,32 @@ class AddressOptions:
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"--api-key-file: {error}") from None
         found = None if found is None else found.strip()
-        if found is None and self.host not in _LOOPBACK and not self.no_auth:
+        if found is None and not self.local and not self.no_auth:
             raise UsageError(
                 f"--host {self.host} can be reached by others, and there is no key",
                 hint=f"set {KEY} or --api-key-file, or say --no-auth",
             )
         return found
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine reaches the address."""
+        return self.host in _LOOPBACK
+
+    def hosts(self) -> frozenset[str] | None:
+        """Return the names under which the server may be asked for; None: any. Raises `UsageError` for what is none."""
+        from volumetric.serve.hosts import host_of
+
+        for name in self.allow_host:
+            if name != "*" and not _NAME.fullmatch(name):
+                raise UsageError(
+                    f"--allow-host {name} is no name", hint="as in llm.example.org, without scheme and port"
+                )
+        if "*" in self.allow_host:
+            return None
+        machine = socket.gethostname()
+        own = (self.host,) if self.local else (self.host, machine, f"{machine.partition('.')[0]}.local")
+        return frozenset(map(host_of, (*_LOOPBACK, *own, *self.allow_host)))
 
     def origins(self) -> tuple[str, ...]:
         """Return the origins, as browsers tell them. Raises `UsageError` for what no browser tells."""
@@ -216,7 +242,8 @@ def serve(
         )
         settings = Settings(
             api_key=key,
-            hosts=_HOSTS if address.host in _LOOPBACK else None,
+            hosts=address.hosts(),
+            addresses=not address.local,
             origins=address.origins(),
             max_body=load.max_body * _MIB,
             request_seconds=load.request_timeout,
@@ -229,6 +256,10 @@ def serve(
     except SpecError as error:
         raise UsageError(str(error), hint=error.hint) from None
     sock = listen(address.host, address.port)
+    if settings.hosts is None and key is None:
+        console.note(
+            "any web page can reach this server by a name that it lets point here: --allow-host * without a key"
+        )
     where = f"[{address.host}]" if ":" in address.host else address.host
     url = f"http://{where}:{sock.getsockname()[1]}"
     if not output.quiet:

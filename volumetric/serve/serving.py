@@ -30,7 +30,8 @@ class Settings:
     Attributes
     ----------
     api_key : what clients must show; None: nothing
-    hosts : names under which the server may be asked for; None: any
+    hosts : names under which the server may be asked for, see `volumetric.serve.hosts`; None: any
+    addresses : it may be asked for by any address of a machine, too
     origins : web pages that may ask, by their origin; none unless named
     max_body : bytes of a request
     request_seconds : after which a request fails
@@ -43,6 +44,7 @@ class Settings:
 
     api_key: str | None = None
     hosts: frozenset[str] | None = None
+    addresses: bool = False
     origins: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
     request_seconds: float = 600.0
