@@ -38,6 +38,7 @@ from volumetric.errors import (
     SpecError,
     VolumetricError,
 )
+from volumetric.generate.allowed import constrained
 from volumetric.generate.events import TokenEvent
 from volumetric.generate.prompt import check_ids
 from volumetric.generate.scheduling.guesses import Guesses
@@ -265,7 +266,8 @@ class Scheduler:
                 params = dataclasses.replace(params, seed=params.seed + 1)
             transcript = Transcript(self._model, prompt, params, job.shown)
             ticket.transcripts.append(transcript)
-            constraint = None if job.constraint is None else job.constraint()
+            form = None if job.constraint is None else job.constraint()
+            constraint = constrained(params, self._model.eos_ids, form)
             texts.append(Live(ticket, choice, transcript, list(prompt), rows, constraint=constraint))
         texts[0].followers = texts[1:]
         return texts[0]

@@ -146,6 +146,8 @@ class Served:
             "text_of": self.text_of,
             "tops": asked.tops,
             "with_usage": asked.streams_usage,
+            "each_usage": asked.streams_each_usage,
+            "with_timings": bool(asked.timings_per_token),
         }
 
     def special_id(self, text: str) -> int | None:
