@@ -110,7 +110,7 @@ def test_responses_drop_what_they_never_tell():
         ({"json_object": True}, "guided_json", {"type": "object"}),
         ({"regex": "a+"}, "guided_regex", "a+"),
         ({"choice": ["a", "b"]}, "guided_choice", ["a", "b"]),
-        ({"grammar": "start: \"a\""}, "grammar", "start: \"a\""),
+        ({"grammar": 'start: "a"'}, "grammar", 'start: "a"'),
     ],
 )
 def test_structured_outputs_are_forms(form: dict[str, Any], field: str, value: Any):
@@ -216,6 +216,8 @@ def test_pieces_tell_what_they_cost_so_far(client):
 
 def test_a_prompt_may_come_without_special_tokens(server):
     for value in (True, False):
-        status, told = ask(server, "/v1/completions", json.dumps({"prompt": "ab", "add_special_tokens": value}).encode())
+        status, told = ask(
+            server, "/v1/completions", json.dumps({"prompt": "ab", "add_special_tokens": value}).encode()
+        )
         assert (status, told["usage"]["prompt_tokens"]) == (200, 2)
     assert "add_special_tokens" in CompletionRequest.__struct_fields__

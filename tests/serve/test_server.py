@@ -227,10 +227,14 @@ def test_the_command_serves_and_ends_when_told(tmp_path):
         ready = next(line for line in process.stderr if line.startswith(("ready", "error")))
         port = int(re.findall(r":(\d+)/v1", ready)[0])
         with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="-") as client:
-            assert client.completions.create(model="letters", prompt="a").choices[0].text == "bcdefgh"
+            assert client.completions.create(model="letters", prompt="a", temperature=0).choices[0].text == "bcdefgh"
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"no HTTP\r\n\r\n")
+            assert connection.recv(99).startswith(b"HTTP/1.1 400")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
         log = process.stderr.read()
+    assert all(json.loads(line)["time"] for line in log.splitlines())  # every line is an object, whoever writes it
     assert '"path": "/v1/completions", "status": 200' in log
     assert "abcdefgh" not in log  # what was asked and answered is nobody's business
 

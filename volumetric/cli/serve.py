@@ -182,6 +182,7 @@ def serve(
     lora: Annotated[list[str] | None, Parameter(name="--lora", negative="")] = None,
     draft: Drafts = None,
     reasoning: Literal["auto", "none"] = "auto",
+    temperature: Annotated[float, Parameter(name=["--temperature", "--temp"])] = 1.0,
     parse_special: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     lenient: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
@@ -206,6 +207,9 @@ def serve(
     reasoning : str
         "auto" tells what a model thinks apart from its answers, as reasoning_content, where its template has marks for
         it; "none" leaves it in them.
+    temperature : float
+        At which tokens are drawn where neither a request nor the model's files say anything of sampling; 0 takes the
+        likeliest.
     parse_special : bool
         Let control tokens that are written in messages count as such, and not as text: whoever writes a part of a
         message can end it then, and speak as the system.
@@ -227,6 +231,7 @@ def serve(
         drafts = {name: guessing for i, name in enumerate(openers) if i == 0 or i >= max(1, len(models))}
 
     from volumetric.generate.scheduling.limits import Limits
+    from volumetric.serve.log import json_lines
     from volumetric.serve.run import Server, listen
     from volumetric.serve.serving import Settings
 
@@ -248,6 +253,7 @@ def serve(
             max_body=load.max_body * _MIB,
             request_seconds=load.request_timeout,
             step_seconds=load.step_timeout,
+            temperature=temperature,
             reasoning=reasoning,
             parse_special=parse_special,
             lenient=lenient,
@@ -265,7 +271,8 @@ def serve(
     if not output.quiet:
         logging.getLogger("volumetric.serve").setLevel(logging.INFO)
     console.note(f"listening at {url}; opening {', '.join(openers)}…")
-    server.run(sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}"))
+    with json_lines((console.NOTES,)):
+        server.run(sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}"))
     return exits.OK
 
 

@@ -31,7 +31,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 )
 """Names that other tools use. The command line accepts them; in Python they lead to the right name."""
 
-Source = Literal["explicit", "generation_config", "default"]
+Source = Literal["explicit", "generation_config", "server", "default"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ def jobs_of(
     except GenerationError as error:
         raise problem_of(DoesNotFitError(str(error), hint=error.hint), param=param) from None
     try:
-        params = model.sampling(**explicit)
+        params = served.sampling(settings, **explicit).params
     except SpecError as error:
         raise problem_of(error) from None
     for name, ids in {"logit_bias": params.logit_bias, "allowed_token_ids": params.allowed_ids}.items():
