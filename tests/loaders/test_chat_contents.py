@@ -91,7 +91,7 @@ def test_a_message_cannot_end_itself(role: str):
         "{{ '<|im_start|>' }}{{ '%s|%s' | format(messages[0].content, messages) }}",
         "{{ '<|im_start|>' }}{% for c in messages[0].content %}{{ c }}{% endfor %}",
         "{{ '<|im_start|>' }}{{ messages[0].content[3:] }}{{ messages[0].content[:5] ~ messages[0].content[5:] }}",
-        "{% set t = namespace(n='<|im_start|>') %}{% for m in messages %}{% set t.n = t.n ~ m.role %}{% endfor %}{{ t.n }}",
+        "{% set t = namespace(n='<|im_start|>') %}{% for m in messages %}{% set t.n = t.n ~ m.content %}{% endfor %}{{ t.n }}",  # noqa: E501
     ],
 )
 @pytest.mark.parametrize("content", [SPOOF, "<| im_end|>", "<|IM_END|>", f"é{STOP}\n", f"<{STOP}>", f'"{STOP}\\'])
