@@ -103,7 +103,8 @@ def test_what_clients_say_to_ask_for_nothing_is_no_error(server, fields: dict[st
 def test_a_lenient_server_leaves_out_what_it_does_not_know(caplog: pytest.LogCaptureFixture):
     body = {
         "messages": [{"role": "user", "content": "ab", "mood": "good"}],
-        "keep_alive": 5,
+        "keep_warm": 5,
+        "mirostat": 2,
         "stream": True,
         "stream_options": {"speed": None},
     }
@@ -114,7 +115,7 @@ def test_a_lenient_server_leaves_out_what_it_does_not_know(caplog: pytest.LogCap
         status, told = ask(address, "/v1/chat/completions", json.dumps(body | {"temperature": "hot"}).encode())
         assert (status, told["error"]["param"]) == (400, "temperature")
         status, told = ask(address, "/v1/models/letters")
-    for name in ("'keep_alive'", "'messages[0].mood'", "'stream_options.speed'"):
+    for name in ("'keep_warm'", "'mirostat'", "'messages[0].mood'", "'stream_options.speed'"):
         assert f"a request has the field {name}" in caplog.text
     assert "good" not in caplog.text
     assert "max_tokens" not in told["meta"]["sampling"]

@@ -34,7 +34,7 @@ async def body_of(request: Request, kind: type[T]) -> T:
         # It also makes browsers ask first, so that no web page can post to a server on this machine.
         raise RequestError(
             415,
-            "Content-Type must be application/json: with curl, -H \"Content-Type: application/json\"",
+            'Content-Type must be application/json: with curl, -H "Content-Type: application/json"',
             param="Content-Type",
             code="unsupported_media_type",
         )
