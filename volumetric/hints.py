@@ -86,7 +86,9 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}…"
 
 
-def suggestion(name: object, known: Iterable[str], otherwise: str | None = None, *, most: int = 1) -> str:
+def suggestion(
+    name: object, known: Iterable[str], otherwise: str | None = None, *, most: int = 1, alike: float = 0.6
+) -> str:
     """Return "did you mean …?" with the names that are close to one, or what there is to choose from.
 
     Parameters
@@ -94,6 +96,7 @@ def suggestion(name: object, known: Iterable[str], otherwise: str | None = None,
     known : the names that there are, in the order in which they are told
     otherwise : what is said where none is close; None: those that are known
     most : how many close names are told
+    alike : how much of two names must be the same for them to be close, from 0 to 1
     """
     import difflib  # errors alone ask for it
 
@@ -105,7 +108,7 @@ def suggestion(name: object, known: Iterable[str], otherwise: str | None = None,
         for (of, beside), where in _ELSEWHERE.items():
             if of in (called, name) and beside in names:
                 return where
-    close = difflib.get_close_matches(name, names, most) if isinstance(name, str) else []
+    close = difflib.get_close_matches(name, names, most, alike) if isinstance(name, str) else []
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     if otherwise is not None:

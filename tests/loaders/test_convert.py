@@ -279,6 +279,25 @@ def test_gguf_has_room_for_three_ends(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "left out: [9]" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("config", "sampled"),
+    [
+        (
+            '{"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.05}',
+            (True, 0.6, 20, 0.95, 0.05),
+        ),
+        ('{"do_sample": true, "top_k": 3, "repetition_penalty": 1.1}', (True, 1.0, 3, None, None)),
+        ('{"temperature": 0.6}', (False, None, None, None, None)),
+    ],
+)
+def test_gguf_holds_how_a_model_wants_to_be_sampled_from(config: str, sampled: tuple[Any, ...], tmp_path: Path) -> None:
+    directory = copy("llama", tmp_path)
+    (directory / "generation_config.json").write_text(config)
+    convert_model(str(directory), tmp_path / "m.gguf")
+    found = open_model(str(tmp_path / "m.gguf")).generation
+    assert (found.do_sample, found.temperature, found.top_k, found.top_p, found.min_p) == sampled
+
+
 def test_a_mistral_without_window_is_a_llama_in_gguf(tmp_path: Path) -> None:
     directory = copy("mistral", tmp_path, sliding_window=None)
     convert_model(str(directory), tmp_path / "m.gguf")

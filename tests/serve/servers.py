@@ -101,10 +101,12 @@ def running(
     drafts: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Iterator[Address]:
-    """Serve `models` while the context lasts; they are closed behind it."""
+    """Serve `models` while the context lasts; they are closed behind it. Texts are greedy unless told otherwise."""
     sock, ready = listen("127.0.0.1", 0), threading.Event()
     openers = {name: lambda model=model: model for name, model in models.items()}
-    server = Server(openers, Settings(**settings), limits or Limits(), drain=drain, drafts=drafts or {})
+    server = Server(
+        openers, Settings(**{"temperature": 0.0} | settings), limits or Limits(), drain=drain, drafts=drafts or {}
+    )
     thread = threading.Thread(target=server.run, args=(sock,), kwargs={"on_ready": ready.set})
     thread.start()
     try:

@@ -195,7 +195,8 @@ def test_texts_to_embed_are_cut_only_where_that_is_asked_for(client):
     ("asked", "param", "message"),
     [
         ({"temperatur": 1}, "temperatur", "did you mean 'temperature'"),
-        ({"audio": {}}, "audio", "does not honour it"),
+        ({"pictures": {}}, "pictures", "does not honour it"),
+        ({"audio": {}}, "audio", "text alone"),
         ({"temperature": "hot"}, "temperature", "float"),
         ({"temperature": -1}, "temperature", "0 to 1,000,000"),
         ({"max_tokens": 0}, "max_tokens", "1 or more"),
@@ -203,7 +204,7 @@ def test_texts_to_embed_are_cut_only_where_that_is_asked_for(client):
         ({"stop": ["a"] * 17}, "stop", "at most 16"),
         ({"top_logprobs": 2}, "top_logprobs", "takes logprobs"),
         ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens", "differ"),
-        ({"store": True}, "store", "keeps no conversations"),
+        ({"store": "long"}, "store", "nothing is stored"),
         ({"stream_options": {}}, "stream_options", "takes stream"),
         ({"messages": []}, "messages", "at least one"),
         ({"messages": [{"role": "robot", "content": "a"}]}, "messages[0].role", "robot"),

@@ -36,7 +36,9 @@ def test_a_request_keeps_the_model_that_it_began_with(monkeypatch: pytest.Monkey
     with running({"letters": letters()}) as address, address.client() as client:
         server, held, go = address.server, threading.Event(), threading.Event()
         before = server.serving.models["letters"]
-        encode, first = before.model.encode, [True]
+        tokenizer = before.model.tokenizer
+        assert tokenizer is not None
+        encode, first = tokenizer.encode, [True]
 
         def slowly(*args, **rest):
             if first and first.pop():
@@ -44,7 +46,7 @@ def test_a_request_keeps_the_model_that_it_began_with(monkeypatch: pytest.Monkey
                 assert go.wait(PATIENCE)
             return encode(*args, **rest)
 
-        monkeypatch.setattr(before.model, "encode", slowly)
+        monkeypatch.setattr(tokenizer, "encode", slowly)
         server._openers = {"letters": letters}
         with ThreadPoolExecutor(1) as pool:
             ask = pool.submit(

@@ -176,15 +176,14 @@ def test_typed_answers_and_arguments_are_parsed(client):
 @pytest.mark.parametrize(
     ("asked", "param", "message"),
     [
-        ({"store": True}, "store", "keeps no responses"),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "keeps no responses"),
         ({"conversation": "conv_1"}, "conversation", "keeps no responses"),
         ({"background": True}, "background", "at once"),
-        ({"truncation": "auto"}, "truncation", "never cuts"),
+        ({"truncation": "middle"}, "truncation", "nothing is cut"),
         ({"max_tokens": 3}, "max_tokens", "max_output_tokens"),
         ({"n": 2}, "n", "one text"),
-        ({"reasoning": {"summary": "auto"}}, "reasoning.summary", "as it is"),
-        ({"include": ["reasoning.encrypted_content"]}, "include[0]", "encrypted_content"),
+        ({"reasoning": {"summary": "concise"}}, "reasoning.summary", "as it is"),
+        ({"include": ["reasoning.thoughts"]}, "include[0]", "thoughts"),
         ({"image": {}}, "image", "does not honour it"),
         ({"max_output_token": 1}, "max_output_token", "did you mean 'max_output_tokens'"),
         ({"max_output_tokens": 0}, "max_output_tokens", "max_output_tokens must be"),

@@ -103,7 +103,8 @@ def test_what_clients_say_to_ask_for_nothing_is_no_error(server, fields: dict[st
 def test_a_lenient_server_leaves_out_what_it_does_not_know(caplog: pytest.LogCaptureFixture):
     body = {
         "messages": [{"role": "user", "content": "ab", "mood": "good"}],
-        "keep_alive": 5,
+        "keep_warm": 5,
+        "mirostat": 2,
         "stream": True,
         "stream_options": {"speed": None},
     }
@@ -114,7 +115,7 @@ def test_a_lenient_server_leaves_out_what_it_does_not_know(caplog: pytest.LogCap
         status, told = ask(address, "/v1/chat/completions", json.dumps(body | {"temperature": "hot"}).encode())
         assert (status, told["error"]["param"]) == (400, "temperature")
         status, told = ask(address, "/v1/models/letters")
-    for name in ("'keep_alive'", "'messages[0].mood'", "'stream_options.speed'"):
+    for name in ("'keep_warm'", "'mirostat'", "'messages[0].mood'", "'stream_options.speed'"):
         assert f"a request has the field {name}" in caplog.text
     assert "good" not in caplog.text
     assert "max_tokens" not in told["meta"]["sampling"]
@@ -227,10 +228,14 @@ def test_the_command_serves_and_ends_when_told(tmp_path):
         ready = next(line for line in process.stderr if line.startswith(("ready", "error")))
         port = int(re.findall(r":(\d+)/v1", ready)[0])
         with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="-") as client:
-            assert client.completions.create(model="letters", prompt="a").choices[0].text == "bcdefgh"
+            assert client.completions.create(model="letters", prompt="a", temperature=0).choices[0].text == "bcdefgh"
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"no HTTP\r\n\r\n")
+            assert connection.recv(99).startswith(b"HTTP/1.1 400")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
         log = process.stderr.read()
+    assert all(json.loads(line)["time"] for line in log.splitlines())  # every line is an object, whoever writes it
     assert '"path": "/v1/completions", "status": 200' in log
     assert "abcdefgh" not in log  # what was asked and answered is nobody's business
 

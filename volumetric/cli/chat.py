@@ -71,7 +71,7 @@ def chat(
     output.apply()
     settings = sampling.given()
     if url is not None:
-        if lora or draft or template.chat_template:
+        if lora or draft or template.chat_template or template.arguments():
             raise UsageError("--url excludes a template, adapters and a draft", hint="the server has its own")
         return _converse(remote(url, model, settings, template.opening()))
     with (

@@ -27,7 +27,9 @@ _LEAST = 14
 _JOINTS = re.compile(r" (?=&&|\|\|)|(?<=,) (?=[A-Za-z_])")
 """Where text is folded that has no parts with two spaces between them: before what joins clocks, and between names."""
 
-_notes = logging.getLogger(f"{__name__}.notes")
+NOTES = f"{__name__}.notes"
+"""Logger of commentary."""
+_notes = logging.getLogger(NOTES)
 
 
 def configure(*, verbose: bool, quiet: bool, debug: bool) -> None:

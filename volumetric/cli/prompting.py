@@ -99,6 +99,8 @@ class TemplateOptions:
         Jinja source, or a file of it, in place of the model's template.
     template_args : str
         JSON object of further names for the template.
+    parse_special : bool
+        Let control tokens that are written in messages count as such, and not as text.
     """
 
     system: Annotated[
@@ -106,11 +108,12 @@ class TemplateOptions:
     ] = None
     chat_template: str | None = None
     template_args: Annotated[str | None, Parameter(name=["--template-args", "--chat-template-kwargs"])] = None
+    parse_special: Annotated[bool, Parameter(negative="", show_default=False)] = False
 
     @property
     def given(self) -> bool:
         """Whether any of the flags was given."""
-        return (self.system, self.chat_template, self.template_args) != (None, None, None)
+        return self.parse_special or (self.system, self.chat_template, self.template_args) != (None, None, None)
 
     def opening(self) -> list[dict[str, str]]:
         """Messages that every conversation begins with."""
@@ -118,7 +121,8 @@ class TemplateOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Keywords of `Session.stream` that concern the template."""
-        return {} if self.template_args is None else {"template_args": _json_object(self.template_args)}
+        found: dict[str, Any] = {"parse_special": True} if self.parse_special else {}
+        return found if self.template_args is None else found | {"template_args": _json_object(self.template_args)}
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -19,7 +19,11 @@ from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 
 _PATIENCE = 600.0
-_FIELDS = {"stop_ids": "stop_token_ids"}
+_FIELDS = {
+    "stop_ids": "stop_token_ids",
+    "allowed_ids": "allowed_token_ids",
+    "include_stop": "include_stop_str_in_output",
+}
 """Sampling parameters whose field in a request has another name."""
 _WHERE: Final = "is it the address of such a server, as in http://127.0.0.1:8080?"
 _AGAIN: Final = "is the server still up? then ask again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from cyclopts import Group, Parameter
@@ -29,7 +30,7 @@ def _flag(field: dataclasses.Field[Any], kind: Any) -> tuple[str, Any, Any]:
         name=["--" + name.replace("_", "-") for name in names] + _SHORT.get(field.name, []),
         negative="",
         allow_leading_hyphen=field.name == "stop",
-        consume_multiple=field.name == "stop_ids",
+        consume_multiple=field.name in ("stop_ids", "allowed_ids"),
         show_default=shown if type(default) in (int, float) else False,
     )
     if field.name in _READERS:
@@ -41,8 +42,8 @@ def _stops(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(unescape, texts))
 
 
-def _stop_ids(texts: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(number for text in texts for number in whole_numbers("--stop-ids", text))
+def _ids(flag: str) -> Callable[[tuple[str, ...]], tuple[int, ...]]:
+    return lambda texts: tuple(number for text in texts for number in whole_numbers(flag, text))
 
 
 def _biases(texts: tuple[str, ...]) -> dict[int, float]:
@@ -56,7 +57,12 @@ def _biases(texts: tuple[str, ...]) -> dict[int, float]:
     return found
 
 
-_READERS = {"stop": _stops, "stop_ids": _stop_ids, "logit_bias": _biases}
+_READERS = {
+    "stop": _stops,
+    "stop_ids": _ids("--stop-ids"),
+    "allowed_ids": _ids("--allowed-ids"),
+    "logit_bias": _biases,
+}
 """Parameters whose text on the command line is not simply their value."""
 
 

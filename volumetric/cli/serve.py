@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import re
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +36,7 @@ LOAD = Group("Load", sort_key=2)
 KEY = "VOLUMETRIC_API_KEY"
 """Variable of the environment that may hold the key; on a command line every user of the machine can read it."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+_NAME = re.compile(r"[\w.-]+|\[?[0-9A-Fa-f:.]+\]?")
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+/?")
 _MIB = 2**20
 
@@ -58,6 +59,10 @@ class AddressOptions:
         so many times the slots that those of others have.
     no_auth : bool
         Let everybody in who reaches the address.
+    allow_host : list[str]
+        Name under which the server may be asked for, as behind a proxy that keeps the name; any number of times. It
+        always answers to localhost, and on other addresses than this machine's own to addresses and this machine's
+        name. * lets any name in, and with it web pages of others where there is no key.
     cors : list[str]
         Origin of web pages that may ask, such as https://example.org; any number of times.
     """
@@ -67,6 +72,7 @@ class AddressOptions:
     api_key: str | None = None
     api_key_file: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
     no_auth: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    allow_host: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
     cors: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
 
     def keys(self) -> dict[str, float]:
@@ -91,12 +97,32 @@ class AddressOptions:
             if key in found:
                 raise UsageError(f"--api-key-file {path} has a key that another one has, too", hint="one for each user")
             found[key] = share
-        if not found and self.host not in _LOOPBACK and not self.no_auth:
+        if not found and not self.local and not self.no_auth:
             raise UsageError(
                 f"--host {self.host} can be reached by others, and there is no key",
                 hint=f"set {KEY} or --api-key-file, or say --no-auth",
             )
         return found
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine reaches the address."""
+        return self.host in _LOOPBACK
+
+    def hosts(self) -> frozenset[str] | None:
+        """Return the names under which the server may be asked for; None: any. Raises `UsageError` for what is none."""
+        from volumetric.serve.hosts import host_of
+
+        for name in self.allow_host:
+            if name != "*" and not _NAME.fullmatch(name):
+                raise UsageError(
+                    f"--allow-host {name} is no name", hint="as in llm.example.org, without scheme and port"
+                )
+        if "*" in self.allow_host:
+            return None
+        machine = socket.gethostname()
+        own = (self.host,) if self.local else (self.host, machine, f"{machine.partition('.')[0]}.local")
+        return frozenset(map(host_of, (*_LOOPBACK, *own, *self.allow_host)))
 
     def origins(self) -> tuple[str, ...]:
         """Return the origins, as browsers tell them. Raises `UsageError` for what no browser tells."""
@@ -163,6 +189,8 @@ def serve(
     lora: Annotated[list[str] | None, Parameter(name="--lora", negative="")] = None,
     draft: Drafts = None,
     reasoning: Literal["auto", "none"] = "auto",
+    temperature: Annotated[float, Parameter(name=["--temperature", "--temp"])] = 1.0,
+    parse_special: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     lenient: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -186,6 +214,12 @@ def serve(
     reasoning : str
         "auto" tells what a model thinks apart from its answers, as reasoning_content, where its template has marks for
         it; "none" leaves it in them.
+    temperature : float
+        At which tokens are drawn where neither a request nor the model's files say anything of sampling; 0 takes the
+        likeliest.
+    parse_special : bool
+        Let control tokens that are written in messages count as such, and not as text: whoever writes a part of a
+        message can end it then, and speak as the system.
     lenient : bool
         Leave fields of requests out that would have no effect, and log their names, instead of refusing them.
     """
@@ -204,6 +238,7 @@ def serve(
         drafts = {name: guessing for i, name in enumerate(openers) if i == 0 or i >= max(1, len(models))}
 
     from volumetric.generate.scheduling.limits import Limits
+    from volumetric.serve.log import json_lines
     from volumetric.serve.run import Server, listen
     from volumetric.serve.serving import Settings
 
@@ -219,24 +254,32 @@ def serve(
         )
         settings = Settings(
             api_keys=keys,
-            hosts=_HOSTS if address.host in _LOOPBACK else None,
+            hosts=address.hosts(),
+            addresses=not address.local,
             origins=address.origins(),
             max_body=load.max_body * _MIB,
             request_seconds=load.request_timeout,
             step_seconds=load.step_timeout,
+            temperature=temperature,
             reasoning=reasoning,
+            parse_special=parse_special,
             lenient=lenient,
         )
         server = Server(openers, settings, limits, drain=load.drain, drafts=drafts)
     except SpecError as error:
         raise UsageError(str(error), hint=error.hint) from None
     sock = listen(address.host, address.port)
+    if settings.hosts is None and not keys:
+        console.note(
+            "any web page can reach this server by a name that it lets point here: --allow-host * without a key"
+        )
     where = f"[{address.host}]" if ":" in address.host else address.host
     url = f"http://{where}:{sock.getsockname()[1]}"
     if not output.quiet:
         logging.getLogger("volumetric.serve").setLevel(logging.INFO)
     console.note(f"listening at {url}; opening {', '.join(openers)}…")
-    server.run(sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}"))
+    with json_lines((console.NOTES,)):
+        server.run(sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}"))
     return exits.OK
 
 

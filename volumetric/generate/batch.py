@@ -34,6 +34,7 @@ class BatchStream:
         together: int = TOGETHER,
         prompt_rows: int = PROMPT_ROWS,
         template_args: Mapping[str, Any] | None = None,
+        parse_special: bool | None = None,
         **explicit: Any,
     ) -> None:
         for name, value in {"together": together, "prompt_rows": prompt_rows}.items():
@@ -43,7 +44,7 @@ class BatchStream:
         each = [params] * len(every) if params is None or not isinstance(params, Sequence) else list(params)
         if len(each) != len(every):
             raise SpecError(f"{len(every)} prompts need one set of parameters or {len(every)}, got {len(each)}")
-        ids = [model.encode(prompt, template_args=template_args) for prompt in every]
+        ids = [model.encode(prompt, template_args=template_args, parse_special=parse_special) for prompt in every]
         jobs = [Job(prompt=i, params=model.sampling(one, **explicit)) for i, one in zip(ids, each, strict=True)]
         for job in jobs:
             model.room_after(len(job.prompt))

@@ -144,7 +144,13 @@ class Grammars:
         else:
             if not problem:
                 return Grammar(self._tokenizer, grammar)
-        raise SpecError(f"the grammar cannot be enforced: {problem.strip().partition(chr(10))[0][:300]}")
+        raise SpecError(f"the grammar cannot be enforced: {_cause(problem)}")
+
+
+def _cause(problem: str) -> str:
+    """Return the lines that tell what is wrong; regular expressions are shown between the first and the last one."""
+    first, *others = (line.strip() for line in problem.strip().splitlines())
+    return " ".join([first, *(line for line in others if line.startswith("error:"))])[:300]
 
 
 def spaced(schema: Mapping[str, Any]) -> dict[str, Any]:

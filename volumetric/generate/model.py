@@ -22,7 +22,8 @@ from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.predicting import Predicts
 from volumetric.generate.preparing import prepare
-from volumetric.generate.prompt import Message, Prompt, check_ids, check_messages, encode_prompt, items_of
+from volumetric.generate.prompt import Message, Prompt, check_messages, items_of
+from volumetric.generate.prompts import Prompts
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, PROMPT_ROWS, TOGETHER
 from volumetric.generate.session import Session
 from volumetric.generate.stream import Stream
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
 
 
-class Model(Encodes, Adapts, Predicts):
+class Model(Prompts, Encodes, Adapts, Predicts):
     """A network bound to a device, with tokenizer and chat template where the source has them.
 
     Parameters
@@ -155,19 +156,6 @@ class Model(Encodes, Adapts, Predicts):
         stated = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
         return merge(None, stated | {name: value for name, value in explicit.items() if value is not None}).params
 
-    def encode(self, prompt: Prompt, *, template_args: Mapping[str, Any] | None = None) -> list[int]:
-        """Turn a prompt into token ids.
-
-        Raises
-        ------
-        GenerationError : nothing is left, an id is outside of the vocabulary, the model has no tokenizer or chat
-            template, or the template refuses the messages
-        """
-        self._require_tokens()
-        ids = encode_prompt(prompt, self.loaded, template_args or {})
-        check_ids(ids, self.plan)
-        return ids
-
     def decoder(self, shown: Set[int] = frozenset()) -> Decoder | None:
         """Return a fresh incremental decoder, None where the model has no tokenizer.
 
@@ -184,7 +172,7 @@ class Model(Encodes, Adapts, Predicts):
         GenerationError : no ids, more than the context holds, an id outside of the vocabulary, or a network that does
             not read tokens
         """
-        self._require_tokens()
+        self.require_tokens()
         tokens = np.array(self.encode(ids), np.int32)
         self.room_after(tokens.size)
         state = self.executable.new_state()
@@ -231,8 +219,8 @@ class Model(Encodes, Adapts, Predicts):
         prompt : text, token ids, or chat messages
         params : complete sampling parameters
         explicit : single sampling parameters (see `SamplingParams`), over `params` or the model's own defaults;
-            ``template_args`` for the chat template; and ``draft``, a smaller model of the same tokens or ``"lookup"``,
-            whose guesses are checked together (see `Session.stream`)
+            ``template_args`` and ``parse_special``, see `encode`; and ``draft``, a smaller model of the same tokens or
+            ``"lookup"``, whose guesses are checked together (see `Session.stream`)
 
         Returns
         -------
@@ -292,7 +280,7 @@ class Model(Encodes, Adapts, Predicts):
         together : sequences computed at once, at most; each needs a cache on the device
         prompt_rows : tokens of prompts computed at once beside sequences that decode, at most; more of them start the
             next generation sooner and slow the others down
-        explicit : single sampling parameters and ``template_args``, as for `generate`
+        explicit : single sampling parameters, ``template_args`` and ``parse_special``, as for `generate`
 
         Returns
         -------
@@ -366,11 +354,11 @@ class Model(Encodes, Adapts, Predicts):
 
     def require_generator(self) -> None:
         """Raise `GenerationError` unless the network reads tokens and predicts the next one."""
-        self._require_tokens()
+        self.require_tokens()
         if self.bidirectional:
             raise GenerationError(f"{self.name} is an encoder and cannot generate text", hint="use model.embed(texts)")
 
-    def _require_tokens(self) -> None:
+    def require_tokens(self) -> None:
         """Raise `GenerationError` unless the network reads tokens."""
         value = self.plan.values[self.plan.inputs[INPUT]]
         if value.dtype != "int32":

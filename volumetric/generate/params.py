@@ -22,6 +22,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "n_predict": "max_tokens",
         "max_new_tokens": "max_tokens",
+        "min_new_tokens": "min_tokens",
         "temp": "temperature",
         "repeat_penalty": "repetition_penalty",
         "repeat_last_n": "repetition_window",
@@ -30,7 +31,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 )
 """Names that other tools use. The command line accepts them; in Python they lead to the right name."""
 
-Source = Literal["explicit", "generation_config", "default"]
+Source = Literal["explicit", "generation_config", "server", "default"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,12 @@ class SamplingParams:
         End at any of these token ids, besides the model's own end-of-text ids.
     ignore_eos : bool
         Do not end at the model's end-of-text ids.
+    min_tokens : int
+        Tokens before which no token id ends the text; a stop text still does.
+    include_stop : bool
+        Let the text have the stop text that ends it.
+    allowed_ids : tuple of int
+        Draw among these token ids alone; with none of those that end a text it ends by its length.
     logit_bias : mapping of int to float
         Added to the logits of these token ids, as 42=-1.5 on the command line, at most 1,000,000; -inf bans a
         token.
@@ -92,6 +99,9 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     stop_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    min_tokens: int = 0
+    include_stop: bool = False
+    allowed_ids: tuple[int, ...] = ()
     logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     logprobs: int | None = None
 
@@ -101,7 +111,8 @@ class SamplingParams:
             raise SpecError("sampling parameters: " + "; ".join(problems))
         object.__setattr__(self, "seed", None if self.seed == -1 else self.seed)
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        object.__setattr__(self, "stop_ids", tuple(int(i) for i in self.stop_ids))
+        for name in ("stop_ids", "allowed_ids"):
+            object.__setattr__(self, name, tuple(int(i) for i in getattr(self, name)))
         bias = {int(token): float(value) for token, value in self.logit_bias.items()}
         object.__setattr__(self, "logit_bias", MappingProxyType(bias))
 
@@ -112,12 +123,14 @@ class SamplingParams:
                 continue
             if not is_number(value, kind) or not low <= value <= high:
                 yield f"{name} must be {text}, got {value!r}"
-        if not isinstance(self.ignore_eos, bool):
-            yield f"ignore_eos must be true or false, got {self.ignore_eos!r}"
+        for name in ("ignore_eos", "include_stop"):
+            if not isinstance(getattr(self, name), bool):
+                yield f"{name} must be true or false, got {getattr(self, name)!r}"
         if not _texts(self.stop):
             yield f"stop must be one or more non-empty texts, got {self.stop!r}"
-        if not _token_ids(self.stop_ids):
-            yield f"stop_ids must be token ids, got {self.stop_ids!r}"
+        for name in ("stop_ids", "allowed_ids"):
+            if not _token_ids(getattr(self, name)):
+                yield f"{name} must be token ids, got {getattr(self, name)!r}"
         if not isinstance(self.logit_bias, Mapping):
             yield f"logit_bias must map token ids to numbers, got {self.logit_bias!r}"
         else:
@@ -150,6 +163,7 @@ _MOST_BIAS = 1e6
 _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
     {
         "max_tokens": (Integral, 1, _MAX, "a whole number of 1 or more"),
+        "min_tokens": (Integral, 0, _MAX, "a whole number of 0 or more"),
         "temperature": (Real, 0.0, 1e6, "a number from 0 to 1,000,000"),
         "top_k": (Integral, 0, _MAX, "a whole number of 0 (off) or more"),
         "top_p": (Real, math.ulp(0.0), 1.0, "above 0 and at most 1"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,17 +18,30 @@ from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.runtime.state import check_input, check_vocabulary
 
 if TYPE_CHECKING:
+    from volumetric.loaders.chat_contents import Contents
     from volumetric.runtime.plan import Plan
 
 Message: TypeAlias = Mapping[str, Any]
 Prompt: TypeAlias = str | Sequence[int] | NDArray[np.integer] | Sequence[Message]
 
 
-def encode_prompt(prompt: Prompt, model: LoadedModel, template_args: Mapping[str, Any]) -> list[int]:
+def encode_prompt(
+    prompt: Prompt,
+    model: LoadedModel,
+    template_args: Mapping[str, Any],
+    contents: Callable[[], Contents | None],
+    *,
+    parse_special: bool | None = None,
+) -> list[int]:
     """Return the token ids of `prompt`.
 
     Text is encoded with the special tokens that the model's tokenizer puts around a text. A rendered chat template
     holds its own, so messages are encoded without.
+
+    Parameters
+    ----------
+    contents : returns those of the model, where it has a tokenizer
+    parse_special : whether control tokens count that are written in a text, or in what messages hold; None: in a text
 
     Raises
     ------
@@ -36,7 +49,9 @@ def encode_prompt(prompt: Prompt, model: LoadedModel, template_args: Mapping[str
         ids nor messages
     """
     if isinstance(prompt, str):
-        return _tokenizer(model).encode(prompt)
+        tokenizer = _tokenizer(model)
+        plain = contents() if parse_special is False else None
+        return tokenizer.encode(prompt) if plain is None else plain.encode(plain.data(prompt), add_special_tokens=True)
     items = items_of(prompt, "a prompt is text, token ids or chat messages")
     if set(map(type, items)) == {int}:  # what nearly everybody gives; the general rule takes ten times as long
         return items
@@ -49,8 +64,10 @@ def encode_prompt(prompt: Prompt, model: LoadedModel, template_args: Mapping[str
         raise GenerationError(f"template_args must map names to values, got {type(template_args).__name__}")
     if "messages" in template_args:
         raise GenerationError("template arguments cannot replace the messages")
-    text = model.chat_template.render(items, **template_args)
-    return _tokenizer(model).encode(text, add_special_tokens=False)
+    plain = None if parse_special else contents()
+    if plain is None:
+        return _tokenizer(model).encode(model.chat_template.render(items, **template_args), add_special_tokens=False)
+    return plain.encode(plain.render(plain.messages(items), **plain.data(template_args)))
 
 
 def check_ids(ids: Sequence[int] | NDArray[np.integer], plan: Plan) -> NDArray[np.int32]:

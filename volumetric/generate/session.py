@@ -53,6 +53,7 @@ class Session:
         params: SamplingParams | None = None,
         *,
         template_args: Mapping[str, Any] | None = None,
+        parse_special: bool | None = None,
         on_end: Callable[[], None] | None = None,
         draft: Draft | None = None,
         **explicit: Any,
@@ -63,7 +64,7 @@ class Session:
         ----------
         prompt : text, token ids, or chat messages (``{"role": …, "content": …}``); the whole of it, not what is new
         params : complete sampling parameters; without them the model's defaults and `explicit` count
-        template_args : further names for the chat template
+        template_args, parse_special : see `Model.encode`
         on_end : called once when the stream has ended, in whatever way
         draft : what proposes tokens that this model checks together: a smaller model of the same tokens, or
             ``"lookup"`` for what followed the last tokens earlier in the text; the text is the same, see
@@ -75,7 +76,7 @@ class Session:
         GenerationError : the prompt is empty, does not fit into the context, or cannot be encoded
         SpecError : a sampling parameter is unknown or out of range
         """
-        ids = self._model.encode(prompt, template_args=template_args)
+        ids = self._model.encode(prompt, template_args=template_args, parse_special=parse_special)
         self._model.room_after(len(ids))
         merged = self._model.sampling(params, **explicit)
         self._stop()

@@ -21,23 +21,27 @@ class StopMatcher:
     Parameters
     ----------
     stops : texts to end at; none passes everything on at once
+    shown : the text that was ended at is passed on, too
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Sequence[str], *, shown: bool = False) -> None:
         self._stops = tuple(stops)
+        self._shown = shown
         self._held = ""
 
     def push(self, text: str) -> tuple[str, bool]:
         """Take more text; return what may be shown, and whether a stop text has appeared.
 
-        At a stop text, what comes before its first appearance is returned, and the rest is dropped.
+        At a stop text, what comes before its first appearance is returned, and the rest is dropped; of several that
+        begin there the shortest counts.
         """
         if not self._stops:
             return text, False
         self._held += text
-        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        found = [(at, len(stop)) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
-            shown, self._held = self._held[: min(found)], ""
+            at, length = min(found)
+            shown, self._held = self._held[: at + length * self._shown], ""
             return shown, True
         cut = len(self._held) - undecided(self._held, self._stops)
         shown, self._held = self._held[:cut], self._held[cut:]

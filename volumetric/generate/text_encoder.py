@@ -28,7 +28,7 @@ class TextEncoder:
     """A model seen as an encoder; made when it is first asked for."""
 
     def __init__(self, model: Model) -> None:
-        model._require_tokens()
+        model.require_tokens()
         if model.tokenizer is None:
             raise GenerationError(f"{model.name} has no tokenizer", hint="model.logits(ids) takes token ids")
         self.name, self.loaded = model.name, model.loaded

@@ -60,7 +60,7 @@ class Transcript:
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
         self._end_ids = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
-        self._stops = StopMatcher(params.stop)
+        self._stops = StopMatcher(params.stop, shown=params.include_stop)
         self._draws: list[Draw] = []
         self._texts: list[str] = []
         self._first_seconds = self._seconds = 0.0

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.errors import CheckpointError, GenerationError
+from volumetric.loaders.chat_marks import MarkedList, in_json, readable
 from volumetric.loaders.json_file import read_bytes
 
 if TYPE_CHECKING:
     import jinja2
+
+logger = logging.getLogger(__name__)
 
 MAX_TEMPLATE_BYTES: Final = 250_000
 """Ten times the longest templates that models come with; it bounds the time to compile one."""
@@ -33,7 +37,7 @@ class ChatTemplate:
     ----------
     templates : name → Jinja source; ``default`` is used unless tools are given and there is a ``tool_use``
     special_tokens : names that the template may use, ``bos_token`` and the like
-    where : file name for messages
+    where : file name for the log
     """
 
     def __init__(self, templates: Mapping[str, str], special_tokens: Mapping[str, str], where: str) -> None:
@@ -51,6 +55,31 @@ class ChatTemplate:
         """Return the Jinja source of the template for conversations with tools, or without any."""
         name = "tool_use" if tools and "tool_use" in self.templates else "default"
         return self.templates.get(name, self.source)
+
+    @property
+    def constants(self) -> frozenset[str]:
+        """Texts that stand in the templates as constants."""
+        return self._read[0]
+
+    @property
+    def sought(self) -> frozenset[str]:
+        """Those of them that the templates look for in other texts."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[frozenset[str], frozenset[str]]:
+        import jinja2
+
+        from volumetric.loaders.chat_sandbox import constants_in
+
+        found = [(frozenset[str](), frozenset[str]())]
+        for source in self.templates.values():
+            try:
+                found.append(constants_in(self._environment.parse(source)))
+            except (GenerationError, jinja2.TemplateSyntaxError, RecursionError):
+                continue  # a template that cannot be read is refused when it is used
+        constants, sought = zip(*found, strict=True)
+        return frozenset().union(*constants), frozenset().union(*sought)
 
     @cached_property
     def _environment(self) -> Any:
@@ -87,7 +116,8 @@ class ChatTemplate:
 
         if not all(isinstance(message, Mapping) for message in messages):
             raise GenerationError("a chat message must be an object", hint='{"role": "user", "content": "…"}')
-        told = {"messages": [dict(message) for message in messages], "add_generation_prompt": add_generation_prompt}
+        listed = messages if isinstance(messages, MarkedList) else [dict(message) for message in messages]
+        told = {"messages": listed, "add_generation_prompt": add_generation_prompt}
         names = {**self._special_tokens, "documents": None, **args, **told, "tools": tools}
         pieces: list[str] = []
         size = 0
@@ -97,18 +127,19 @@ class ChatTemplate:
                 for piece in template.generate(names):
                     size += len(piece)
                     if size > MAX_OUTPUT:
-                        raise GenerationError(f"{self._where}: the chat template writes over {MAX_OUTPUT} characters")
+                        raise GenerationError(f"the chat template writes over {MAX_OUTPUT} characters")
                     pieces.append(piece)
         except GenerationError:
             raise
         except jinja2.TemplateSyntaxError as error:
-            raise GenerationError(
-                f"{self._where}: line {error.lineno} of the chat template: {error.message}"
-            ) from error
+            # Clients of a server see the error, but not its files.
+            logger.warning("%s: line %d of the chat template: %s", self._where, error.lineno, error.message)
+            raise GenerationError(f"line {error.lineno} of the chat template: {error.message}") from error
         except jinja2.TemplateError as error:
-            raise GenerationError(f"the chat template refuses the messages: {error.message or error}") from error
+            reason = readable(str(error.message or error))
+            raise GenerationError(f"the chat template refuses the messages: {reason}") from error
         except Exception as error:  # a template is a program: it can fail in any way that Python can
-            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            reason = readable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
             raise GenerationError(
                 f"the chat template fails: {reason[:300]}", hint="do the messages have the fields that it expects?"
             ) from error
@@ -149,16 +180,16 @@ def _tojson(
     budget = current()
     size = budget.admit(value)
     budget.bounded(2 * size)  # each character may become six
-    encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    encoder = json.JSONEncoder(ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
     if indent is None or size < SMALL_JSON:
-        return budget.made(encoder.encode(value))
+        return budget.made(in_json(encoder.encode(value), ascii_only=ensure_ascii))
     pieces, size = list[str](), 0
     for piece in encoder.iterencode(value):  # deep values grow by their indentation, so they are watched
         size += len(piece)
         budget.work(1)
         budget.bounded(size)
         pieces.append(piece)
-    return budget.made("".join(pieces))
+    return budget.made(in_json("".join(pieces), ascii_only=ensure_ascii))
 
 
 def read_chat_template(

@@ -32,6 +32,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from volumetric.loaders.chat_budget import MAX_INT_BITS, current, refuse
+from volumetric.loaders.chat_marks import in_html, shown, unmarked
 from volumetric.loaders.chat_operations import (
     FILTERS,
     FREE_FILTERS,
@@ -208,6 +209,16 @@ def _reading(_: Context, value: Any) -> Any:
     return value
 
 
+def _escaping(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a filter that escapes characters as if there were no marks in the place of some.
+
+    Addresses keep none: they escape all that a control token can begin with.
+    """
+    if original.__name__ == "do_urlencode":
+        return lambda value: original(unmarked(value) if type(value) is str else value)
+    return lambda value: in_html(original(value))
+
+
 @pass_context
 def _inside(context: Context, value: Any) -> Any:
     """What something is looked for in: of a dictionary only the keys' hashes are."""
@@ -222,6 +233,8 @@ def _text(value: Any) -> Any:
     elif not isinstance(value, (int, float, NoneType)):
         budget = current()
         budget.bounded(2 * budget.admit(value))  # each character may become ten by repr
+        if isinstance(value, (list, tuple, dict)):
+            return shown(str(value))
     return value
 
 
@@ -281,6 +294,28 @@ class _Environment(ImmutableSandboxedEnvironment):
         return budget.made(super().call(context, obj, *args, **kwargs), fresh=True)
 
 
+_SEEKING: Final = frozenset(
+    {"count", "endswith", "find", "index", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rfind"}
+    | {"rindex", "rpartition", "rsplit", "rstrip", "split", "startswith", "strip"}
+)
+"""Methods of texts that look for their arguments."""
+
+
+def constants_in(tree: nodes.Template) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the texts that stand in a template as constants, and those of them that it looks for in other texts."""
+    seeking: list[nodes.Node] = [*tree.find_all(nodes.Compare)]
+    for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Getattr) and call.node.attr in _SEEKING:
+            seeking += call.args
+    seeking += (argument for found in tree.find_all(nodes.Filter) if found.name in _SEEKING for argument in found.args)
+    return _texts(tree), frozenset().union(*map(_texts, seeking))
+
+
+def _texts(node: nodes.Node) -> frozenset[str]:
+    inside = [node] if isinstance(node, nodes.Const) else node.find_all(nodes.Const)
+    return frozenset(one.value for one in inside if isinstance(one.value, str))
+
+
 class _Generation(Extension):
     """The ``{% generation %}`` tag, by which training marks the assistant's words; here it only groups."""
 
@@ -304,6 +339,8 @@ def sandbox(
     theirs = environment.filters
     environment.filters = {name: theirs[name] for name in FREE_FILTERS}
     environment.filters |= {name: filter_within(name, theirs[name]) for name in FILTERS}
+    for name in ("e", "escape", "forceescape", "urlencode"):
+        environment.filters[name] = _escaping(environment.filters[name])
     environment.filters |= {"tojson": tojson, "__turn__": _turn, "__listed__": _listed, "__made__": _made}
     environment.filters |= {
         "__tested__": _tested,

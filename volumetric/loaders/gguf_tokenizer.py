@@ -27,6 +27,14 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 no text; unused ones stand for rows of the embedding that no token has, and those of bytes for what no piece has."""
 ENDS: Final = ("eos", "eot", "eom")
 """Keys of ids that end a text, a turn or a message."""
+SAMPLING: Final = {
+    "temperature": "general.sampling.temp",
+    "top_k": "general.sampling.top_k",
+    "top_p": "general.sampling.top_p",
+    "min_p": "general.sampling.min_p",
+    "repetition_penalty": "general.sampling.penalty_repeat",
+}
+"""Values of a generation config → their keys, which llama.cpp takes for its defaults."""
 ROLES: Final = {
     "bos": "bos_token",
     "eos": "eos_token",
@@ -326,11 +334,19 @@ def pre_tokenizer_of(kind: str) -> Any:
 
 
 def generation_ids(file: GGUFSource) -> tuple[list[int | None], dict[str, Any]]:
-    """Ids that the metadata name as ends of a text, a turn or a message; and those of begin and padding."""
+    """Ids that the metadata name as ends of a text, a turn or a message; and the rest of a generation config.
+
+    A file that names a temperature wants to be sampled from.
+    """
 
     def id_of(name: str) -> int | None:
         value = file.metadata.get(f"{PREFIX}{name}_token_id")
         return value if type(value) is int else None
 
     ends = [id_of(name) for name in ENDS]
-    return ends, {"bos_token_id": id_of("bos"), "pad_token_id": id_of("padding")}
+    values = {name: file.metadata.get(key) for name, key in SAMPLING.items()}
+    # They are float32 there: 0.6 comes as 0.6000000238.
+    read = {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
+    temperature = read["temperature"]
+    sampled = isinstance(temperature, (int, float)) and temperature > 0
+    return ends, {"bos_token_id": id_of("bos"), "pad_token_id": id_of("padding"), "do_sample": sampled or None, **read}

@@ -23,6 +23,7 @@ from volumetric.loaders.gguf_tokenizer import (
     PRE_TOKENIZERS,
     PREFIX,
     ROLES,
+    SAMPLING,
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
@@ -42,7 +43,7 @@ FORMATS: Final = "use format native or hf"
 
 
 def generation_metadata(generation: GenerationDefaults, tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """GGUF metadata of begin, end and padding ids: the inverse of `generation_ids`.
+    """GGUF metadata of begin, end and padding ids, and of sampling: the inverse of `generation_ids`.
 
     The format has room for three ends; what is more is left to the chat template, and logged.
     """
@@ -51,7 +52,19 @@ def generation_metadata(generation: GenerationDefaults, tokenizer: Tokenizer | N
     if len(ends) > len(ENDS):
         logger.warning("GGUF holds three end-of-text ids; left out: %s", ends[len(ENDS) :])
     named = [*zip(ENDS, ends, strict=False), ("bos", generation.bos_id), ("padding", generation.pad_id)]
-    return {f"{PREFIX}{name}_token_id": np.uint32(id) for name, id in named if id is not None}
+    ids = {f"{PREFIX}{name}_token_id": np.uint32(id) for name, id in named if id is not None}
+    return ids | (sampling_metadata(generation) if generation.do_sample else {})
+
+
+def sampling_metadata(generation: GenerationDefaults) -> dict[str, Any]:
+    """GGUF metadata of how a model wants to be sampled from."""
+    values: dict[str, Any] = {name: getattr(generation, name) for name in SAMPLING}
+    values["temperature"] = 1.0 if generation.temperature is None else generation.temperature  # as transformers has it
+    return {
+        SAMPLING[name]: np.int32(value) if isinstance(value, int) else np.float32(value)
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, GenerationError
+from volumetric.loaders.chat_marks import check_halves
 from volumetric.loaders.tokenizer_guard import Guard
 
 if TYPE_CHECKING:
@@ -99,6 +101,34 @@ class Tokenizer:
         with self._lookups:
             return self.backend.token_to_id(token)
 
+    @property
+    def added_tokens(self) -> dict[str, bool]:
+        """Text of each token that is found in a text before it is cut → whether it is a special one."""
+        with self._lookups:
+            return {token.content: token.special for token in self.backend.get_added_tokens_decoder().values()}
+
+    def renamed(self, names: Mapping[str, str]) -> Tokenizer:
+        """Return this tokenizer with other texts for some tokens, of the same ids.
+
+        Parameters
+        ----------
+        names : text of a token → its new text
+        """
+
+        def build() -> tokenizers.Tokenizer:
+            from tokenizers import Tokenizer as Backend
+
+            return Backend.from_str(json.dumps(renamed_json(json.loads(self.to_json()), names), ensure_ascii=False))
+
+        return Tokenizer(
+            build,
+            special_tokens={role: names.get(text, text) for role, text in self.special_tokens.items()},
+            special_ids={names.get(text, text): id for text, id in self._special_ids.items()},
+            add_bos=self._add_bos,
+            max_length=self.max_length,
+            where=self._where,
+        )
+
     def token(self, id: int) -> str | None:
         """Return a token as it stands in the vocabulary, None if there is no such id."""
         with self._lookups:
@@ -122,12 +152,8 @@ class Tokenizer:
             with self._encoding:
                 ids = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
         except GenerationError:
-            half = next((char for char in text if "\ud800" <= char <= "\udfff"), None)
-            if half is None:
-                raise
-            raise GenerationError(
-                f"the text holds {half!a}, half of a surrogate pair", hint="decode the text from bytes as UTF-8"
-            ) from None
+            check_halves(text)
+            raise
         if add_special_tokens and self._add_bos is not None and self.bos_id is not None:
             return self._with_bos(text, ids, self.bos_id)
         return ids
@@ -204,6 +230,24 @@ class Tokenizer:
                     hint="download the file again",
                 )
             return self.backend.to_str(pretty=False)
+
+
+def renamed_json(content: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the content of a ``tokenizer.json`` with other texts for some tokens; merges that lead to them go."""
+    model = content["model"]
+    for token in content["added_tokens"]:
+        token["content"] = names.get(token["content"], token["content"])
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        model["vocab"] = {names.get(text, text): id for text, id in vocabulary.items()}
+    else:
+        model["vocab"] = [[names.get(text, text), score] for text, score in vocabulary]
+    if model.get("unk_token") in names:
+        model["unk_token"] = names[model["unk_token"]]
+    if "merges" in model:
+        pairs = (merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"])
+        model["merges"] = [pair for pair in pairs if not names.keys() & {*pair, "".join(pair)}]
+    return content
 
 
 def _checked(id: int) -> int:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from volumetric.serve.log import ACCESS, request_id, stamp
+
 if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
 
-access = logging.getLogger("volumetric.serve.access")
+access = logging.getLogger(ACCESS)
 
 _GONE: Final = 499
 """Status of a request that nobody waits for any more, by the custom of web servers."""
@@ -49,19 +51,20 @@ class Access:
             return
         began, status = time.monotonic(), _GONE
         scope["path"] = plain(scope["path"])
-        request_id = uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        scope.setdefault("state", {})["request_id"] = id = uuid.uuid4().hex
+        token = request_id.set(id)
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                MutableHeaders(scope=message)["x-request-id"] = id
             await send(message)
 
         try:
             await self._app(scope, receive, sending)
         finally:
+            request_id.reset(token)
             self._log(scope, status, time.monotonic() - began)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
@@ -72,7 +75,7 @@ class Access:
         if access.isEnabledFor(logging.INFO):
             client = scope.get("client")
             told: Mapping[str, object] = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "time": stamp(),
                 "id": scope["state"]["request_id"],
                 "client": client[0] if client else None,
                 "method": scope["method"],

@@ -33,7 +33,10 @@ async def body_of(request: Request, kind: type[T]) -> T:
     if form != "application/json":
         # It also makes browsers ask first, so that no web page can post to a server on this machine.
         raise RequestError(
-            415, "Content-Type must be application/json", param="Content-Type", code="unsupported_media_type"
+            415,
+            'Content-Type must be application/json: with curl, -H "Content-Type: application/json"',
+            param="Content-Type",
+            code="unsupported_media_type",
         )
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise RequestError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from volumetric.errors import GenerationError
 from volumetric.generate.drafting import PromptLookup
+from volumetric.generate.prompt import check_ids
 from volumetric.serve.answers import AnswerForm
 from volumetric.serve.channels import FINAL, harmony_of
 from volumetric.serve.completing import engine_of
@@ -66,10 +67,15 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     if channels is not None and going_on and tools is not None:
         raise bad("this model goes on with a message without tools alone", param="continue_final_message")
     form, telling = form_of(source, served.special_id)
-    messages = told_calls(asked.conversation(), source, None if channels is not None else form)
-    if tools is not None:
-        messages = _told_of_tools(messages, tools, form, telling, args)
+    messages, told = asked.conversation(), () if tools is None else tools.told
     try:
+        # What clients send becomes data before the server adds words of its own, which may hold control tokens.
+        messages, args, told = await serving.aside(
+            as_data, served, not serving.settings.parse_special, messages, args, told
+        )
+        messages = told_calls(messages, source, None if channels is not None else form)
+        if tools is not None:
+            messages = _told_of_tools(messages, replace(tools, told=told), form, telling, args)
         ids = await serving.aside(conversation_ids, served, messages, args, going_on)
         drafter = await serving.aside(_drafter, served, asked.predicted)
     except GenerationError as error:
@@ -158,22 +164,31 @@ def template_args(asked: ChatRequest) -> dict[str, Any]:
     return args
 
 
+def as_data(
+    served: Served, plain: bool, messages: Sequence[dict[str, Any]], args: dict[str, Any], told: Sequence[Any] = ()
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[Any]]:
+    """Return messages, arguments of the template and what is told of tools as `conversation_ids` takes them.
+
+    Where they are `plain`, no control tokens are in them. Raises `GenerationError`.
+    """
+    contents = served.model.contents
+    if contents is None or not plain:
+        return list(messages), args, list(told)
+    return contents.messages(messages), contents.data(args), contents.data(told)
+
+
 def conversation_ids(
     served: Served, messages: list[dict[str, Any]], args: dict[str, Any], going_on: bool = False
 ) -> list[int]:
-    """Return a conversation's token ids; `going_on` leaves the last message open.
+    """Return the token ids of a conversation as `as_data` returns it; `going_on` leaves it open at its end.
 
     Raises `GenerationError` where the template refuses it.
     """
     model = served.model
-    if not going_on:
-        return model.encode(messages, template_args=args)
-    template, tokenizer = model.loaded.chat_template, model.tokenizer
-    if template is None or tokenizer is None:
+    contents = model.contents
+    if contents is None or model.loaded.chat_template is None:
         return model.encode(messages, template_args=args)  # raises, with what is missing
-    text = template.render(messages, **args)
-    end = messages[-1]["content"].rstrip()
-    at = text.rfind(end)
-    if at < 0:
-        raise GenerationError("the chat template does not show the last message as it is, so it cannot be continued")
-    return tokenizer.encode(text[: at + len(end)], add_special_tokens=False)
+    render = contents.render_beginning if going_on else contents.render
+    ids = contents.encode(render(messages, **args))
+    check_ids(ids, model.plan)
+    return ids

@@ -17,12 +17,10 @@ class EchoShape(TextShape):
     Attributes
     ----------
     prompts : texts and token ids of the prompts
-    texts : answers to each prompt
     alone : nothing follows the prompt: one token was drawn, as there is no less, and is not told
     """
 
     prompts: Sequence[tuple[str, Sequence[int]]] = field(default_factory=tuple)
-    texts: int = 1
     alone: bool = False
     _told: dict[int, tuple[list[float | None], list[TopLogprobs | None]]] = field(default_factory=dict)
     """Log-probabilities of prompts, and likelier tokens, by number."""

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from volumetric.serve.hosts import host_of, is_known
 from volumetric.serve.problem import LAST, RequestError, problem_of
 
 if TYPE_CHECKING:
@@ -65,18 +66,16 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         """Raise `RequestError` for a name that is not ours, or without the key."""
         headers, settings = Headers(scope=scope), self._serving.settings
-        host = (
-            headers.get("host", "").rsplit(":", 1)[0] if not headers.get("host", "").endswith("]") else headers["host"]
-        )
         if "content-length" in headers and "transfer-encoding" in headers:
             # Where one request ends, and another one begins, must be the same for all who pass it on.
             raise RequestError(
                 400, "Content-Length and Transfer-Encoding exclude each other", code="invalid_http", headers=LAST
             )
-        # A web page may let its own name point to this machine; then the browser tells that name here. Who tells none
-        # is no browser: load balancers ask for health so.
-        if settings.hosts is not None and host and host.lower() not in settings.hosts:
-            raise RequestError(403, f"this server does not answer to the name {host[:100]!r}", code="unknown_host")
+        # Who tells no name is no browser: load balancers ask for health so.
+        host = host_of(headers.get("host", ""))
+        if settings.hosts is not None and host and not is_known(host, settings.hosts, addresses=settings.addresses):
+            told = f"this server does not answer to the name {host[:100]!r}; --allow-host lets it"
+            raise RequestError(403, told, code="unknown_host")
         keys = settings.keys
         if not keys or scope["path"] in _OPEN or scope["path"] == _PAGE or scope["method"] == "OPTIONS":
             return

@@ -48,12 +48,16 @@ def jobs_of(
     except GenerationError as error:
         raise problem_of(DoesNotFitError(str(error), hint=error.hint), param=param) from None
     try:
-        params = model.sampling(**explicit)
+        params = served.sampling(settings, **explicit).params
     except SpecError as error:
         raise problem_of(error) from None
-    if max(params.logit_bias or (), default=0) >= model.info.vocab_size:
-        told = f"logit_bias names token {max(params.logit_bias)}, but the model has {model.info.vocab_size} tokens"
-        raise bad(told, param="logit_bias", code="invalid_value")
+    for name, ids in {"logit_bias": params.logit_bias, "allowed_token_ids": params.allowed_ids}.items():
+        if max(ids or (), default=0) >= model.info.vocab_size:
+            told = f"{name} names token {max(ids)}, but the model has {model.info.vocab_size} tokens"
+            raise bad(told, param=name, code="invalid_value")
+    if grammar is not None and (params.allowed_ids or params.min_tokens):
+        name = "allowed_token_ids" if params.allowed_ids else "min_tokens"
+        raise bad(f"{name} and a form exclude each other: it says which tokens may come", param=name)
     deadline = time.monotonic() + settings.request_seconds
     return [
         Job(

@@ -14,6 +14,7 @@ import msgspec
 
 import volumetric
 from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.params import Merged, SamplingParams
 from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError
 
@@ -31,24 +32,30 @@ class Settings:
     ----------
     api_key : what clients must show; None: nothing, unless there are more
     api_keys : more of them, and how much of the slots the requests of each have, relative to `api_key`, which has 1
-    hosts : names under which the server may be asked for; None: any
+    hosts : names under which the server may be asked for, see `volumetric.serve.hosts`; None: any
+    addresses : it may be asked for by any address of a machine, too
     origins : web pages that may ask, by their origin; none unless named
     max_body : bytes of a request
     request_seconds : after which a request fails
     step_seconds : after which a step of a device counts as hung; 0: never
+    temperature : at which tokens are drawn where neither a request nor the model's files say anything of sampling
     reasoning : ``"auto"`` tells reasoning apart from answers where the chat template has marks for it; ``"none"``
         leaves it in them
+    parse_special : control tokens that are written in messages count as such, and not as text
     lenient : fields of requests that are not known are left out, and logged, instead of refused
     """
 
     api_key: str | None = None
     api_keys: Mapping[str, float] = field(default_factory=dict[str, float])
     hosts: frozenset[str] | None = None
+    addresses: bool = False
     origins: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
     request_seconds: float = 600.0
     step_seconds: float = 300.0
+    temperature: float = 1.0
     reasoning: Literal["auto", "none"] = "auto"
+    parse_special: bool = False
     lenient: bool = False
 
     def __post_init__(self) -> None:
@@ -66,6 +73,7 @@ class Settings:
             raise SpecError("limits of requests must be above 0")
         if not self.step_seconds >= 0:
             raise SpecError("seconds of a step must be 0 or more")
+        SamplingParams(temperature=self.temperature)
 
     @property
     def keys(self) -> Mapping[str, float]:
@@ -103,6 +111,22 @@ class Served:
         what = (volumetric.__version__, info.name, info.dtype, info.device, repr(info.options))
         return "fp_" + hashlib.blake2b("\0".join(what).encode(), digest_size=6).hexdigest()
 
+    def sampling(self, settings: Settings, **explicit: Any) -> Merged:
+        """Return the sampling parameters of a request, and where each comes from. Raises `SpecError`.
+
+        Where nobody says anything of it, texts are drawn at the server's temperature, as clients of OpenAI's API
+        expect: then a seed counts, and several texts differ.
+        """
+        if "temperature" in explicit or self._recommends:
+            return self.model.merged(**explicit)
+        found = self.model.merged(**explicit, temperature=settings.temperature)
+        return replace(found, sources={**found.sources, "temperature": "server"})
+
+    @cached_property
+    def _recommends(self) -> bool:
+        """Whether the model's files say how to sample from it."""
+        return self.model.loaded.generation.do_sample
+
     def hold(self) -> None:
         """Let the request of this task have the model until the task ends, whatever is opened meanwhile."""
         task = asyncio.current_task()
@@ -123,9 +147,9 @@ class Served:
         if self.draft is not None and not isinstance(self.draft, str):
             self.draft.close()
 
-    def describe(self, created: int) -> dict[str, Any]:
+    def describe(self, created: int, settings: Settings) -> dict[str, Any]:
         """Return what ``/v1/models`` tells."""
-        info, defaults = self.model.info, None if self.engine is None else self.model.merged()
+        info, defaults = self.model.info, None if self.engine is None else self.sampling(settings)
         if defaults is not None:  # answers are as long as the context leaves room for, unless a request says otherwise
             defaults = replace(defaults, sources={k: v for k, v in defaults.sources.items() if k != "max_tokens"})
         return {
@@ -154,6 +178,8 @@ class Served:
             "text_of": self.text_of,
             "tops": asked.tops,
             "with_usage": asked.streams_usage,
+            "each_usage": asked.streams_each_usage,
+            "with_timings": bool(asked.timings_per_token),
         }
 
     def special_id(self, text: str) -> int | None:

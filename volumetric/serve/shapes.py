@@ -11,11 +11,12 @@ from itertools import accumulate
 from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
 from volumetric.serve.answers import AnswerForm, AnswerReader
 from volumetric.serve.event_stream import event
+from volumetric.serve.pace import Pace
 from volumetric.serve.parts import Parts
 from volumetric.serve.problem import RequestError
 from volumetric.serve.serving import encoded
 from volumetric.serve.told import Drawn, Told, drawn_in, drawn_of, finite, timings, tokens_told, usage
-from volumetric.serve.tools.reader import CallPiece
+from volumetric.serve.tools.reader import CallPiece, joined
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +30,10 @@ class Shape:
     text_of : text of a single token
     tops : alternatives to tell of each token; None: no log-probabilities
     with_usage : whether pieces of a stream mention usage
+    each_usage : whether they tell it, as far as the text has come
+    with_timings : whether they tell times of the text so far
+    sizes : tokens of each prompt
+    texts : answers to each prompt
     """
 
     model: str
@@ -36,10 +41,15 @@ class Shape:
     text_of: Callable[[int], str]
     tops: int | None = None
     with_usage: bool = False
+    each_usage: bool = False
+    with_timings: bool = False
+    sizes: Sequence[int] = ()
+    texts: int = 1
     id: str = ""
     created: int = field(default_factory=lambda: int(time.time()))
     _lengths: dict[int, int] = field(default_factory=dict)
     """Characters of the tokens that were told of each text."""
+    _pace: Pace = field(default_factory=Pace)
 
     prefix = "cmpl-"
     whole_kind = piece_kind = "text_completion"
@@ -74,7 +84,14 @@ class Shape:
     def framed(self, told: Told) -> bytes:
         """Return the event of a piece of a text."""
         whole = {**self._head(self.piece_kind), "choices": [told]}
-        return event(encoded(whole | {"usage": None} if self.with_usage else whole))
+        if self.with_usage:
+            whole["usage"] = None
+        size = self.sizes[told["index"] // self.texts] if self.sizes else 0
+        if self.each_usage:
+            whole["usage"] = self._pace.usage(told["index"], size)
+        if self.with_timings:
+            whole["timings"] = self._pace.timings(told["index"], size)
+        return event(encoded(whole))
 
     def failed(self, problem: RequestError) -> bytes:
         """Return the event of an error."""
@@ -113,6 +130,7 @@ class Shape:
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
         """Return some tokens of a text; nothing where there is nothing to tell of them yet."""
+        self._pace.count(index, tokens)
         if self.tops is None and not any(token.text for token in tokens):
             return []
         text, logprobs = "".join(token.text for token in tokens), self._tokens(index, drawn_in(tokens))
@@ -189,6 +207,7 @@ class ChatShape(Shape):
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
         """Return some tokens of a message."""
+        self._pace.count(index, tokens)
         delta = _delta(self._readers[index].push("".join(token.text for token in tokens)))
         if not delta and self.tops is None:
             return []
@@ -227,7 +246,7 @@ def _delta(parts: Parts) -> Told:
     if parts.said:
         delta["content"] = parts.said
     if parts.pieces:
-        delta["tool_calls"] = [_call_delta(piece) for piece in parts.pieces]
+        delta["tool_calls"] = [_call_delta(piece) for piece in joined(parts.pieces)]
     return delta
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from volumetric.errors import DoesNotFitError, GenerationError, SpecError
+from volumetric.generate.allowed import constrained
 from volumetric.generate.prompt import check_ids
 from volumetric.generate.scheduling.job import Job, Ticket
 from volumetric.generate.scheduling.live import Live
@@ -53,7 +54,8 @@ def texts_of(job: Job, model: Model, limits: Limits, room: Room, now: float) -> 
             params = dataclasses.replace(params, seed=params.seed + 1)
         transcript = Transcript(model, prompt, params, job.shown)
         ticket.transcripts.append(transcript)
-        constraint = None if job.constraint is None else job.constraint()
+        form = None if job.constraint is None else job.constraint()
+        constraint = constrained(params, model.eos_ids, form)
         texts.append(Live(ticket, choice, transcript, list(prompt), rows, constraint=constraint))
     texts[0].followers = texts[1:]
     return texts[0]

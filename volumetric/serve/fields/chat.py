@@ -70,6 +70,14 @@ class ResponseFormat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
+    schema: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Take a schema that stands beside the type, as llama-server has it, for one in its place."""
+        if self.schema is not None and self.json_schema is None and self.type != "text":
+            self.type, self.json_schema, self.schema = "json_schema", JsonSchema(schema=self.schema), None
+        if self.schema is not None:
+            raise bad("response_format.schema takes a type of JSON, and no json_schema", param="response_format.schema")
 
 
 class Prediction(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -95,7 +103,6 @@ class ChatRequest(Sampled, kw_only=True):
     include_reasoning: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    store: bool | None = None
     modalities: list[str] | None = None
     prediction: Prediction | None = None
 
@@ -104,8 +111,6 @@ class ChatRequest(Sampled, kw_only=True):
         self.check_streaming()
         if not self.messages:
             raise bad("messages must hold at least one message", param="messages", code="invalid_value")
-        if self.store:
-            raise bad("store: true is refused: this server keeps no conversations", param="store")
         if self.modalities not in (None, ["text"]):
             raise bad('modalities can only be ["text"]', param="modalities")
         both = self.max_tokens, self.max_completion_tokens
@@ -119,6 +124,8 @@ class ChatRequest(Sampled, kw_only=True):
             raise bad(
                 "continue_final_message takes a message of the assistant at the end", param="continue_final_message"
             )
+        if self.continue_final_message and self.messages[-1].tool_calls:
+            raise bad("a message with calls has ended, and cannot be continued", param="continue_final_message")
 
     @property
     def tops(self) -> int | None:

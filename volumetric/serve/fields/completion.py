@@ -14,7 +14,7 @@ class CompletionRequest(Sampled, kw_only=True):
     prompt: str | list[str | int | list[int]]
     logprobs: int | None = None
     echo: bool | None = None
-    best_of: int | None = None
+    add_special_tokens: bool | None = None
     suffix: str | None = None
 
     def check(self) -> None:
@@ -22,8 +22,6 @@ class CompletionRequest(Sampled, kw_only=True):
         self.check_streaming()
         if self.echo and self.suffix:
             raise bad("echo and suffix exclude each other: the text is in the middle then", param="echo")
-        if self.best_of not in (None, 1, self.n):
-            raise bad("best_of is not supported: ask for n texts", param="best_of")
 
     @property
     def alone(self) -> bool:

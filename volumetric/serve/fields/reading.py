@@ -11,13 +11,20 @@ import msgspec
 
 from volumetric.generate.params import ALIASES
 from volumetric.hints import shown, suggestion
+from volumetric.serve.fields.elsewhere import settled
 from volumetric.serve.problem import RequestError, bad
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 logger = logging.getLogger(__name__)
 
-_ALIASES: Final = {**ALIASES, "stop_ids": "stop_token_ids"}
+_ALIASES: Final = {
+    **ALIASES,
+    "stop_ids": "stop_token_ids",
+    "json_schema": "guided_json",
+    "regex": "guided_regex",
+    "no_stop_trim": "include_stop_str_in_output",
+}
 """Names that other servers use, and ours."""
 NO_EFFECT: Final = frozenset(
     {
@@ -28,6 +35,8 @@ NO_EFFECT: Final = frozenset(
         "prompt_cache_key",
         "prompt_cache_retention",
         "verbosity",
+        "request_id",
+        "rid",
     }
 )
 """Fields that name who asks or what it costs: they change no answer, and are accepted."""
@@ -65,6 +74,8 @@ def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
             given[name] = given.pop(other)
     for name in (NO_EFFECT - known) & given.keys():
         del given[name]
+    for name in settled(given, known, lenient=lenient):
+        logger.warning("a request has the field %s, which has no effect here", shown(name))
     # Clients send null for what they leave open, whether this server knows of it or not.
     required = _required(kind)
     given = {name: value for name, value in given.items() if value is not None or name in required}
@@ -126,5 +137,6 @@ def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestErr
     name = unknown["name"]
     full = f"{place}.{name}" if place else name
     known = kind.__struct_fields__ if inner is None else ()
-    hint = suggestion(name, known, "this server does not honour it, so leave it out")
+    # Fields of other servers are no slips of the pen: what is only somewhat like one of ours is another one.
+    hint = suggestion(name, known, "this server does not honour it, so leave it out", alike=0.85)
     return bad(f"unknown field {full!r}: {hint}", param=full, code="unknown_field")

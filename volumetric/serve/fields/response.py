@@ -8,6 +8,7 @@ import msgspec
 
 from volumetric.hints import shown
 from volumetric.serve.fields.chat import JsonSchema, ResponseFormat
+from volumetric.serve.fields.elsewhere import DROPPED_INCLUDES
 from volumetric.serve.fields.sampled import Sampled, check_tops
 from volumetric.serve.problem import bad
 
@@ -62,11 +63,9 @@ class ResponseRequest(Sampled, kw_only=True):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     include: list[str] | None = None
-    store: bool | None = None
     previous_response_id: str | None = None
     conversation: Any = None
     background: bool | None = None
-    truncation: str | None = None
     metadata: dict[str, str] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
@@ -75,25 +74,27 @@ class ResponseRequest(Sampled, kw_only=True):
         self.check_streaming()
         kept = "this server keeps no responses: send the whole conversation as input"
         refused = {
-            "store": (self.store, kept),
             "previous_response_id": (self.previous_response_id is not None, kept),
             "conversation": (self.conversation is not None, kept),
             "background": (self.background, "this server answers at once"),
-            "truncation": (self.truncation not in (None, "disabled"), "this server never cuts a conversation"),
             "max_tokens": (self.max_tokens is not None, "it is called max_output_tokens here"),
             "n": (self.n not in (None, 1), "a response is one text"),
+            "best_of": (self.best_of not in (None, 1), "a response is one text"),
+            "timings_per_token": (self.timings_per_token, "events of responses tell no times"),
+            "stream_options": (self.streams_each_usage, "events of responses tell no usage but the last"),
         }
         for name, (given, why) in refused.items():
             if given:
                 raise bad(f"{name} is refused: {why}", param=name)
         asked = self.reasoning or Reasoning()
         for name in ("summary", "generate_summary"):
-            if getattr(asked, name) is not None:
+            if getattr(asked, name) not in (None, "auto", "detailed"):
                 told = f"reasoning.{name} is refused: reasoning is told as it is, in items of the type reasoning"
-                raise bad(told, param=f"reasoning.{name}")
+                raise bad(f"{told}; it can be 'auto' or 'detailed'", param=f"reasoning.{name}")
         for i, what in enumerate(self.include or ()):
-            if what != LOGPROBS:
+            if what != LOGPROBS and what not in DROPPED_INCLUDES:
                 raise bad(f"include can only have {LOGPROBS!r} here, got {shown(what)}", param=f"include[{i}]")
+        self.include = [what for what in self.include or () if what == LOGPROBS]
 
     @property
     def tops(self) -> int | None:

@@ -13,6 +13,7 @@ from volumetric.serve.problem import bad, problem_of
 MOST_TEXTS = 8
 MOST_STOPS = 16
 MOST_TOPS = 20
+MOST_ALLOWED = 32_768
 LIKELIEST = 1e-9
 """A top-p that leaves the likeliest token alone, as OpenAI's 0 does: one in a thousand million has no less."""
 
@@ -22,6 +23,18 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """``structured_outputs``, vLLM's word for a form."""
+
+    json: str | dict[str, Any] | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    disable_fallback: bool | None = None
 
 
 class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -37,12 +50,16 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
+    min_tokens: int | None = None
+    allowed_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
     repetition_window: int | None = None
     logit_bias: dict[str, float] | None = None
     n: int | None = None
+    best_of: int | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     priority: int | None = None
@@ -51,6 +68,25 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     grammar: str | None = None
+    structured_outputs: StructuredOutputs | None = None
+    timings_per_token: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Take a form by its newer name for one by its older names. Raises `RequestError`."""
+        form, self.structured_outputs = self.structured_outputs, None
+        if form is None:
+            return
+        place = "structured_outputs"
+        named = [name for name in ("json", "regex", "choice", "grammar", "json_object") if getattr(form, name)]
+        if len(named) != 1:
+            raise bad(f"{place} must have one of json, regex, choice, grammar and json_object", param=place)
+        self.guided_json = self.guided_json or (_schema(form.json) if form.json else None)
+        if form.json_object:
+            self.guided_json = {"type": "object"}
+        for name in ("regex", "choice", "grammar"):
+            field = name if name == "grammar" else f"guided_{name}"
+            if getattr(form, name) is not None:
+                setattr(self, field, getattr(form, name))
 
     @property
     def tops(self) -> int | None:
@@ -63,11 +99,22 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
+    def streams_each_usage(self) -> bool:
+        """Whether each piece of a stream tells what it cost so far."""
+        return self.stream_options is not None and bool(self.stream_options.continuous_usage_stats)
+
+    @property
     def texts(self) -> int:
         """How many texts are asked for."""
         count = 1 if self.n is None else self.n
         if not 1 <= count <= MOST_TEXTS:
             raise bad(f"n must be from 1 to {MOST_TEXTS}, got {count}", param="n", code="invalid_value")
+        if self.best_of not in (None, count):
+            raise bad(
+                f"best_of is {self.best_of} and n {count}: texts are not ranked here, so they can only be the same",
+                param="best_of",
+                code="invalid_value",
+            )
         return count
 
     def check_streaming(self) -> None:
@@ -84,6 +131,11 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """
         if isinstance(self.stop, list) and len(self.stop) > MOST_STOPS:
             raise bad(f"stop takes at most {MOST_STOPS} texts, got {len(self.stop)}", param="stop")
+        if len(self.allowed_token_ids or ()) > MOST_ALLOWED:
+            given = len(self.allowed_token_ids or ())
+            raise bad(f"allowed_token_ids takes at most {MOST_ALLOWED} ids, got {given}", param="allowed_token_ids")
+        if None not in (self.min_tokens, self.max_tokens) and (self.min_tokens or 0) > (self.max_tokens or 0) > 0:
+            raise bad("min_tokens is more than max_tokens", param="min_tokens", code="invalid_value")
         stop = None if self.stop in (None, "", []) else self.stop
         stated = {
             "max_tokens": None if self.max_tokens == -1 else self.max_tokens,  # -1 is llama.cpp's word for "no bound"
@@ -95,6 +147,9 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             "stop": (stop,) if isinstance(stop, str) else stop and tuple(stop),
             "stop_ids": self.stop_token_ids and tuple(self.stop_token_ids),
             "ignore_eos": self.ignore_eos,
+            "min_tokens": self.min_tokens,
+            "allowed_ids": self.allowed_token_ids and tuple(self.allowed_token_ids),
+            "include_stop": self.include_stop_str_in_output,
             "presence_penalty": self.presence_penalty,
             "frequency_penalty": self.frequency_penalty,
             "repetition_penalty": self.repetition_penalty,
@@ -107,9 +162,21 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             try:
                 SamplingParams(**{name: value})
             except SpecError as error:
-                told = {"stop_ids": "stop_token_ids"}.get(name, name)
+                told = {"stop_ids": "stop_token_ids", "allowed_ids": "allowed_token_ids"}.get(name, name)
                 raise problem_of(error, param=told) from None
         return found
+
+
+def _schema(given: str | dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema that may be written as a text. Raises `RequestError`."""
+    place = "structured_outputs.json"
+    try:
+        read = msgspec.json.decode(given) if isinstance(given, str) else given
+    except (msgspec.DecodeError, RecursionError):
+        raise bad(f"{place} is no JSON", param=place, code="invalid_json") from None
+    if not isinstance(read, dict):
+        raise bad(f"{place} must be a JSON schema", param=place, code="invalid_type")
+    return read
 
 
 def check_tops(tops: int, param: str) -> int:

@@ -10,7 +10,11 @@ from volumetric.serve.fields.chat import Message
 
 
 class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``POST /tokenize``: a text, or a conversation as the model's template writes it."""
+    """``POST /tokenize``: a text, or a conversation as the model's template writes it.
+
+    Control tokens that are written in a text count unless `parse_special`, llama-server's field, is false; those in
+    messages as in chats, unless it says otherwise.
+    """
 
     model: str | None = None
     prompt: str | None = None
@@ -20,6 +24,7 @@ class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tools: list[dict[str, Any]] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     return_token_strs: bool | None = None
+    parse_special: bool | None = None
 
 
 class DetokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

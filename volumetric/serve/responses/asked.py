@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,8 +15,11 @@ from volumetric.serve.fields.sampled import Sampled
 from volumetric.serve.problem import RequestError, bad
 from volumetric.serve.responses.items import messages_of
 
+_OTHERWISE: Final = {"max_tokens", "n", "best_of", "stream_options", "structured_outputs", "timings_per_token"}
 _SAME: Final = (
-    *sorted({field.name for field in msgspec.structs.fields(Sampled)} - {"max_tokens", "n", "stream_options"}),
+    *sorted(
+        {field.name for field in msgspec.structs.fields(Sampled)} - {"max_tokens", "n", "best_of", "stream_options"}
+    ),
     "include_reasoning",
     "parallel_tool_calls",
     "chat_template_kwargs",
@@ -78,6 +81,10 @@ def _tool(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _choice(given: Any) -> Any:
+    if isinstance(given, Mapping) and given.get("type") == "allowed_tools":
+        tools = given.get("tools")
+        named = [_choice(tool) for tool in tools] if isinstance(tools, Sequence) else tools
+        return {"type": "allowed_tools", "allowed_tools": {"mode": given.get("mode"), "tools": named}}
     if isinstance(given, Mapping) and given.get("type") == "function":
         return {"type": "function", "function": {"name": given.get("name")}}
     return given

@@ -22,5 +22,6 @@ async def chat(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     asked = await body_of(request, ChatRequest)
     found = await conversation_of(serving, asked)
-    shape = ChatShape(**found.served.told_of(asked), form=found.form)
+    sizes = [len(job.prompt) for job in found.jobs]
+    shape = ChatShape(**found.served.told_of(asked), sizes=sizes, texts=asked.texts, form=found.form)
     return await complete(request, found.served, found.jobs, shape, stream=bool(asked.stream))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from volumetric.serve.problem import problem_of
 from volumetric.serve.shapes import TextShape
 
 if TYPE_CHECKING:
+    from volumetric.generate.model import Model
     from volumetric.serve.serving import Serving
 
 
@@ -30,7 +32,7 @@ async def completions(request: Request) -> Response:
     served = serving.model(asked.model)
     engine_of(served)
     asked.check()
-    encode = served.model.encode
+    encode = served.model.encode if asked.add_special_tokens is not False else partial(_bare, served.model)
     if asked.suffix:
         filling = filling_of(served.name, served.model.tokenizer)
         asked.stop_token_ids = [*(asked.stop_token_ids or ()), *filling.ends]
@@ -40,12 +42,20 @@ async def completions(request: Request) -> Response:
     except GenerationError as error:
         raise problem_of(error, param="prompt") from None
     grammar = await grammar_of(serving, served, asked)
-    shape = TextShape(**served.told_of(asked))
+    told = served.told_of(asked) | {"sizes": list(map(len, prompts)), "texts": asked.texts}
+    shape = TextShape(**told)
     if asked.echo:
         texts = [one if isinstance(one, str) else served.text(one) for one in asked.prompts()]
         given = list(zip(texts, prompts, strict=True))
-        shape = EchoShape(**served.told_of(asked), prompts=given, texts=asked.texts, alone=asked.alone)
+        shape = EchoShape(**told, prompts=given, alone=asked.alone)
         asked.max_tokens = 1 if asked.alone else asked.max_tokens
     scored = bool(asked.echo) and asked.tops is not None
     jobs = jobs_of(asked, served, prompts, serving.settings, grammar=grammar, scored=scored, param="prompt")
     return await complete(request, served, jobs, shape, stream=bool(asked.stream))
+
+
+def _bare(model: Model, prompt: str | Sequence[int]) -> list[int]:
+    """Return a prompt's token ids without those that the model's tokenizer puts around a text."""
+    if isinstance(prompt, str) and prompt and model.tokenizer is not None:
+        prompt = model.tokenizer.encode(prompt, add_special_tokens=False)
+    return model.encode(prompt)

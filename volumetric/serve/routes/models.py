@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 async def models(request: Request) -> Response:
     """List the models."""
     serving: Serving = request.app.state.serving
-    told = [served.describe(serving.created) for served in serving.models.values()]
+    told = [served.describe(serving.created, serving.settings) for served in serving.models.values()]
     return Response(encoded({"object": "list", "data": told}), media_type="application/json")
 
 
@@ -25,7 +25,7 @@ async def model(request: Request) -> Response:
     """Describe a model."""
     serving: Serving = request.app.state.serving
     served = serving.model(request.path_params["name"])
-    return Response(encoded(served.describe(serving.created)), media_type="application/json")
+    return Response(encoded(served.describe(serving.created, serving.settings)), media_type="application/json")
 
 
 async def health(request: Request) -> Response:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from volumetric.errors import GenerationError
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.serve.bodies import body_of
-from volumetric.serve.conversing import conversation_ids, template_args
+from volumetric.serve.conversing import as_data, conversation_ids, template_args
 from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.fields.tokens import DetokenizeRequest, TokenizeRequest
 from volumetric.serve.problem import bad, problem_of
@@ -30,7 +30,7 @@ async def tokenize(request: Request) -> Response:
     tokenizer = tokenizer_of(served)
     try:
         if asked.prompt is not None:
-            ids = await serving.aside(_encode, tokenizer, asked.prompt, asked.add_special_tokens)
+            ids = await serving.aside(_encode, served, tokenizer, asked)
         else:
             like = ChatRequest(
                 messages=asked.messages or [],
@@ -38,7 +38,9 @@ async def tokenize(request: Request) -> Response:
                 add_generation_prompt=asked.add_generation_prompt,
             )
             args = template_args(like) | ({"tools": asked.tools} if asked.tools else {})
-            ids = await serving.aside(conversation_ids, served, like.conversation(), args)
+            parsed = serving.settings.parse_special if asked.parse_special is None else asked.parse_special
+            messages, args, _ = await serving.aside(as_data, served, not parsed, like.conversation(), args)
+            ids = await serving.aside(conversation_ids, served, messages, args)
     except GenerationError as error:
         raise problem_of(error, param="messages" if asked.prompt is None else "prompt") from None
     told: dict[str, Any] = {"count": len(ids), "max_model_len": served.model.info.context, "tokens": ids}
@@ -66,8 +68,11 @@ def tokenizer_of(served: Served) -> Tokenizer:
     return served.model.tokenizer
 
 
-def _encode(tokenizer: Tokenizer, text: str, special: bool) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=special)
+def _encode(served: Served, tokenizer: Tokenizer, asked: TokenizeRequest) -> list[int]:
+    text, contents = asked.prompt or "", served.model.contents if asked.parse_special is False else None
+    if contents is None:
+        return tokenizer.encode(text, add_special_tokens=asked.add_special_tokens)
+    return contents.encode(contents.data(text), add_special_tokens=asked.add_special_tokens)
 
 
 def _decode(tokenizer: Tokenizer, ids: list[int]) -> str:

@@ -53,9 +53,10 @@ def tools_of(tools: Sequence[Mapping[str, Any]] | None, choice: Any, *, parallel
     ------
     RequestError : a tool or the choice is ill-formed, or the choice names no tool
     """
+    choice, allowed = _allowed(choice)
     named = _named(choice)
     if not tools:
-        if named is not None or choice == "required":
+        if named is not None or choice == "required" or allowed is not None:
             raise bad("tool_choice takes tools", param="tool_choice")
         return None
     if len(tools) > MOST_TOOLS:
@@ -66,14 +67,27 @@ def tools_of(tools: Sequence[Mapping[str, Any]] | None, choice: Any, *, parallel
         raise bad("two tools have the same name", param="tools")
     if choice == "none":
         return None
-    if named is not None and named not in names:
-        raise bad(f"tool_choice names {named!r}, the tools are {', '.join(names)}", param="tool_choice")
+    wanted = names if named is None and allowed is None else [named] if allowed is None else allowed
+    for name in wanted:
+        if name not in names:
+            raise bad(f"tool_choice names {name!r}, the tools are {', '.join(names)}", param="tool_choice")
     return AskedTools(
-        tools=[tool for tool in found if named in (None, tool.name)],
+        tools=[tool for tool in found if tool.name in wanted],
         told=[{"type": "function", "function": dict(tool["function"])} for tool in tools],
         required=named is not None or choice == "required",
         parallel=parallel and named is None,  # a function that is named is called exactly once, as OpenAI says
     )
+
+
+def _allowed(choice: Any) -> tuple[Any, list[str] | None]:
+    """Return the choice among tools, and the names of those that may be called; None for all. Raises `RequestError`."""
+    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
+        return choice, None
+    given, place = choice.get("allowed_tools"), "tool_choice.allowed_tools"
+    mode, tools = (given.get("mode"), given.get("tools")) if isinstance(given, Mapping) else (None, None)
+    if mode not in ("auto", "required") or not isinstance(tools, list) or not tools:
+        raise bad(f'{place} must have the mode "auto" or "required" and at least one of the tools', param="tool_choice")
+    return mode, [name for tool in tools if (name := _named(tool if isinstance(tool, Mapping) else {})) is not None]
 
 
 def _named(choice: Any) -> str | None:
@@ -82,7 +96,7 @@ def _named(choice: Any) -> str | None:
     function = choice.get("function") if isinstance(choice, Mapping) and choice.get("type") == "function" else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str):
-        raise bad('tool_choice must be "none", "auto", "required" or name a function', param="tool_choice")
+        raise bad('tool_choice must be "none", "auto", "required" or name functions', param="tool_choice")
     return name
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from volumetric.generate.stops import undecided
 from volumetric.serve.tools.asked import Tool
@@ -21,6 +21,21 @@ class CallPiece:
     arguments: str = ""
     id: str | None = None
     name: str | None = None
+
+
+def joined(pieces: Sequence[CallPiece]) -> list[CallPiece]:
+    """Return pieces with those of one call that follow each other as one.
+
+    A token may end the head of a call and begin its arguments. Clients that add pieces up by their index may take the
+    first list of a call as it is (``openai.lib.streaming`` before version 3), so an index comes once in a list.
+    """
+    found: list[CallPiece] = []
+    for piece in pieces:
+        if found and found[-1].index == piece.index:
+            found[-1] = replace(found[-1], arguments=found[-1].arguments + piece.arguments)
+        else:
+            found.append(piece)
+    return found
 
 
 class CallReader:

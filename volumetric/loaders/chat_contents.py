@@ -1,0 +1,156 @@
+"""Contents: what messages hold is data, and goes through a chat template so that it never becomes a control token.
+
+A template writes control tokens around the messages, and what it writes is one text: ``<|im_end|>`` of a message would
+be one like that of the template. So the characters by which control tokens begin are replaced in all data by marks
+(`volumetric.loaders.chat_marks`). They go where the template moves them; it may trim, cut, join and repeat. In the text
+that it writes, control tokens without a mark are its own, and those with one are text.
+
+Marks would hide what a template looks for in messages. So what stands in the template as a constant is left as it is,
+unless a control token begins there; and in messages of the assistant what the template looks for, such as
+``</think>``, and its markup stay what they are: the model wrote them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from volumetric.errors import GenerationError
+from volumetric.loaders.chat_marks import (
+    END,
+    MARKED,
+    MOST_OTHERS,
+    OTHERS,
+    MarkedDict,
+    MarkedList,
+    check_halves,
+    mark_of,
+    unmarked,
+)
+from volumetric.loaders.control_tokens import ControlTokens, any_of
+
+if TYPE_CHECKING:
+    from volumetric.loaders.chat import ChatTemplate
+    from volumetric.loaders.tokenizer import Tokenizer
+
+_ASSISTANT: Final = "assistant"
+
+
+class Contents:
+    """Conversations of a model, in which control tokens are those of the template alone.
+
+    Parameters
+    ----------
+    tokenizer, template : of the model; without a template there are texts alone
+    """
+
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
+        constants = template.constants if template is not None else frozenset()
+        sought = template.sought if template is not None else frozenset()
+        self._tokenizer = tokenizer
+        self._template = template
+        self._control = ControlTokens(tokenizer, "\n".join(template.templates.values()) if template is not None else "")
+        starts = sorted({text[0] for text in self._control.texts})
+        beyond = [char for char in starts if not char.isascii()][:MOST_OTHERS]
+        self._marks = {char: mark_of(char) for char in starts if char.isascii()}
+        self._marks |= {char: chr(OTHERS + i) for i, char in enumerate(beyond)}
+        self._restored = {ord(mark): char for char, mark in self._marks.items() if not char.isascii()}
+        # Letters and spaces begin much else, and templates trim: they are marked where a control token begins.
+        common = re.escape("".join(char for char in self._marks if not (char.isalnum() or char.isspace())))
+        left = any_of(one[at:] for one in constants for at in range(len(one)) if one[at] in self._marks)
+        control = self._control.pattern.pattern
+        begins = f"(?={control}).|(?!{left})[{common}]" if common else control
+        self._data = re.compile(begins, re.DOTALL)
+        own = [*map(re.escape, self._control.markup), *self._begins(sought)]
+        self._own = re.compile(f"(?!{'|'.join(own)})(?:{begins})" if own else begins, re.DOTALL)
+
+    def _begins(self, sought: frozenset[str]) -> list[str]:
+        """Return expressions for the places in which control tokens begin in what a template looks for."""
+        return [
+            f"(?<={re.escape(one[: found.start()])}){re.escape(one[found.start() :])}"
+            for one in sorted(sought)
+            for found in self._control.pattern.finditer(one)
+        ]
+
+    def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages as the template is to be given them. Raises `GenerationError`."""
+        return [self.data(message, own=message.get("role") == _ASSISTANT) for message in messages]
+
+    def data(self, value: Any, *, own: bool = False) -> Any:
+        """Return a value, and all that it holds, as the template is to be given it.
+
+        Parameters
+        ----------
+        own : it stands in a message of the assistant
+
+        Raises
+        ------
+        GenerationError : a text holds half of a surrogate pair, or the value is nested too deeply
+        """
+        try:
+            return self._marked(value, self._own if own else self._data)
+        except RecursionError:
+            raise GenerationError("a message is nested too deeply") from None
+
+    def _marked(self, value: Any, pattern: re.Pattern[str]) -> Any:
+        if isinstance(value, str):
+            check_halves(value)
+            marks = self._marks
+            return pattern.sub(lambda found: marks[found[0][0]] + found[0][1:], value) if marks else value
+        if isinstance(value, Mapping):
+            return MarkedDict({self._marked(key, pattern): self._marked(one, pattern) for key, one in value.items()})
+        if isinstance(value, (list, tuple)):
+            return MarkedList(self._marked(one, pattern) for one in value)
+        return value
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Return the token ids of a text with marks, in which control tokens that begin with one are text."""
+        plain = self._plain(text)
+        control = self._control.pattern
+        if any(control.match(plain, found.start()) for found in MARKED.finditer(text)):
+            return self._control.encode(self._plain, text, add_special_tokens=add_special_tokens)
+        return self._tokenizer.encode(plain, add_special_tokens=add_special_tokens)
+
+    def _plain(self, text: str) -> str:
+        text = unmarked(text)
+        return text.translate(self._restored) if self._restored else text
+
+    def render(self, messages: Sequence[Mapping[str, Any]], /, **args: Any) -> str:
+        """Return a conversation as text, marks in it. Raises `GenerationError`."""
+        if self._template is None:
+            raise GenerationError("the model has no chat template")
+        return self._template.render(MarkedList(map(MarkedDict, messages)), **args)
+
+    def render_beginning(self, messages: Sequence[Mapping[str, Any]], /, **args: Any) -> str:
+        """Return a conversation as text that ends where the last message does, so that it can go on.
+
+        White space at the beginning and at the end of it goes where the template takes it away.
+
+        Raises
+        ------
+        GenerationError : the template refuses the messages, leaves the last one out, or changes it
+        """
+        content: str = messages[-1]["content"] or ""
+        head, trims = self._cut(messages, content, args)
+        if content.isspace() and head == self._cut(messages, "", args)[0]:
+            return head
+        shown = content if head.endswith(content) else content.lstrip()
+        if not head.endswith(shown):
+            raise _unfit("changes the text of the last message")
+        return head[: len(head) - len(shown) + len(shown.rstrip())] if trims else head
+
+    def _cut(self, messages: Sequence[Mapping[str, Any]], content: str, args: Mapping[str, Any]) -> tuple[str, bool]:
+        """Return what is written up to the end of the last message's text, and whether white space there goes."""
+        *before, last = messages
+        head, end, behind = self.render([*before, {**last, "content": f"{content}{END} "}], **args).rpartition(END)
+        if not end:
+            raise _unfit("leaves the last message out")
+        return head.replace(END, ""), not behind.startswith(" ")
+
+
+def _unfit(what: str) -> GenerationError:
+    return GenerationError(
+        f"the chat template {what}, so it cannot be continued",
+        hint="send the text that the model is to go on with as the prompt of a text completion",
+    )
