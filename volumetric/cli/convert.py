@@ -31,6 +31,8 @@ def convert(
     tensor_type: Annotated[list[str] | None, Parameter(negative="")] = None,
     calibrate: Path | None = None,
     lora: Adapters = None,
+    context: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
+    allow_differences: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     form: Annotated[Literal["hf", "native", "gguf", "loom"] | None, Parameter(name="--format")] = None,
     overwrite: Overwrite = False,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -57,6 +59,11 @@ def convert(
     lora : list
         Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE, to add to the weights before they are
         rounded; any number of times.
+    context : int
+        Tokens of a sequence that the result is for, where that shall be fewer than the model's. A GGUF file then has no
+        window that is as long, as it cuts nothing.
+    allow_differences : bool
+        Write a GGUF file also where llama.cpp is known to compute something else from it than the model does.
     form : str
         hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; loom: JSON
         of the Go engine. By the ending of TARGET (.gguf, .json), else native, unless given.
@@ -84,6 +91,8 @@ def convert(
             tensor_types=named,
             calibrate=text,
             lora=lora or (),
+            context=context,
+            allow_differences=allow_differences,
             offline=offline,
         )
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]

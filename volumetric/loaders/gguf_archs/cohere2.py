@@ -32,7 +32,7 @@ FAMILY = GGUFFamily(
     inner=INNER,
     epsilon="layer_norm_eps",
     interleaved=True,
-    head=False,
+    head="shared",
     values=_values,
     metadata=_metadata,
 )

@@ -56,7 +56,7 @@ FAMILY = GGUFFamily(
     auto_class="Gemma2ForCausalLM",
     inner={**SANDWICH_NORMS, **ATTENTION, **GATED_MLP},
     renamed=RENAMED,
-    head=False,
+    head="shared",
     values=_values,
     metadata=_metadata,
 )

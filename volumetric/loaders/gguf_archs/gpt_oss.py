@@ -53,6 +53,7 @@ FAMILY = GGUFFamily(
     },
     split={"mlp.experts.gate_up_proj": {"gate": "ffn_gate_exps", "up": "ffn_up_exps"}},
     biases=frozenset({*ATTENTION.values(), "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}),
+    head="own",
     values=_values,
     metadata=_metadata,
 )

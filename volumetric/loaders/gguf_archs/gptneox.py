@@ -41,6 +41,7 @@ FAMILY = GGUFFamily(
     renamed={"num_key_value_heads": None, "head_dim": None},
     epsilon="layer_norm_eps",
     biases=frozenset({"attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down"}),
+    head="own",
     partial=True,
     values=_values,
     metadata=_metadata,
