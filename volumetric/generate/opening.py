@@ -86,6 +86,8 @@ def load(
     if compute == "auto" and loaded.network.input_dtype != "int32":
         compute = "float32"
     options = RunOptions(context=_context(context, loaded), compute=compute, kv_dtype=kv_dtype, threads=threads)
+    if loaded.tokenizer is not None:
+        loaded.tokenizer.prepare()  # before the weights are there: what building takes is free again by then
     model = Model(loaded, opened, options, lora=lora)
     model.load_seconds = time.perf_counter() - start
     return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -50,7 +51,7 @@ class Tokenizer:
         max_length: int | None = None,
         where: str,
     ) -> None:
-        self._make = build
+        self._make: Callable[[], tokenizers.Tokenizer] | None = build
         self.special_tokens = dict(special_tokens)
         self._special_ids = dict(special_ids)
         self._add_bos = add_bos
@@ -70,11 +71,18 @@ class Tokenizer:
             The files are damaged, or of a kind that cannot be built.
         """
         with Guard(self._where, "the tokenizer cannot be built", CheckpointError):
+            assert self._make is not None  # until it has built one
             built = self._make()
             # Some files carry the truncation of the training run.
             built.no_truncation()
             built.no_padding()
+            self._make = None  # with what it holds to build from, such as all tokens as text
             return built
+
+    def prepare(self) -> None:
+        """Build the library's tokenizer now. What it raises is raised at the first use: models run without text, too."""
+        with suppress(CheckpointError):
+            _ = self.backend
 
     @property
     def vocab_size(self) -> int:
