@@ -73,7 +73,8 @@ def convert_model(
         counts; `dtype` and `bits` are for the others
     calibrate : text, or token ids, for which the rounding to `dtype` shall change least, see
         `volumetric.loaders.calibration`; None rounds each number for itself
-    lora : ``PATH`` or ``PATH:SCALE`` of adapters that are added to the weights before these are rounded
+    lora : adapter that is added to the weights before these are rounded, ``PATH``, ``PATH:SCALE`` or ``(path, scale)``;
+        or a list of such
     context : tokens of a sequence that the result is for, no more than the model's. A GGUF file has no window that is
         as long as that, as it cuts nothing
     allow_differences : write a GGUF file also where llama.cpp is known to compute something else from it
@@ -137,7 +138,7 @@ def open_merged(
     offline: bool = False,
 ) -> LoadedModel:
     """Open a model with adapters added to its weights; parameters and errors as for `convert_model`."""
-    if not lora:
+    if not lora and not isinstance(lora, str):
         return open_model(source, dtype=dtype, offline=offline)
     from volumetric.loaders.peft_merge import merge_adapters
 

@@ -14,7 +14,7 @@ from volumetric.errors import CheckpointError
 from volumetric.loaders.regular_file import open_regular
 
 _MAPPED_AROUND: Final = 1 << 16
-"""Bytes that Linux maps around one that is read, aligned to as many (``fault_around_bytes``): more than a small tensor."""
+"""Bytes that Linux maps around one that is read, aligned to as many (``fault_around_bytes``)."""
 
 
 class MappedFile:

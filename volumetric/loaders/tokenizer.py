@@ -80,7 +80,7 @@ class Tokenizer:
             return built
 
     def prepare(self) -> None:
-        """Build the library's tokenizer now. What it raises is raised at the first use: models run without text, too."""
+        """Build the library's tokenizer now; what it raises is raised at the first use, as models run without text."""
         with suppress(CheckpointError):
             _ = self.backend
 
