@@ -312,6 +312,7 @@ VECTOR = GGUFTensorOut(type="F32", shape=(8,), read=lambda: np.full(8, 3, np.flo
         ({"llama.block_count": np.uint32(2**32 - 1)}, {}, CheckpointError, "block_count"),
         ({"llama.block_count": np.uint32(3)}, {}, CheckpointError, r"9 missing: blk.2.attn_k.weight"),
         ({"llama.expert_count": np.uint32(8)}, {}, CheckpointError, "2 layers need a router of 8 experts each"),
+        ({"llama.rope.dimension_count": np.uint32(8)}, {}, UnsupportedError, "is 8, and heads have 16 numbers"),
         ({"llama.rope.scaling.type": "longrope"}, {}, UnsupportedError, "scaling 'longrope' is not supported"),
         ({"llama.attention.value_length": np.uint32(8)}, {}, UnsupportedError, "another width than keys"),
         ({}, {"rope_freqs.weight": SHORT}, CheckpointError, "rope_freqs.weight is no list of 8 positive numbers"),

@@ -34,7 +34,6 @@ WINDOW = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 
         ("qwen2", {"head_dim": 8}, "has square projections: 4 heads of 8"),
         ("mistral", {}, "a window of 16 tokens at 1.0.0.1, and readers .* 'llama' take none"),
         ("qwen2", {"rope_scaling": None, "rope_parameters": LLAMA3}, "scale frequencies"),
-        ("llama", {"rope_scaling": None, "rope_parameters": {"partial_rotary_factor": 0.5}}, "rotates all"),
         ("qwen3", {"attention_bias": True}, "no bias 'blk.0.attn_[qkvo]"),
     ],
 )

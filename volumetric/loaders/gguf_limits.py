@@ -79,12 +79,6 @@ def _check_attention(architecture: str, attention: MultiHeadAttention, network: 
             f"rotary scaling {attention.rope.scaling!r} is not written to GGUF files of architecture {architecture!r}",
             hint=_HINT,
         )
-    if attention.rope is not None and attention.rope.dim != attention.width and not family.partial:
-        raise UnsupportedError(
-            f"{attention.rope.dim} of {attention.width} numbers of a head are rotated, GGUF's {architecture!r} rotates "
-            "all",
-            hint=_HINT,
-        )
 
 
 def check_network(network: Network, metadata: Metadata, tensors: Mapping[str, GGUFTensorOut]) -> None:

@@ -71,9 +71,14 @@ def _floats(source: TensorSource, stem: str, settings: Config, scheme: Scheme, g
     """Rows of float codes with a byte for the scale of each group."""
     size, bits = scheme.group or _BLOCK, scheme.dtype.bits
     if given != (bits, size):
-        raise CheckpointError(f"{settings.where}: bits and group_size are {given}, expected {(bits, size)} in this mode")
+        raise CheckpointError(
+            f"{settings.where}: bits and group_size are {given}, expected {(bits, size)} in this mode"
+        )
     parts = (f"{stem}.weight", f"{stem}.scales")
-    words, scales = array_of(source, parts[0], types=("U32",), axes=2), array_of(source, parts[1], types=("U8",), axes=2)
+    words, scales = (
+        array_of(source, parts[0], types=("U32",), axes=2),
+        array_of(source, parts[1], types=("U8",), axes=2),
+    )
     out, k = words.shape[0], words.shape[1] * 32 // bits
     expect_shape(parts[1], scales.shape, (out, k // size))
 
@@ -81,8 +86,10 @@ def _floats(source: TensorSource, stem: str, settings: Config, scheme: Scheme, g
         own = scales[start:stop]
         if scheme.blocks is not None:
             return from_planes(dense_codes(words[start:stop], bits, k), own)
-        values = own.view(ml_dtypes.float8_e4m3fn).astype(np.float32) if bits == 4 else np.ldexp(
-            np.float32(1), own.astype(np.int32) - 127
+        values = (
+            own.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+            if bits == 4
+            else np.ldexp(np.float32(1), own.astype(np.int32) - 127)
         )
         codes = dense_codes(words[start:stop], bits, k)
         return pack(scheme, k, codes if bits == 4 else codes.view(ml_dtypes.float8_e4m3fn), values)
