@@ -126,7 +126,7 @@ def _instead(model: LoadedModel, dtype: str | None) -> list[str]:
         if len(store.shape) > 1 and store.scheme == filled(asked, store.shape) != asked:
             counts[store.shape[-1], str(store.scheme)] += math.prod(store.shape)
     return [
-        f"{100 * count / total:.0f} % of the weights are {scheme}: rows of {k} do not fill the blocks of {asked.blocks.size}"
+        f"{100 * count / total:.0f} % of the weights are {scheme}: rows of {k} fill no blocks of {asked.blocks.size}"
         for (k, scheme), count in counts.most_common()
     ]
 

@@ -117,10 +117,14 @@ def _check_layer(coord: Coord, spec: LayerSpec, read: LayerSpec, architecture: s
                 hint=f"--context {ours} writes a file for contexts in which it cuts nothing; {_HINT}",
             )
         raise UnsupportedError(
-            f"GGUF files of architecture {architecture!r} cannot say that {spec.kind} at {coord} has {field}={ours!r}: "
-            f"readers take {theirs!r}",
+            f"GGUF files of architecture {architecture!r} cannot say that {spec.kind} at {coord} has "
+            f"{field}={_text(ours)}: readers take {_text(theirs)}",
             hint=_HINT,
         )
+
+
+def _text(value: Any) -> str:
+    return "a rotation" if isinstance(value, Rope) else repr(value)
 
 
 def _difference(name: str, one: Any, other: Any) -> tuple[str, Any, Any] | None:
