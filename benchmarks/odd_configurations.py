@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-Values = Mapping[str, Any]
+Values = dict[str, Any]
 
 _SMALL: Final[Values] = {
     "vocab_size": 128,

@@ -149,7 +149,7 @@ BERT that computes the same: the positions up to that of the padding token, whic
 encoders are not in these files. `convert` refuses to write what a reader
 would not find in the file again, and what llama.cpp is known to compute otherwise: windows of `phi3`, a ramp of `yarn`
 that ends between pairs (gpt-oss) or has betas of its own. `--allow-differences` writes the latter nonetheless.
-`--context N` writes a file for sequences of N tokens, in which a window of N cuts nothing, so that it is left out. A head
+`--context N` writes a file for sequences of N tokens, in which a window of N cuts nothing, and it is left out. A head
 that is the embedding becomes a tensor of its own where llama.cpp asks for one (`olmo2`, `qwen2moe`, `gpt-oss`,
 `gptneox`, `stablelm`). `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit, and 230 small
 models in odd configurations with transformers and llama.cpp (`odd`).

@@ -87,6 +87,13 @@ def test_gguf_and_back(family: str, tmp_path: Path) -> None:
         ("mistral", {"sliding_window": 256}),
         ("starcoder2", {"sliding_window": 256}),
         ("gpt_neox", {"use_parallel_residual": False}),
+        ("gpt_neox", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0}}),
+        ("gpt_oss", {"layer_types": ["full_attention", "full_attention"]}),
+        (
+            "gpt_oss",
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}},
+        ),
+        ("gemma3", {"layer_types": ["full_attention", "full_attention"], "max_position_embeddings": 4096}),
         ("qwen3_moe_free", {"norm_topk_prob": True}),
         ("gemma3", {"layer_types": ["full_attention", "sliding_attention"]}),
         ("gemma3", {"rope_parameters": None, "rope_theta": 5e5, "rope_local_base_freq": 2e4}),

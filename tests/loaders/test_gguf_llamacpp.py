@@ -163,6 +163,37 @@ def test_a_yarn_ramp_of_whole_pairs_is_what_llama_cpp_computes(tmp_path: Path) -
     assert rope_of(open_model(tmp_path / "m.gguf")).truncate
 
 
+@pytest.mark.parametrize(
+    ("family", "config", "message"),
+    [
+        (
+            "llama",
+            {"rope_parameters": WHOLE | {"beta_fast": 2.0}, "rope_scaling": None},
+            "beta_fast 32 and beta_slow 1",
+        ),
+        ("gemma2", {"attn_logit_softcapping": None}, "softcap=None: readers take 50.0"),
+    ],
+)
+def test_what_llama_cpp_assumes_is_what_the_model_has(
+    family: str, config: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        convert_model(copy(family, tmp_path, **config), tmp_path / "m.gguf")
+
+
+def test_a_window_is_named_where_llama_cpp_asks_for_one(tmp_path: Path) -> None:
+    full = {"layer_types": ["full_attention", "full_attention"]}
+    convert_model(copy("gpt_oss", tmp_path, **full), tmp_path / "m.gguf")
+    metadata = GGUFFile(tmp_path / "m.gguf").metadata
+    assert metadata["gpt-oss.attention.sliding_window"] == 256  # as long as the context
+    assert "gpt-oss.attention.sliding_window_pattern" not in metadata  # llama.cpp ends where no layer has a window
+    convert_model(TINY / "cohere2", tmp_path / "c.gguf", context=8)
+    assert GGUFFile(tmp_path / "c.gguf").metadata["cohere2.attention.sliding_window"] == 256
+    assert open_model(tmp_path / "c.gguf").context_length == 8
+    convert_model(copy("gemma3", tmp_path, **full), tmp_path / "g.gguf")
+    assert GGUFFile(tmp_path / "g.gguf").metadata["gemma3.attention.sliding_window"] == 0
+
+
 def test_the_field_that_differs_is_named(tmp_path: Path) -> None:
     directory = copy("llama", tmp_path, rope_parameters=WHOLE | {"truncate": False}, rope_scaling=None)
     with pytest.raises(UnsupportedError, match=r"rope\.truncate=False: readers take True"):

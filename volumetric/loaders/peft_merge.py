@@ -36,16 +36,16 @@ def parse_adapters(given: Lora) -> list[tuple[str, float]]:
     one = _adapter(given)
     if one is not None:
         return [one]
-    several = (
-        [_adapter(each) for each in given] if isinstance(given, Sequence) and not isinstance(given, str) else [None]
-    )
-    found = [each for each in several if each is not None]
-    if len(found) < len(several):
-        wrong = given if several == [None] else next(g for g, a in zip(given, several, strict=True) if a is None)
-        raise SpecError(
-            f"lora={str(wrong)[:60]!r} ({type(wrong).__name__}) names no adapter",
-            hint="a path, a pair (path, scale), or a list of these",
-        )
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    found: list[tuple[str, float]] = []
+    for each in several:
+        one = _adapter(each)
+        if one is None:
+            raise SpecError(
+                f"lora={str(each)[:60]!r} ({type(each).__name__}) names no adapter",
+                hint="a path, a pair (path, scale), or a list of these",
+            )
+        found.append(one)
     return found
 
 

@@ -11,7 +11,7 @@ from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_experts import expert_values, small_expert_metadata
 from volumetric.loaders.gguf_family import ATTENTION, GGUFFamily
 from volumetric.loaders.gguf_rope import read_rope
-from volumetric.loaders.gguf_windows import KEY, attentions, pattern_of, read_pattern
+from volumetric.loaders.gguf_windows import attentions, idle_window, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config
 from volumetric.network import Network
 
@@ -43,9 +43,7 @@ def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
     )
     ropes = [spec.rope for spec in attentions(network) if spec.rope is not None and spec.rope.scaling == "yarn"]
     truncate = {_TRUNCATE: np.bool_(True)} if any(rope.truncate for rope in ropes) else {}
-    # llama.cpp wants a window, also where no layer has one.
-    none = {"attention.sliding_window": np.uint32(config.integer("sliding_window", 128)), KEY: np.uint32(1)}
-    return {**widths, **truncate, **(pattern_of(network) or none)}
+    return {**widths, **truncate, **(pattern_of(network) or idle_window(config))}
 
 
 FAMILY = GGUFFamily(
