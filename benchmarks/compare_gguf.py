@@ -2,6 +2,7 @@
 
     python -m venv /tmp/peer && /tmp/peer/bin/pip install llama-cpp-python
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python families
+    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python --torch-python HF odd [FAMILY …]
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python chunks
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --device cpu
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --exact
@@ -9,8 +10,10 @@
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python table MODEL.Q4_K_M.gguf MODEL.Q6_K.gguf …
 
 `families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids, and
-those of hf_encoders, and compares the mean of their hidden states. `chunks` takes the tiny Llama 4, whose chunks are of
-8192 tokens, beyond the end of two of them. `model` takes a real file that generates: greedy
+those of hf_encoders, and compares the mean of their hidden states. `odd` makes the models of odd_configurations.py with
+transformers, in a Python that has it, and holds both our file's logits, here and in llama.cpp, and those of the
+checkpoint to transformers'; what is refused is listed with its reason. `chunks` takes the tiny Llama 4, whose chunks
+are of 8192 tokens, beyond the end of two of them. `model` takes a real file that generates: greedy
 tokens, the 20 likeliest tokens with their logits, and the token ids of a set of texts. The difference of logits is
 relative to the largest of them. llama.cpp runs in a process of its own; there too keys and values are float32. It
 rounds activations to 8 bits beside quantised weights, and so does our CPU, so two digits agree then; `--exact` gives
@@ -24,8 +27,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +44,7 @@ import volumetric as vo  # noqa: E402 (the line above must come first)
 from volumetric.errors import UnsupportedError  # noqa: E402
 from volumetric.loaders import LoadedModel, open_model  # noqa: E402
 from volumetric.loaders.convert import convert_model, save_model  # noqa: E402
+from volumetric.loaders.encoder_layers import up_to  # noqa: E402
 from volumetric.loaders.sentence import Sentences  # noqa: E402
 from volumetric.loaders.tokenizer import Tokenizer  # noqa: E402
 from volumetric.runtime.device import RunOptions  # noqa: E402
@@ -57,6 +63,8 @@ CONTEXT = 256
 """Tokens of a sequence there, where a context is a multiple of this; longrope depends on it."""
 EVERY, FURTHEST = 500, 16_500
 MEAN = Sentences(pooling=("mean",))
+MORE = [3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26, 43, 38, 32, 79, 50, 28, 84, 19]
+"""Further ids, so that windows of 8 and contexts of 32 end within the text."""
 
 
 def our_logits(model: LoadedModel, ids: list[int], device: str) -> np.ndarray:
@@ -122,6 +130,64 @@ def compare_encoders(python: str, home: Path) -> bool:
         good &= error < LIMIT
         print(f"{directory.name:20}  {error:.1e}" + ("" if error < LIMIT else "  DIFFERS"))
     return good
+
+
+def compare_odd(python: str, torch_python: str, families: list[str], home: Path) -> bool:
+    """Compare the models of odd_configurations.py; returns whether each is equal, or refused."""
+    ids, script = [*IDS, *MORE], Path(__file__).with_name("odd_models_worker.py")
+    (home / "odd.json").write_text(json.dumps(ids))
+    subprocess.run([torch_python, str(script), str(home), str(home / "odd.json"), *families], check=True)
+    told: dict[str, list[str]] = {}
+    counts = Counter[str]()
+    for record in json.loads((home / "made.json").read_text()):
+        outcome, text = ("not made", record["error"]) if record["error"] else odd_one(python, ids, home, record)
+        counts[outcome] += 1
+        told.setdefault(record["family"], []).append(f"{record['name']}: {outcome} {text}")
+        print(f"{record['family']:14} {record['name']:28} {outcome:9} {text}", flush=True)
+    print("\n" + ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))
+    return not counts.keys() - {"equal", "refused", "not made"}
+
+
+def odd_one(python: str, ids: list[int], home: Path, record: dict[str, Any]) -> tuple[str, str]:
+    """Return what comes of one model, and differences from transformers or the reason why it is not written."""
+    directory, path = home / str(record["number"]), home / "odd.gguf"
+    expected = np.load(directory / "expected.npy")
+    try:
+        model = open_model(str(directory))
+    except UnsupportedError as refusal:
+        return "refused", f"the checkpoint: {str(refusal).splitlines()[0].partition(': ')[2]}"
+    encodes = any(spec.two_way for spec in model.network.layers.values())
+
+    def error(found: np.ndarray) -> float:
+        wanted = expected.mean(0) if found.ndim == 1 else expected
+        return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+    def rows(model: LoadedModel) -> np.ndarray:
+        network = model.network if model.hidden is None or not encodes else up_to(model.network, model.hidden)
+        run = open_device("reference").compile(lower(network, CONTEXT), model.params)
+        return run.forward(run.new_state(), np.array(ids, np.int32), last_only=False)
+
+    ours = error(rows(model))
+    if ours >= LIMIT:
+        return "WRONG", f"checkpoint {ours:.1e}"
+    try:
+        if encodes:
+            model = dataclasses.replace(model, tokenizer=None, sentences=MEAN)
+        save_model(path, model, "gguf")
+    except UnsupportedError as refusal:
+        return "refused", str(refusal).splitlines()[0]
+    again = error(rows(open_model(str(path))))
+    try:
+        if encodes:
+            (home / "ids.json").write_text(json.dumps([ids]))
+            worker(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
+            theirs = error(np.load(home / "rows.npy")[0])
+        else:
+            theirs = error(their_logits(python, path, ids, home))
+    except (subprocess.CalledProcessError, SystemExit) as failure:
+        return "FAILS", f"llama.cpp: {str(failure)[-120:]}"
+    text = f"checkpoint {ours:.1e}, file {again:.1e}, llama.cpp {theirs:.1e}"
+    return "equal" if max(again, theirs) < LIMIT else "DIFFERS", text
 
 
 def compare_model(python: str, path: Path, device: str, count: int, home: Path) -> None:
@@ -224,12 +290,16 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--exact", action="store_true", help="round no activations on either side")
-    parser.add_argument("what", choices=("families", "chunks", "model", "embeddings", "table"))
-    parser.add_argument("paths", nargs="*", type=Path)
+    parser.add_argument("what", choices=("families", "chunks", "model", "embeddings", "odd", "table"))
+    parser.add_argument("--torch-python", help="a Python that has torch and transformers, for odd")
+    parser.add_argument("paths", nargs="*", type=Path, help="files; of odd the families, all unless given")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         if args.what == "embeddings":
             compare_embeddings(args.llama_python, args.paths[0], args.device, Path(home))
+        elif args.what == "odd":
+            if not compare_odd(args.llama_python, args.torch_python, [str(path) for path in args.paths], Path(home)):
+                raise SystemExit(1)
         elif args.what == "chunks":
             if not compare_chunks(args.llama_python, Path(home)):
                 raise SystemExit(1)

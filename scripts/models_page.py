@@ -26,7 +26,7 @@ from volumetric.loaders.gguf import _HOSTS  # noqa: E402
 from volumetric.loaders.gguf_encoders import LIKE_BERT  # noqa: E402
 from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
-from volumetric.loaders.hf_config import Config  # noqa: E402
+from volumetric.loaders.hf_config import Config, family_name  # noqa: E402
 from volumetric.loaders.multimodal import MODELS  # noqa: E402
 from volumetric.loaders.quantise import target_schemes  # noqa: E402
 from volumetric.network import Network  # noqa: E402
@@ -147,11 +147,17 @@ are read as transformers computes them and not as llama.cpp does: the window of 
 exact GELU of `gptneox`, `bert` and `modern-bert`, for which it takes the tanh approximation. RoBERTa is written as the
 BERT that computes the same: the positions up to that of the padding token, which nothing reads, are left out. Heads of
 encoders are not in these files. `convert` refuses to write what a reader
-would not find in the file again. `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit.
+would not find in the file again, and what llama.cpp is known to compute otherwise: windows of `phi3`, a ramp of `yarn`
+that ends between pairs (gpt-oss) or has betas of its own. `--allow-differences` writes the latter nonetheless.
+`--context N` writes a file for sequences of N tokens, in which a window of N cuts nothing, and it is left out. A head
+that is the embedding becomes a tensor of its own where llama.cpp asks for one (`olmo2`, `qwen2moe`, `gpt-oss`,
+`gptneox`, `stablelm`). `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit, and 230 small
+models in odd configurations with transformers and llama.cpp (`odd`).
 
 Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear`, `dynamic`,
 `llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear`, `llama3`, `yarn` or, of `phi3`, `llama` and
-`granite`, `longrope`. llama.cpp has no architecture for the window of `mistral`, and does not read that of
+`granite`, `longrope`; frequencies that a file divides by other factors than those of `llama3` are read as a `longrope`
+with one list. llama.cpp has no architecture for the window of `mistral`, and does not read that of
 `starcoder2`. What `dynamic` and
 `longrope` do depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so
 far, as in transformers, where keys of both kinds end up in one cache: up to the context of the first training both give
@@ -240,7 +246,7 @@ def family_rows() -> list[str]:
     classes: dict[str, str] = {}
     for path in sorted(FIXTURES.glob("hf_*/*/config.json")):
         config = json.loads(path.read_text(encoding="utf-8"))
-        classes.setdefault(config["model_type"].removesuffix("_text").replace("-", "_"), config["architectures"][0])
+        classes.setdefault(family_name(config["model_type"]), config["architectures"][0])
     lines = []
     for name in archs.families():
         about = (importlib.import_module(f"{archs.__name__}.{name}").__doc__ or "").splitlines()[0].rstrip(".")

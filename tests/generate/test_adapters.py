@@ -216,3 +216,29 @@ def test_weights_that_several_models_use_are_not_replaced_under_them() -> None:
         assert isinstance(model.executable, Updatable)
         with pytest.raises(UnsupportedError, match="is shared by several models"):
             model.executable.update(other)
+
+
+def test_adapters_of_embeddings_are_merged(tmp_path: Path) -> None:
+    base, adapter = TINY / "llama_untied_rope3", PEFT / "embedding"
+    convert_model(base, tmp_path / "m", lora=adapter)
+    with load(tmp_path / "m", device="reference") as model:
+        np.testing.assert_allclose(last(model), EXPECTED["embedding"], rtol=1e-4, atol=2e-4)
+    with pytest.raises(UnsupportedError, match="no weight of a product alone") as caught:
+        load(base, device="reference", lora=adapter)
+    assert "convert --lora" in (caught.value.hint or "")
+    with pytest.raises(UnsupportedError, match=r"adapter of 'model.embed_tokens' .* head are one matrix"):
+        convert_model(TINY / "llama", tmp_path / "t", lora=adapter)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+@pytest.mark.parametrize("listed", [False, True])
+def test_one_adapter_needs_no_list(pair: bool, listed: bool) -> None:
+    one: Any = (PEFT / "plain", 0.0) if pair else str(PEFT / "plain")
+    with load(TINY / "llama", device="reference", context=64, lora=[one] if listed else one) as model:
+        assert dict(model.adapters) == {"plain": 0.0 if pair else 1.0}
+
+
+@pytest.mark.parametrize("wrong", [5, "", {"a": 1.0}, [5], [("a", "b", 0.5)], ("a", True), b"path", [["a", 0.5]]])
+def test_what_names_no_adapter_is_refused(wrong: Any) -> None:
+    with pytest.raises(SpecError, match="names no adapter"):
+        load(TINY / "llama", device="reference", lora=wrong)

@@ -351,9 +351,11 @@ def test_linear_scaling_and_partial_rotation() -> None:
     rope = attentions(build("llama", rope_parameters=None, rope_scaling={"type": "linear", "factor": 4}))[0].rope
     assert rope is not None
     assert (rope.scaling, rope.factor, rope.base) == ("linear", 4.0, 10_000.0)
-    partial = attentions(build("llama", rope_parameters={"rope_theta": 1e4, "partial_rotary_factor": 0.5}))[0].rope
-    assert partial is not None
-    assert partial.dim == 8
+    half: dict[str, Any] = {"rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    for family, turning in (("phi3", 0.5), ("stablelm", 0.5), ("llama", 1.0), ("qwen3", 1.0)):
+        attention = attentions(build(family, rope_parameters=half, partial_rotary_factor=0.5))[0]
+        assert attention.rope is not None
+        assert attention.rope.dim == turning * attention.width  # as in transformers, where few families ask for it
 
 
 def test_yarn_and_longrope_take_their_factor_from_the_two_contexts() -> None:

@@ -41,6 +41,9 @@ PACKED = {
     "fp8_block": "float8_e4m3fn:g128",
     "mlx_4bit_g64": "uint4:g64",
     "mlx_3bit_g32": "uint4:g32",
+    "mlx_mxfp4": "mxfp4",
+    "mlx_nvfp4": "float4_e2m1fn:g16",
+    "mlx_mxfp8": "float8_e4m3fn:g32",
     "bnb_int8": "int8:row:float32",
 }
 DECODED = {"gptq_asym_order": "float16", "bnb_nf4_double": "bfloat16", "bnb_fp4": "float16"}
@@ -64,6 +67,7 @@ def test_values_are_those_of_the_library(name: str, scheme: str) -> None:
     for weight, expected in record["weights"].items():
         own = "uint8:g64" if name == "mlx_4bit_g64" and "down_proj" in weight else scheme
         own = "uint8:g32" if name == "mlx_3bit_g32" and "down_proj" in weight else own
+        own = "uint8:g64" if "fp" in name and name.startswith("mlx") and "down_proj" in weight else own
         own = own.replace("g64", "row") if name == "ct_int4_asym" and "down_proj" not in weight else own  # rows of 64
         assert str(source.scheme(weight)) == own, weight
         # The library rounds the exact product once, to the type that it decodes to.
@@ -110,7 +114,7 @@ def changed(name: str, home: Path, settings: dict[str, Any] | None = None, chang
     target = home / name
     shutil.copytree(HOME / name, target)
     config = json.loads((target / "config.json").read_text())
-    config["quantization_config"].update(settings or {})
+    config["quantization" if name.startswith("mlx") else "quantization_config"].update(settings or {})
     (target / "config.json").write_text(json.dumps(config))
     if change is not None:
         file = SafetensorsFile(target / "model.safetensors")
@@ -190,6 +194,44 @@ def test_rows_of_an_odd_width_begin_within_a_byte(tmp_path: Path) -> None:
     for start in range(3):
         for stop in range(start + 1, 4):
             np.testing.assert_array_equal(decode(source.packed_rows(name, start, stop)), want[start:stop])
+
+
+def test_modules_have_widths_of_their_own(tmp_path: Path) -> None:
+    other = SafetensorsFile(HOME / "gptq_8bit_row" / "model.safetensors")
+    eight = "model.layers.0.mlp.down_proj"
+
+    def change(tensors: dict[str, np.ndarray]) -> None:
+        tensors |= {name: other.array(name).copy() for name in other.entries if name.startswith(eight)}
+
+    dynamic = {"-:lm_head": {}, r"+:.*\.down_proj": {"bits": 8, "group_size": -1}, ".*up_proj": {"bits": 8}}
+    target = changed("gptq_sym_g32", tmp_path, {"dynamic": dynamic}, change)
+    source = source_of(target)
+    for weight, width in (("mlp.down_proj", "int8:row"), ("mlp.gate_proj", "int4:g32")):
+        name = f"model.layers.0.{weight}.weight"
+        record = json.loads(
+            (HOME / ("gptq_8bit_row" if "8" in width else "gptq_sym_g32") / "expected.json").read_text()
+        )
+        expected = record["weights"][name]
+        assert str(source.scheme(name)) == width
+        assert digest(decode(source.packed(name), np.dtype(expected["dtype"]))) == expected["sha256"]
+    with pytest.raises(UnsupportedError, match=r"dynamic: \.\*: GPTQ of 3 bits"):
+        open_model(changed("gptq_sym_g32", tmp_path / "three", {"dynamic": {".*": {"bits": 3}}}))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "change", "message"),
+    [
+        ("mlx_mxfp4", {"bits": 8}, None, r"are \(8, 32\), expected \(4, 32\) in this mode"),
+        ("mlx_mxfp8", {"mode": "mxfp4"}, None, r"are \(8, 32\), expected \(4, 32\) in this mode"),
+        ("mlx_nvfp4", {}, lambda t: t.__setitem__(f"{LAYER}.scales", np.ones((64, 3), np.uint8)), "has shape"),
+        ("mlx_nvfp4", {}, lambda t: t.pop(f"{LAYER}.weight"), "lack tensor"),
+    ],
+)
+def test_damaged_floats_of_mlx_are_named(
+    name: str, settings: dict[str, Any], change: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        open_model(changed(name, tmp_path, settings, change))
 
 
 def test_groups_by_activation_order_of_compressed_tensors(tmp_path: Path) -> None:

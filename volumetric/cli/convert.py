@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,9 +15,11 @@ from volumetric.cli.exits import UsageError
 from volumetric.cli.options import Adapters, OutputOptions, check_dtype
 from volumetric.cli.perplexity import WINDOW
 from volumetric.cli.targets import Overwrite, check_new
+from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.convert import convert_model, open_merged
+from volumetric.loaders.quantise import filled
 from volumetric.progress import byte_size
 
 MEASURED = 2048
@@ -31,6 +35,8 @@ def convert(
     tensor_type: Annotated[list[str] | None, Parameter(negative="")] = None,
     calibrate: Path | None = None,
     lora: Adapters = None,
+    context: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
+    allow_differences: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     form: Annotated[Literal["hf", "native", "gguf", "loom"] | None, Parameter(name="--format")] = None,
     overwrite: Overwrite = False,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -57,6 +63,11 @@ def convert(
     lora : list
         Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE, to add to the weights before they are
         rounded; any number of times.
+    context : int
+        Tokens of a sequence that the result is for, where that shall be fewer than the model's. A GGUF file then has no
+        window that is as long, as it cuts nothing.
+    allow_differences : bool
+        Write a GGUF file also where llama.cpp is known to compute something else from it than the model does.
     form : str
         hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; loom: JSON
         of the Go engine. By the ending of TARGET (.gguf, .json), else native, unless given.
@@ -84,11 +95,16 @@ def convert(
             tensor_types=named,
             calibrate=text,
             lora=lora or (),
+            context=context,
+            allow_differences=allow_differences,
             offline=offline,
         )
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]
     written = byte_size(sum(path.stat().st_size for path in files))
-    console.write(f"{target}: {model.name} as {footprint(model.params).dtype}, {written}\n")
+    main = footprint(model.params).dtype if dtype is None else str(Scheme.parse(dtype))
+    console.write(f"{target}: {model.name} as {main}, {written}\n")
+    for line in _instead(model, dtype):
+        console.write(f"{line}\n")
     if model.damage:
         chosen = ((key, model.params[key], nats) for key, nats in model.damage.items())
         rows = [(key, "×".join(map(str, store.shape)), str(store.scheme), f"{nats:.2g}") for key, store, nats in chosen]
@@ -97,6 +113,22 @@ def convert(
     if held_out:
         report(lambda scheme: open_merged(source, lora or (), scheme, offline=offline), model, dtype, held_out)
     return exits.OK
+
+
+def _instead(model: LoadedModel, dtype: str | None) -> list[str]:
+    """What share of the weights has another type than was asked for, as their rows do not fill its blocks."""
+    asked = None if dtype is None else Scheme.parse(dtype)
+    if asked is None or asked.blocks is None:
+        return []
+    counts, total = Counter[tuple[int, str]](), 0
+    for store in model.params.values():
+        total += math.prod(store.shape)
+        if len(store.shape) > 1 and store.scheme == filled(asked, store.shape) != asked:
+            counts[store.shape[-1], str(store.scheme)] += math.prod(store.shape)
+    return [
+        f"{100 * count / total:.0f} % of the weights are {scheme}: rows of {k} fill no blocks of {asked.blocks.size}"
+        for (k, scheme), count in counts.most_common()
+    ]
 
 
 def _named(given: list[str]) -> dict[str, str]:

@@ -33,7 +33,7 @@ def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, P
     UnsupportedError
         The network has layers that do not run on packed weights; or as `read_adapters` and `Adapters`.
     """
-    if not lora:
+    if not lora and not isinstance(lora, str):
         return loaded, plan, loaded.params, Adapters(plan, {}, {})
     if not row_wise(plan, NATIVE):
         raise UnsupportedError(

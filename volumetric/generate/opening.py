@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError, SpecError
@@ -20,6 +20,9 @@ from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.open import AnyDevice, capped_threads, open_device
 from volumetric.runtime.streams.rows import endless
+
+if TYPE_CHECKING:
+    from volumetric.loaders.peft_merge import Lora
 
 ENCODER_CONTEXT = 32_768
 """The same of encoders, which keep nothing from call to call."""
@@ -35,7 +38,7 @@ def load(
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto",
     threads: int | None = None,
     chat_template: str | Path | None = None,
-    lora: Sequence[str | Path] = (),
+    lora: Lora = (),
     offline: bool = False,
     strict: bool = True,
     guess: bool | Mapping[str, Any] | None = None,
@@ -55,8 +58,8 @@ def load(
     kv_dtype : storage of keys and values, see `RunOptions`
     threads : threads of the CPU device; by default its physical cores, at most the CPUs that the process may use
     chat_template : Jinja source, or a file of it, in place of the model's own
-    lora : directories of LoRA adapters that PEFT has saved, each alone or with a scale, ``"path:0.5"``; they run beside
-        the weights, and `Model.set_adapter` scales and switches them
+    lora : directory of a LoRA adapter that PEFT has saved, alone or with a scale, ``"path:0.5"`` or ``(path, 0.5)``; or
+        a list of such; they run beside the weights, and `Model.set_adapter` scales and switches them
     offline : use local files only
     strict : refuse a checkpoint with missing or unexpected tensors
     guess : True takes safetensors without a configuration for what their names and shapes say; a mapping also gives,
@@ -86,6 +89,8 @@ def load(
     if compute == "auto" and loaded.network.input_dtype != "int32":
         compute = "float32"
     options = RunOptions(context=_context(context, loaded), compute=compute, kv_dtype=kv_dtype, threads=threads)
+    if loaded.tokenizer is not None:
+        loaded.tokenizer.prepare()  # before the weights are there: what building takes is free again by then
     model = Model(loaded, opened, options, lora=lora)
     model.load_seconds = time.perf_counter() - start
     return model

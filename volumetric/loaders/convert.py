@@ -53,6 +53,8 @@ def convert_model(
     tensor_types: Mapping[str, str] | None = None,
     calibrate: str | Sequence[int] | None = None,
     lora: Lora = (),
+    context: int | None = None,
+    allow_differences: bool = False,
     offline: bool = False,
 ) -> LoadedModel:
     """Read a model from anywhere and write it to `target`.
@@ -71,7 +73,11 @@ def convert_model(
         counts; `dtype` and `bits` are for the others
     calibrate : text, or token ids, for which the rounding to `dtype` shall change least, see
         `volumetric.loaders.calibration`; None rounds each number for itself
-    lora : ``PATH`` or ``PATH:SCALE`` of adapters that are added to the weights before these are rounded
+    lora : adapter that is added to the weights before these are rounded, ``PATH``, ``PATH:SCALE`` or ``(path, scale)``;
+        or a list of such
+    context : tokens of a sequence that the result is for, no more than the model's. A GGUF file has no window that is
+        as long as that, as it cuts nothing
+    allow_differences : write a GGUF file also where llama.cpp is known to compute something else from it
 
     Returns
     -------
@@ -99,8 +105,29 @@ def convert_model(
         if bits is not None and chosen == "hf":
             raise UnsupportedError("the Hugging Face layout holds plain floats", hint="use format native or gguf")
         model = rounded(model, dtype, bits=bits, named=tensor_types, text=calibrate, gguf=chosen == "gguf")
-    save_model(target, model, chosen)
+    if context is not None:
+        model = within_context(model, context, chosen)
+    save_model(target, model, chosen, allow_differences=allow_differences)
     return model
+
+
+def within_context(model: LoadedModel, context: int, to: Format) -> LoadedModel:
+    """Return a model for sequences of no more than `context` tokens.
+
+    Raises
+    ------
+    UnsupportedError
+        The model is not for as many, or the format does not have that number apart from the configuration.
+    """
+    if to not in ("gguf", "native"):
+        raise UnsupportedError(
+            f"the format {to} has no context of its own", hint="use format gguf or native with a context"
+        )
+    if context < 1 or (model.context_length and context > model.context_length):
+        raise UnsupportedError(
+            f"{model.name} is for sequences of 1 to {model.context_length} tokens, and not of {context}"
+        )
+    return replace(model, context_length=context)
 
 
 def open_merged(
@@ -111,7 +138,7 @@ def open_merged(
     offline: bool = False,
 ) -> LoadedModel:
     """Open a model with adapters added to its weights; parameters and errors as for `convert_model`."""
-    if not lora:
+    if not lora and not isinstance(lora, str):
         return open_model(source, dtype=dtype, offline=offline)
     from volumetric.loaders.peft_merge import merge_adapters
 
@@ -195,8 +222,10 @@ def check_target(target: str | Path, *sources: str | os.PathLike[str]) -> None:
             raise CheckpointError(f"{target} is the model that is read", hint="name another target")
 
 
-def save_model(target: str | Path, model: LoadedModel, to: Format = "native") -> None:
-    """Write an open model; errors as for `convert_model`.
+def save_model(
+    target: str | Path, model: LoadedModel, to: Format = "native", *, allow_differences: bool = False
+) -> None:
+    """Write an open model; parameters and errors as for `convert_model`.
 
     A model that standardises its inputs is written with the standardisation in its weights, but for format native, see
     `fold_inputs`. A format without a place for the names of classes leaves them out, with a warning.
@@ -214,7 +243,7 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
             hint="use format native or hf",
         )
     if to == "gguf":
-        save_gguf(target, model)
+        save_gguf(target, model, allow_differences=allow_differences)
     elif to == "hf":
         save_hf(target, model)
     elif to == "loom":

@@ -17,7 +17,9 @@ HEAD_DIM = 256
 """Width of a head where the configuration does not say, in all Gemma models."""
 
 
-def gemma_decoder(config: Config, *, ropes: Sequence[Rope], windows: Sequence[int | None], qk_norm: bool) -> Blueprint:
+def gemma_decoder(
+    config: Config, *, ropes: Sequence[Rope], windows: Sequence[int | None], qk_norm: bool, causal: bool = True
+) -> Blueprint:
     """Build a Gemma 2 or 3 decoder; see `pre_norm.pre_norm_decoder` for the arguments."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     norm = RMSNorm(num_features=hidden, eps=config.number("rms_norm_eps", 1e-6), unit_offset=True)
@@ -38,6 +40,7 @@ def gemma_decoder(config: Config, *, ropes: Sequence[Rope], windows: Sequence[in
             out_bias=bias,
             rope=ropes[i],
             window=windows[i],
+            causal=causal,
             softcap=_cap(config, "attn_logit_softcapping"),
             scale=config.number("query_pre_attn_scalar", 256) ** -0.5,
             qk_norm=qk_norm,

@@ -46,6 +46,12 @@ def read_config(file: GGUFSource, where: str) -> Config:
     }
     if family.attends:
         values |= _attention(given, file, mixed=family.mixed)
+        width, turning = values["head_dim"], given.integer("rope.dimension_count", values["head_dim"])
+        if turning != width and not family.partial:
+            raise UnsupportedError(
+                f"{given.where}: rope.dimension_count is {turning}, and heads have {width} numbers",
+                hint=f"llama.cpp turns whole heads in {found!r}, and so does this package",
+            )
     if given.has("attention.sliding_window"):
         values |= {"sliding_window": given.integer("attention.sliding_window", low=0), "use_sliding_window": True}
     named = {family.renamed.get(name, name): value for name, value in values.items()}

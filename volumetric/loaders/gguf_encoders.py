@@ -32,7 +32,7 @@ def encoder_in_gguf(model: LoadedModel, blueprint: Blueprint) -> tuple[LoadedMod
         blueprint = trunk_of(blueprint)
         model = dataclasses.replace(model, network=blueprint.network, hidden=None)
     config = Config(model.config, model.name)
-    if config.model_type not in LIKE_BERT:
+    if config.family not in LIKE_BERT:
         return model, blueprint
     coord, table = next((at, spec) for at, spec in model.network.layers.items() if isinstance(spec, PositionEmbedding))
     config = config.with_values(

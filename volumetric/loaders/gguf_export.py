@@ -12,17 +12,18 @@ from volumetric._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, scaled_rows, to_gguf
 from volumetric.loaders import gguf_archs
 from volumetric.loaders.gguf_damage import damage_metadata
+from volumetric.loaders.gguf_differences import check_differences
 from volumetric.loaders.gguf_encoders import encoder_in_gguf
-from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
+from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, GGUFFamily
 from volumetric.loaders.gguf_fold import folded
 from volumetric.loaders.gguf_limits import check_network, check_tensors
 from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
-from volumetric.loaders.gguf_rope import rope_factors
+from volumetric.loaders.gguf_rope import by_factors_alone, rope_factors
 from volumetric.loaders.gguf_sentences import sentence_metadata
 from volumetric.loaders.gguf_tokenizer import PREFIX
 from volumetric.loaders.gguf_tokenizer_export import generation_metadata, length_metadata, tokenizer_metadata
 from volumetric.loaders.gguf_types import BLOCK_TYPES, GGUF_TYPES, TYPE_NUMBERS
-from volumetric.loaders.gguf_windows import attentions, without_idle_windows
+from volumetric.loaders.gguf_windows import without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata, write_gguf
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_export import blueprint_of
@@ -41,7 +42,7 @@ _FILE_TYPES: Final = {
 """llama.cpp's numbers for "mostly of this type"; where a type has several mixes, that of the medium one."""
 
 
-def save_gguf(path: str | Path, model: LoadedModel) -> None:
+def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool = False) -> None:
     """Write one GGUF file, with tokenizer and chat template where the model has them.
 
     Tensors in float16, bfloat16, float32, int8:g32, int4:g32, uint4:g32 and block formats keep their numbers exactly;
@@ -55,12 +56,16 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     each row. A window that is no shorter than the context cuts nothing and is left out. The factors of Falcon-H1, for
     which the files have no keys, are multiplied into the weights: into the scales of packed ones, which rounds these.
 
+    Parameters
+    ----------
+    allow_differences : write also what llama.cpp is known to compute otherwise, see `gguf_differences`
+
     Raises
     ------
     UnsupportedError
         The family, its rotary scaling, or the tokenizer has no GGUF form here; or the file could not say something that
         the model computes with, as another activation than SiLU, a sliding window, or biases that llama.cpp does not
-        know in the family.
+        know in the family; or llama.cpp would compute something else.
     CheckpointError
         The file cannot be written.
     """
@@ -68,12 +73,12 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     encodes = any(spec.two_way for spec in model.network.layers.values())
     if encodes:
         model, blueprint = encoder_in_gguf(model, blueprint)
-    architecture = _architecture(model)
+    architecture = gguf_archs.architecture_of(Config(model.config, model.name).model_type)
     family = gguf_archs.find(architecture, model.name)
     network, rules = folded(model, blueprint, family)
     network = without_idle_windows(network, model.context_length)
     tensors: dict[str, GGUFTensorOut] = {}
-    for name, factors in _rope_factors(network).items():
+    for name, factors in _rope_factors(network, family).items():
         tensors[name] = GGUFTensorOut(type="F32", shape=factors.shape, read=lambda factors=factors: factors)
     for name, parts in _by_tensor(rules).items():
         tensors[name] = _out(parts, model.params, single=family.single(name))
@@ -81,6 +86,8 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     metadata: dict[str, Any] = {**gguf_metadata(model, network, architecture, blocks), **_file_type(tensors)}
     check_tensors(architecture, tensors, network)
     check_network(network, metadata, tensors)
+    if not allow_differences:
+        check_differences(architecture, network)
     rows = Config(model.config, model.name).integer("vocab_size")
     metadata |= damage_metadata(model.damage)
     metadata |= generation_metadata(model.generation, model.tokenizer) | tokenizer_metadata(model.tokenizer, rows)
@@ -96,20 +103,11 @@ def gguf_tensors(model: LoadedModel) -> dict[str, tuple[str, ...]]:
 
     A parameter that two tensors are written of, with different factors, is named for the first.
     """
-    family = gguf_archs.find(_architecture(model), model.name)
+    family = gguf_archs.find(gguf_archs.architecture_of(Config(model.config, model.name).model_type), model.name)
     _, rules = folded(model, blueprint_of(model), family)
     first = {rule.key: rule for rule in reversed(rules)}
     parts = _by_tensor(rule for rule in rules if first[rule.key] is rule)
     return {name: tuple(rule.key for rule in own) for name, own in parts.items() if not family.single(name)}
-
-
-def _architecture(model: LoadedModel) -> str:
-    """llama.cpp's name of the family."""
-    model_type = Config(model.config, model.name).model_type
-    network = without_idle_windows(model.network, model.context_length)
-    if model_type == "mistral" and all(spec.window is None for spec in attentions(network)):
-        model_type = "llama"  # without its window it is one
-    return gguf_archs.architecture_of(model_type)
 
 
 def _encoder(model: LoadedModel, architecture: str, types: GGUFTensorOut | None) -> Metadata:
@@ -178,12 +176,12 @@ def _bytes_of(packed: Packed, kind: str) -> Array:
     return np.frombuffer(to_gguf(packed), np.uint8) if kind in BLOCK_TYPES else packed.codes()
 
 
-def _rope_factors(network: Network) -> dict[str, Array]:
+def _rope_factors(network: Network, family: GGUFFamily) -> dict[str, Array]:
     """Factors of frequencies, which GGUF stores as tensors, by their names: Llama 3.1's, or those of longrope."""
     rope = main_rope(network)
     if rope is None or rope.scaling not in ("llama3", "longrope"):
         return {}
-    if rope.scaling == "llama3":
+    if rope.scaling == "llama3" or (family.factors and by_factors_alone(rope)):
         return {ROPE_FACTORS: rope_factors(rope)}
     factors = {LONG_FACTORS: rope.long_factors, SHORT_FACTORS: rope.short_factors}
     return {name: np.array(values, np.float32) for name, values in factors.items()}

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from volumetric.errors import UnsupportedError
 from volumetric.grid import Coord
@@ -95,7 +95,9 @@ class GGUFFamily:
     attends : whether there is a layer with attention
     mixed : whether layers without attention are among the others
     partial : whether fewer than all numbers of a head may turn
-    head : whether there may be a head that is not the embedding
+    head : whether the head of files is the embedding (``"shared"``, as of those without a head), a tensor of its own
+        (``"own"``), or as the file has it (``"either"``): by llama.cpp's code, which refuses a file without
+        ``output.weight``, or with it, where it expects the other
     factors : whether llama.cpp scales frequencies by the tensor `ROPE_FACTORS`
     longrope : whether it does by `LONG_FACTORS` and `SHORT_FACTORS`
     values, metadata : what is peculiar to the family, read and written
@@ -119,7 +121,7 @@ class GGUFFamily:
     attends: bool = True
     mixed: bool = False
     partial: bool = False
-    head: bool = True
+    head: Literal["shared", "own", "either"] = "either"
     factors: bool = False
     longrope: bool = False
     values: ReadValues = _nothing

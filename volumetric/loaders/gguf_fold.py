@@ -1,4 +1,4 @@
-"""Factors that a model has and GGUF files of its architecture do not: they go into the weights beside them."""
+"""A model as GGUF files of its architecture can hold it: factors in the weights, a shared head as a tensor."""
 
 from __future__ import annotations
 
@@ -21,18 +21,27 @@ def folded(model: LoadedModel, blueprint: Blueprint, family: GGUFFamily) -> tupl
     """Return the network that a reader of the file builds, and the rules that fill the file from the model's weights.
 
     For most families these are those of the model. Where a factor goes into a tensor, the network has none, and the
-    rule names it. A head that is shared with the embedding, and has another factor, becomes a tensor of its own.
+    rule names it. A head that is shared with the embedding becomes a tensor of its own where it has another factor, or
+    where llama.cpp wants one.
     """
-    if family.fold is None:
+    untied = family.head == "own" and bool(blueprint.tied)
+    if family.fold is None and not untied:
         return model.network, family.rules(blueprint).rules
-    config, factors = family.fold(Config(model.config, model.name), blueprint.network)
+    config = Config(model.config, model.name)
+    factors: Mapping[str, Runs] = {}
+    if family.fold is not None:
+        config, factors = family.fold(config, blueprint.network)
+    if untied:
+        config = config.with_values(tie_word_embeddings=False)
     plain = archs.build(config)
-    keys = {rule.source: rule.key for rule in blueprint.rules}
-    keys |= {name: keys[shared] for name, shared in blueprint.tied.items()}
+    keys = {(rule.source, rule.part): rule.key for rule in blueprint.rules}
+    keys |= {(name, None): keys[shared, None] for name, shared in blueprint.tied.items()}
     shapes = plain.network.param_specs()
     rules = [
         dataclasses.replace(
-            named, key=keys[rule.source], factors=_runs(named.source, factors, shapes[rule.key].shape[0])
+            named,
+            key=keys[rule.source, rule.part],
+            factors=_runs(named.source, factors, shapes[rule.key].shape[0]),
         )
         for rule, named in zip(plain.rules, family.rules(plain).rules, strict=True)
     ]

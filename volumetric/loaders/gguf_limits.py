@@ -17,12 +17,15 @@ import numpy as np
 
 from volumetric.dtypes import Packed
 from volumetric.errors import UnsupportedError
+from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.base import fields_of
+from volumetric.layers.rope import Rope
 from volumetric.loaders import archs, gguf_archs
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_config import read_config
 from volumetric.loaders.gguf_family import ROPE_FACTORS
+from volumetric.loaders.gguf_rope import by_factors_alone, same_rotation
 from volumetric.loaders.gguf_windows import attentions, without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
 from volumetric.network import Network
@@ -41,7 +44,7 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
             raise UnsupportedError(
                 f"GGUF files of architecture {architecture!r} have no bias {name!r}, and the model has one", hint=_HINT
             )
-    if "output.weight" in names and not family.head:
+    if "output.weight" in names and family.head == "shared":
         raise UnsupportedError(
             f"GGUF files of architecture {architecture!r} have no head of their own, and the model has one", hint=_HINT
         )
@@ -58,6 +61,7 @@ def _check_attention(architecture: str, attention: MultiHeadAttention, network: 
     """Raise `UnsupportedError` for what llama.cpp cannot read of the attention of an architecture."""
     family = gguf_archs.find(architecture, "")
     scalings = ("none", "linear", "llama3", "yarn", *(["longrope"] if family.longrope else []))
+    by_factors = family.factors and attention.rope is not None and by_factors_alone(attention.rope)
     if architecture == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:
         raise UnsupportedError(
             f"qwen2 in GGUF files has square projections: {attention.num_heads} heads of {attention.width} "
@@ -70,15 +74,9 @@ def _check_attention(architecture: str, attention: MultiHeadAttention, network: 
             f"{len(attentions(network))} layers {'with' if attention.qk_norm else 'without'} them are not readable",
             hint=_HINT,
         )
-    if attention.rope is not None and attention.rope.scaling not in scalings:
+    if attention.rope is not None and attention.rope.scaling not in scalings and not by_factors:
         raise UnsupportedError(
             f"rotary scaling {attention.rope.scaling!r} is not written to GGUF files of architecture {architecture!r}",
-            hint=_HINT,
-        )
-    if attention.rope is not None and attention.rope.dim != attention.width and not family.partial:
-        raise UnsupportedError(
-            f"{attention.rope.dim} of {attention.width} numbers of a head are rotated, GGUF's {architecture!r} rotates "
-            "all",
             hint=_HINT,
         )
 
@@ -97,34 +95,53 @@ def check_network(network: Network, metadata: Metadata, tensors: Mapping[str, GG
         other = read.layers.get(coord)
         if other is None or other.kind != spec.kind:
             raise UnsupportedError(f"GGUF has no form for the {spec.kind} at {coord}", hint=_HINT)
-        ours, theirs = _values(spec), _values(other)
-        for name, value in ours.items():
-            if not _same(theirs[name], value):
-                raise UnsupportedError(
-                    f"GGUF cannot say that {spec.kind} at {coord} has {name}={value!r}: readers take {theirs[name]!r}",
-                    hint=_HINT,
-                )
+        _check_layer(coord, spec, other, str(metadata["general.architecture"]))
     if read.layers.keys() != network.layers.keys() or read.links != network.links:
         raise UnsupportedError("GGUF has no form for the order of the layers", hint=_HINT)
 
 
-def _values(spec: LayerSpec) -> dict[str, Any]:
-    """Fields of a layer, and those of dataclasses in them."""
-    return {name: _plain(value) for name, value in fields_of(spec).items()}
+def _check_layer(coord: Coord, spec: LayerSpec, read: LayerSpec, architecture: str) -> None:
+    """Raise `UnsupportedError` for the first field of a layer that readers would take for another one."""
+    for name, value in fields_of(spec).items():
+        found = getattr(read, name)
+        if isinstance(value, Rope) and isinstance(found, Rope) and same_rotation(value, found):
+            continue  # said in other words, such as factors of frequencies
+        different = _difference(name, value, found)
+        if different is None:
+            continue
+        field, ours, theirs = different
+        if field in ("window", "chunk") and isinstance(ours, int):
+            raise UnsupportedError(
+                f"the model attends within a {field} of {ours} tokens at {coord}, and readers of GGUF files of "
+                f"architecture {architecture!r} take {'none' if theirs is None else theirs}",
+                hint=f"--context {ours} writes a file for contexts in which it cuts nothing; {_HINT}",
+            )
+        raise UnsupportedError(
+            f"GGUF files of architecture {architecture!r} cannot say that {spec.kind} at {coord} has "
+            f"{field}={_text(ours)}: readers take {_text(theirs)}",
+            hint=_HINT,
+        )
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    return value
+def _text(value: Any) -> str:
+    return "a rotation" if isinstance(value, Rope) else repr(value)
+
+
+def _difference(name: str, one: Any, other: Any) -> tuple[str, Any, Any] | None:
+    """Path and values of the first field in which two values differ, None where they are the same."""
+    if dataclasses.is_dataclass(one) and type(one) is type(other):
+        pairs = ((f.name, getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(other))
+        found = (_difference(f"{name}.{field}", ours, theirs) for field, ours, theirs in pairs)
+        return next((each for each in found if each is not None), None)
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        found = (_difference(f"{name}[{i}]", ours, theirs) for i, (ours, theirs) in pairs)
+        return next((each for each in found if each is not None), None)
+    return None if _same(one, other) else (name, one, other)
 
 
 def _same(one: Any, other: Any) -> bool:
     """Whether values are equal but for the float32 in which GGUF holds numbers, or a quotient of two of them."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=2**-22)
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     return one == other

@@ -10,7 +10,8 @@ import numpy as np
 from volumetric.layers import MLP, Mamba, Mamba2, MultiHeadAttention, SwiGLU
 from volumetric.layers.rope import Rope
 from volumetric.loaders import gguf_archs
-from volumetric.loaders.gguf_rope import yarn_growth
+from volumetric.loaders.gguf_family import GGUFFamily
+from volumetric.loaders.gguf_rope import by_factors_alone, yarn_growth
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.gguf_write import Metadata
 from volumetric.loaders.hf_config import Config
@@ -33,7 +34,7 @@ def gguf_metadata(model: LoadedModel, network: Network, architecture: str, block
         family.epsilon_key: np.float32(epsilon),
         "vocab_size": np.uint32(config.integer("vocab_size")),
         **({"feed_forward_length": np.uint32(hidden[0])} if hidden else {}),
-        **_rope(main_rope(network), tensors_alone=architecture == "phi3"),
+        **_rope(main_rope(network), family, tensors_alone=architecture == "phi3"),
         **family.metadata(config, network),
     }
     return {
@@ -66,7 +67,7 @@ def main_rope(network: Network) -> Rope | None:
     return next((spec.rope for spec in turning if spec.window is None), turning[0].rope if turning else None)
 
 
-def _rope(rope: Rope | None, *, tensors_alone: bool) -> dict[str, Any]:
+def _rope(rope: Rope | None, family: GGUFFamily, *, tensors_alone: bool) -> dict[str, Any]:
     """Metadata of a rotary embedding; longrope has no name in files of some architectures, only its tensors."""
     if rope is None:
         return {}
@@ -86,7 +87,7 @@ def _rope(rope: Rope | None, *, tensors_alone: bool) -> dict[str, Any]:
         }
         more = rope.attention_factor / yarn_growth(rope.factor)
         values |= {} if math.isclose(more, 1.0, rel_tol=1e-6) else {"rope.scaling.attn_factor": np.float32(more)}
-    if rope.scaling == "longrope":
+    if rope.scaling == "longrope" and not (family.factors and by_factors_alone(rope)):
         values |= {} if tensors_alone else {"rope.scaling.type": "longrope"}
         values |= {
             "rope.scaling.original_context_length": np.uint32(rope.original_context),

@@ -33,6 +33,7 @@ def read_rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
         part = dim / head_dim
         rope["partial_rotary_factor"] = part if int(head_dim * part) == dim else math.nextafter(part, 2.0)
     kind = given.values.get("rope.scaling.type", "none")
+    factors = ROPE_FACTORS in file.entries
     longrope = LONG_FACTORS in file.entries or SHORT_FACTORS in file.entries
     known = ("none", "linear", "yarn", *(["longrope"] if longrope else []))
     if not isinstance(kind, str) or kind not in known:
@@ -46,8 +47,10 @@ def read_rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
         rope |= _yarn(given)
     if longrope:
         rope |= _longrope(given, file, dim)
-    if ROPE_FACTORS in file.entries:
-        rope |= _llama3(decode(file.packed(ROPE_FACTORS)), base, dim, given.where)
+    if factors and rope["rope_type"] != "default":
+        raise UnsupportedError(f"{given.where}: {ROPE_FACTORS} beside the rotary scaling {kind!r} is not supported")
+    if factors:
+        rope |= _by_factors(decode(file.packed(ROPE_FACTORS)), base, dim, given)
     return rope
 
 
@@ -90,18 +93,39 @@ def _longrope(given: Config, file: GGUFSource, dim: int) -> dict[str, Any]:
     return values
 
 
-def _llama3(factors: Array, base: float, dim: int, where: str) -> dict[str, Any]:
-    """Find the parameters of Llama 3.1's scaling, or 4's, from the factors that it gave; they are not stored."""
+def _by_factors(factors: Array, base: float, dim: int, given: Config) -> dict[str, Any]:
+    """Return the scaling that gave these factors: the constants of Llama 3.1's, or 4's, or else the factors as such.
+
+    Constants are not stored. Where the usual ones give the factors, they are said again; any other factors are those of
+    a longrope whose two lists are one, so that they hold for all contexts.
+    """
+    if factors.shape != (dim // 2,) or not bool((factors > 0).all() and np.isfinite(factors).all()):
+        raise CheckpointError(f"{given.where}: {ROPE_FACTORS} is no list of {dim // 2} positive numbers")
+    found = _llama3(factors, base, dim)
+    if found is not None:
+        return found
+    same = factors.astype(np.float64).tolist()
+    return {
+        "rope_type": "longrope",
+        "factor": 1.0,
+        "attention_factor": 1.0,
+        "original_max_position_embeddings": given.integer("context_length"),
+        "short_factor": same,
+        "long_factor": same,
+    }
+
+
+def _llama3(factors: Array, base: float, dim: int) -> dict[str, Any] | None:
+    """Find the constants of Llama 3.1's scaling, or 4's, from the factors that it gave; None for other factors."""
     factor = float(factors.max(initial=1.0))
-    sound = dim % 2 == 0 and base > 0 and factors.shape == (dim // 2,) and bool((factors >= 1).all())
-    if sound and 1 < factor < np.inf:
+    if factor > 1 and bool((factors >= 1).all()):
         for original in _original_contexts(factors, factor, base, dim):
             for high in (4.0, 1.0):
                 constants: dict[str, Any] = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": high}
                 rope = Rope(dim=dim, base=base, scaling="llama3", original_context=original, **constants)
-                if np.allclose(rope_factors(rope), factors, rtol=1e-4):
+                if np.allclose(rope_factors(rope), factors, rtol=1e-5):
                     return {"rope_type": "llama3", "original_max_position_embeddings": original, **constants}
-    raise UnsupportedError(f"{where}: {ROPE_FACTORS} is not the frequency scaling of Llama 3.1")
+    return None
 
 
 def _original_contexts(factors: Array, factor: float, base: float, dim: int) -> list[int]:
@@ -125,3 +149,20 @@ def rope_factors(rope: Rope) -> Array:
     """Plain over scaled frequency for each pair, float32 ``[dim / 2]``: what `ROPE_FACTORS` holds."""
     plain = Rope(dim=rope.dim, base=rope.base)
     return (inverse_frequencies(plain) / inverse_frequencies(rope)).astype(np.float32)
+
+
+def by_factors_alone(rope: Rope) -> bool:
+    """Whether `ROPE_FACTORS` says all of a scaling: Llama 3.1's, or what `read_rope` makes of other factors."""
+    one_list = rope.scaling == "longrope" and rope.short_factors == rope.long_factors and rope.attention_factor == 1.0
+    return one_list or rope.scaling == "llama3"
+
+
+def same_rotation(one: Rope, other: Rope) -> bool:
+    """Whether two embeddings turn alike in every context, but for the float32 in which files hold numbers."""
+    if one.dim != other.dim or not math.isclose(one.attention_factor, other.attention_factor, rel_tol=2**-22):
+        return False
+    contexts = (0, *(c for rope in (one, other) for c in (rope.original_context, rope.original_context + 1)), 2**31)
+    return all(
+        np.allclose(*(inverse_frequencies(rope.within(context)) for rope in (one, other)), rtol=2**-21, atol=0.0)
+        for context in contexts
+    )

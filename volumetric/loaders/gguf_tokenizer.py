@@ -242,7 +242,7 @@ class _GGUFTokenizer:
                 f"{self._where}: pre-tokenizer {named!r} is not among {', '.join((*PRE_TOKENIZERS, *_ALIASES))}",
                 hint=_ORIGINAL,
             )
-        bpe = models.BPE(vocab=vocabulary, merges=self._merges(), ignore_merges=kind in WHOLE)
+        bpe = models.BPE(vocab=vocabulary, merges=self._merges(vocabulary), ignore_merges=kind in WHOLE)
         built = Tokenizer(bpe)
         if kind in COMPOSING:
             from tokenizers.normalizers import NFC
@@ -252,14 +252,23 @@ class _GGUFTokenizer:
         built.decoder = decoders.ByteLevel()
         return built, kind in WHOLE
 
-    def _merges(self) -> list[tuple[str, str]]:
+    def _merges(self, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
+        """Pairs of tokens; these are the texts of the vocabulary themselves, which a large one has no copies of."""
         merges = self._metadata.get(PREFIX + "merges")
         if not isinstance(merges, LazyStrings):
             raise CheckpointError(f"{self._where}: {PREFIX}merges is missing or not a list of strings")
-        pairs = [tuple(merge.split(" ")) for merge in merges.decode()]
-        if not all(len(pair) == 2 for pair in pairs):
-            raise CheckpointError(f"{self._where}: a merge does not have two parts")
-        return pairs  # pyright: ignore[reportReturnType]  (each was checked to be a pair)
+
+        def own(part: str) -> str:
+            id = vocabulary.get(part)
+            return part if id is None else self._tokens[id]
+
+        pairs: list[tuple[str, str]] = []
+        for merge in merges:
+            parts = merge.split(" ")
+            if len(parts) != 2:
+                raise CheckpointError(f"{self._where}: a merge does not have two parts")
+            pairs.append((own(parts[0]), own(parts[1])))
+        return pairs
 
     def _sentencepiece(self, vocabulary: dict[str, int]) -> tuple[tokenizers.Tokenizer, bool]:
         """SentencePiece's BPE, whose merges follow from scores; a begin token stands before each text by default."""

@@ -6,6 +6,7 @@ Type numbers and layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -27,30 +28,34 @@ _LENGTH: Final = struct.Struct("<Q").unpack_from
 class LazyStrings:
     """An array of strings left in the file until asked for: a vocabulary costs time only where a tokenizer is built.
 
-    ``len()`` is free; `decode` reads them all.
+    ``len()`` is free; iterating reads one after the other, `decode` all of them.
     """
 
-    __slots__ = ("_count", "_file", "_start")
+    __slots__ = ("_count", "_file", "_start", "_stop")
 
-    def __init__(self, file: MappedFile, start: int, count: int) -> None:
-        self._file, self._start, self._count = file, start, count
+    def __init__(self, file: MappedFile, start: int, stop: int, count: int) -> None:
+        self._file, self._start, self._stop, self._count = file, start, stop, count
+        file.release(start, stop)
 
     def __len__(self) -> int:
         return self._count
 
-    def decode(self) -> list[str]:
-        """Return the strings. Raises `CheckpointError` for one that is not UTF-8."""
+    def __iter__(self) -> Iterator[str]:
+        """Read string after string. Raises `CheckpointError` for one that is not UTF-8."""
         buffer, at = self._file.buffer, self._start
-        result: list[str] = []
-        try:
-            for _ in range(self._count):
-                (length,) = _LENGTH(buffer, at)
-                at += 8
-                result.append(buffer[at : at + length].decode())
-                at += length
-        except UnicodeDecodeError as error:
-            raise CheckpointError(f"{self._file.path}: string {len(result)} of an array is not UTF-8") from error
-        return result
+        for i in range(self._count):
+            (length,) = _LENGTH(buffer, at)
+            at += 8
+            try:
+                yield buffer[at : at + length].decode()
+            except UnicodeDecodeError as error:
+                raise CheckpointError(f"{self._file.path}: string {i} of an array is not UTF-8") from error
+            at += length
+        self._file.release(self._start, self._stop)
+
+    def decode(self) -> list[str]:
+        """Return the strings; errors as for one after the other."""
+        return list(self)
 
 
 MetadataValue: TypeAlias = "bool | int | float | str | LazyStrings | np.ndarray[Any, Any]"
@@ -146,4 +151,4 @@ class Cursor:
         if at > end:
             raise CheckpointError(f"a string of {what} reaches beyond the end of the file")
         self.at = at
-        return LazyStrings(self.file, start, count)
+        return LazyStrings(self.file, start, at, count)

@@ -55,6 +55,12 @@ def without_idle_windows(network: Network, context: int) -> Network:
     return replace(network, layers={coord: plain(spec) for coord, spec in network.layers.items()})
 
 
+def idle_window(config: Config) -> Mapping[str, Any]:
+    """Return a window that cuts nothing as metadata, for architectures in which llama.cpp wants one in some layer."""
+    longest = config.integer("max_position_embeddings", 2048)
+    return {"attention.sliding_window": np.uint32(max(longest, config.integer("sliding_window", 1)))}
+
+
 def pattern_of(network: Network) -> Mapping[str, Any]:
     """Return window and pattern of a network as metadata; nothing for one without windows.
 

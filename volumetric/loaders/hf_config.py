@@ -63,6 +63,11 @@ class Config:
             raise CheckpointError(f"{self.where}: model_type is missing", hint="it names the family, such as llama")
         return value
 
+    @property
+    def family(self) -> str:
+        """The family's name as modules here spell it, see `family_name`."""
+        return family_name(self.model_type)
+
     def with_values(self, **values: Any) -> Config:
         """Return a copy with these values."""
         return Config({**self.values, **values}, self.where, self.tensors, asked=self.asked)
@@ -157,6 +162,14 @@ class Config:
 
     def _wrong(self, name: str, value: object, expected: str) -> CheckpointError:
         return CheckpointError(f"{self.where}: {name} is {str(value)[:60]!r}, expected {expected}")
+
+
+def family_name(model_type: str) -> str:
+    """Return the name of a family's module: ``xlm_roberta`` of ``xlm-roberta``, ``gemma3`` of ``gemma3_text``.
+
+    Multimodal models give their text part a type of its own, and some types have hyphens.
+    """
+    return model_type.removesuffix("_text").replace("-", "_")
 
 
 def kinds_of_layers(where: str, kinds: Sequence[Any], known: Mapping[str, int | None]) -> list[int | None]:

@@ -14,8 +14,12 @@ _OLD_NAMES = {"su": "longrope", "mrope": "default"}
 """``mrope`` gives text the plain rotation: it differs for images, whose rows have three positions."""
 
 
-def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0) -> Rope:
+def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0, *, partial: bool = False) -> Rope:
     """Rotary embedding of a configuration.
+
+    Parameters
+    ----------
+    partial : whether ``partial_rotary_factor`` counts: in other families transformers turns whole heads, whatever it is
 
     Raises
     ------
@@ -32,8 +36,8 @@ def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0) -> 
         raise UnsupportedError(
             f"{config.where}: rotary scaling {kind!r} is not supported", hint="supported: " + ", ".join(_KINDS)
         )
-    partial = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
-    rope: dict[str, Any] = {"dim": int(head_dim * partial), "base": base}
+    part = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
+    rope: dict[str, Any] = {"dim": int(head_dim * part) if partial else head_dim, "base": base}
     if kind == "linear":
         rope |= {"scaling": "linear", "factor": given.number("factor")}
     elif kind == "dynamic":
@@ -60,7 +64,7 @@ def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0) -> 
             "dim": head_dim,
             "scaling": "proportional",
             "factor": given.number("factor", 1.0),
-            "turning": int(partial * head_dim // 2),
+            "turning": int(part * head_dim // 2),
         }
     try:
         return Rope(**rope)

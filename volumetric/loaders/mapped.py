@@ -5,12 +5,16 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.regular_file import open_regular
+
+_MAPPED_AROUND: Final = 1 << 16
+"""Bytes that Linux maps around one that is read, aligned to as many (``fault_around_bytes``)."""
 
 
 class MappedFile:
@@ -61,9 +65,11 @@ class MappedFile:
     def release(self, start: int, stop: int) -> None:
         """Let the system drop the pages of bytes ``start … stop-1`` from this process; reading them maps them anew.
 
-        Whole pages are dropped, neighbours at the edges included: safe, since the map is a read-only image of the file.
+        Neighbours at the edges are dropped, too, as far as a read of these bytes has mapped them: safe, since the map
+        is a read-only image of the file.
         """
         if stop <= start or not hasattr(mmap, "MADV_DONTNEED"):
             return
-        first = start - start % mmap.PAGESIZE
-        self.buffer.madvise(mmap.MADV_DONTNEED, first, stop - first)
+        step = max(_MAPPED_AROUND, mmap.PAGESIZE)
+        first, last = start - start % step, min(stop + -stop % step, self.size)
+        self.buffer.madvise(mmap.MADV_DONTNEED, first, last - first)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import UnsupportedError
-from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_config import Config, family_name
 from volumetric.loaders.nearest import LACKING
 from volumetric.loaders.source import TensorEntry, TensorSource
 
@@ -160,7 +160,7 @@ def text_part(config: Config, source: TensorSource) -> tuple[Config, TensorSourc
     kind = (inner or config).values.get("model_type", config.model_type)
     family = TEXT_FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None or config.model_type not in MODELS:
-        kinds = (config.model_type, kind.removesuffix("_text") if isinstance(kind, str) else "")
+        kinds = (config.model_type, family_name(kind) if isinstance(kind, str) else "")
         lacking = [LACKING[name] for name in dict.fromkeys(kinds) if name in LACKING]
         raise UnsupportedError(
             f"{config.where}: a multimodal {config.model_type}, whose text model is {kind!r}, is not supported",

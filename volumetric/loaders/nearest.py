@@ -81,7 +81,7 @@ def not_supported(config: Config, names: Iterable[str]) -> UnsupportedError:
     names : tensors of the checkpoint
     """
     reason = _reason(config)
-    near = LACKING.get(archs.family_of(config)) or nearest(config, names)
+    near = LACKING.get(config.family) or nearest(config, names)
     told = "supported: " + ", ".join(archs.families())
     return UnsupportedError(
         f"{config.where}: model family {config.model_type!r} is not supported" + (f": {reason}" if reason else ""),
@@ -91,7 +91,7 @@ def not_supported(config: Config, names: Iterable[str]) -> UnsupportedError:
 
 def _reason(config: Config) -> str | None:
     """What a configuration tells of a family that is not built here, where one word says more than names."""
-    family = archs.family_of(config)
+    family = config.family
     values = config.values
     if family in _KINDS:
         return _KINDS[family]
@@ -103,7 +103,7 @@ def _reason(config: Config) -> str | None:
 
 def _agreeing(config: Config, family: str) -> str:
     """What to say where all names are those of another family, which tells nothing of what is computed."""
-    own = archs.family_of(config)
+    own = config.family
     start = f"nearest is {family}: the names of its tensors and settings agree"
     if own in COMPUTED_AS:
         same = COMPUTED_AS[own]

@@ -1,7 +1,9 @@
 """LoRA adapters as PEFT writes them: ``adapter_config.json`` and ``adapter_model.safetensors`` in a directory.
 
 ``base_model.model.<module>.lora_A.weight`` is A ``[rank, in]``, ``….lora_B.weight`` B ``[out, rank]``; what is added to
-the module's weight is ``alpha / rank · B A``, or ``alpha / √rank`` with ``use_rslora``. Ranks are those of the tensors;
+the module's weight is ``alpha / rank · B A``, or ``alpha / √rank`` with ``use_rslora``. Embeddings have
+``lora_embedding_A`` ``[rank, tokens]`` and ``lora_embedding_B`` ``[width, rank]``, to which ``(B A)ᵀ`` is added: that
+runs merged, and not beside the weights. Ranks are those of the tensors;
 ``alpha_pattern`` gives some modules an alpha of their own. Modules that were trained whole (``modules_to_save``) come
 as full weights.
 """
@@ -29,7 +31,10 @@ from volumetric.loaders.safetensors import SafetensorsFile
 CONFIG: Final = "adapter_config.json"
 WEIGHTS: Final = "adapter_model.safetensors"
 _TENSOR = re.compile(r"base_model\.model\.(?P<module>.+?)\.lora_(?P<factor>[AB])(?:\.[^.]+)?\.weight")
-_SAVED = re.compile(r"base_model\.model\.(?P<module>.+?)(?:\.modules_to_save(?:\.[^.]+)?)?\.(?P<name>weight|bias)")
+_EMBEDDING = re.compile(r"base_model\.model\.(?P<module>.+?)\.lora_embedding_(?P<factor>[AB])(?:\.[^.]+)?")
+_SAVED = re.compile(
+    r"base_model\.model\.(?P<module>.+?)(?:\.modules_to_save(?:\.[^.]+)?|\.base_layer)?\.(?P<name>weight|bias)"
+)
 _REFUSED: Final[Mapping[str, str]] = {
     "use_dora": "DoRA, which scales the columns of the sum",
     "use_qalora": "QA-LoRA, which pools its inputs",
@@ -90,8 +95,8 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
     config = read_object(home / CONFIG)
     _refuse(config, home)
     file = SafetensorsFile(home / WEIGHTS)
-    rules: dict[str, list[NameRule]] = {}
-    for rule in blueprint_of(model).rules:
+    blueprint, rules = blueprint_of(model), dict[str, list[NameRule]]()
+    for rule in blueprint.rules:
         rules.setdefault(rule.source, []).append(rule)
     pairs: dict[str, dict[str, Array]] = {}
     replaced: dict[str, Array] = {}
@@ -101,16 +106,24 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
         if found is not None:
             pairs.setdefault(found["module"], {})[found["factor"]] = values
             continue
+        found = _EMBEDDING.fullmatch(name)
+        if found is not None:  # a row for each token: its A is what B is to a product
+            other = {"A": "B", "B": "A"}[found["factor"]]
+            pairs.setdefault(found["module"], {})[other] = np.ascontiguousarray(values.T)
+            continue
         saved = _SAVED.fullmatch(name)
         source = None if saved is None else f"{saved['module']}.{saved['name']}"
         if saved is None or source not in rules or "lora_" in name:
             raise CheckpointError(f"{file_of(home)}: tensor {name!r} is no part of a LoRA adapter of this model")
-        replaced |= {rule.key: _part(values.T if rule.transposed else values, rule) for rule in rules[source]}
+        own = {rule.key: _part(values.T if rule.transposed else values, rule) for rule in rules[source]}
+        # PEFT saves embeddings beside adapters of theirs, as the model may have got further tokens; mostly it has not.
+        replaced |= {key: each for key, each in own.items() if ".base_layer." not in name or _changed(model, key, each)}
     if not pairs:
         raise CheckpointError(f"{file_of(home)} has no factors", hint="their names end in lora_A.weight")
     shapes = {key: spec.shape for key, spec in model.network.param_specs().items()}
     factors: dict[str, tuple[Array, Array]] = {}
     for module, pair in pairs.items():
+        _refuse_shared(f"{module}.weight", blueprint.tied, home)
         factors |= _factors(module, pair, rules.get(f"{module}.weight"), config, home)
     found_shapes = {key: (len(up), down.shape[1]) for key, (down, up) in factors.items()}
     for key, shape in [*found_shapes.items(), *((key, value.shape) for key, value in replaced.items())]:
@@ -143,6 +156,22 @@ def _refuse(config: Mapping[str, Any], home: Path) -> None:
         raise UnsupportedError(
             f"{home / CONFIG}: init_lora_weights={start[:20]!r} changes the base model's weights",
             hint="save it with path_initial_model_for_weight_conversion, which makes a plain LoRA of it",
+        )
+
+
+def _changed(model: LoadedModel, key: str, values: Array) -> bool:
+    """Whether a parameter has other numbers, or another shape, in the model."""
+    store = model.params[key]
+    return store.shape != values.shape or not np.array_equal(store.values(), values)
+
+
+def _refuse_shared(weight: str, tied: Mapping[str, str], home: Path) -> None:
+    """Raise `UnsupportedError` for a matrix that is embedding and head in one: an adapter is for one of the two."""
+    if weight in tied or weight in tied.values():
+        raise UnsupportedError(
+            f"{file_of(home)}: an adapter of {weight.removesuffix('.weight')!r} is not supported here: embedding and "
+            "head are one matrix, and it is for one of them",
+            hint="merge it with PEFT into a model whose tie_word_embeddings is false",
         )
 
 

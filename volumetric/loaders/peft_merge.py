@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,8 +19,52 @@ from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.network import Params
 from volumetric.weights import WeightStore
 
-Lora: TypeAlias = Sequence[str | Path]
-"""Directories of adapters, ``PATH`` or ``PATH:SCALE``."""
+OneLora: TypeAlias = "str | os.PathLike[str] | tuple[str | os.PathLike[str], float]"
+"""Directory of an adapter, ``PATH`` or ``PATH:SCALE``, or a pair of the path and its scale."""
+Lora: TypeAlias = "OneLora | Sequence[OneLora]"
+"""One adapter, or several."""
+
+
+def parse_adapters(given: Lora) -> list[tuple[str, float]]:
+    """Return path and scale of each adapter.
+
+    Raises
+    ------
+    SpecError
+        What is given is neither a path, nor a pair of path and scale, nor a list of these; or as `parse_adapter`.
+    """
+    one = _adapter(given)
+    if one is not None:
+        return [one]
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    found: list[tuple[str, float]] = []
+    for each in several:
+        one = _adapter(each)
+        if one is None:
+            raise SpecError(
+                f"lora={str(each)[:60]!r} ({type(each).__name__}) names no adapter",
+                hint="a path, a pair (path, scale), or a list of these",
+            )
+        found.append(one)
+    return found
+
+
+def _adapter(given: object) -> tuple[str, float] | None:
+    """Path and scale of what stands for one adapter, None for anything else."""
+    if isinstance(given, (str, os.PathLike)):
+        return parse_adapter(os.fspath(given)) if os.fspath(given) else None
+    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], Real) or isinstance(given[1], bool):
+        return None
+    path, scale = given
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        return None
+    return os.fspath(path), _finite(float(scale), os.fspath(path))
+
+
+def _finite(scale: float, path: str) -> float:
+    if not math.isfinite(scale):
+        raise SpecError(f"the scale of adapter {path} is {scale}", hint="a number: 1 is as it was trained, 0 is off")
+    return scale
 
 
 def parse_adapter(text: str | Path) -> tuple[str, float]:
@@ -36,9 +82,7 @@ def parse_adapter(text: str | Path) -> tuple[str, float]:
         value = float(scale)
     except ValueError:
         return str(text), 1.0
-    if not math.isfinite(value):
-        raise SpecError(f"the scale of adapter {path} is {scale}", hint="a number: 1 is as it was trained, 0 is off")
-    return path, value
+    return path, _finite(value, path)
 
 
 def read_adapters(given: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
@@ -51,8 +95,7 @@ def read_adapters(given: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[s
     adapters: dict[str, Adapter] = {}
     scales: dict[str, float] = {}
     replaced: dict[str, WeightStore] = {}
-    for text in given:
-        path, scale = parse_adapter(text)
+    for path, scale in parse_adapters(given):
         adapter = read_adapter(path, loaded)
         name, number = adapter.name, 2
         while name in adapters:
@@ -113,7 +156,7 @@ def merge_adapters(loaded: LoadedModel, lora: Lora, dtype: str | DType | Scheme 
     Parameters
     ----------
     loaded : with its weights as they are stored, so that they are rounded once
-    lora : ``PATH`` or ``PATH:SCALE`` of each adapter
+    lora : one adapter or several, see `parse_adapters`
     dtype : scheme of the result; None: each weight keeps its own, so packed ones are rounded again
 
     Raises

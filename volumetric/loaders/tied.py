@@ -30,7 +30,7 @@ def build_for(config: Config, source: TensorSource) -> tuple[Config, Blueprint]:
     UnsupportedError, CheckpointError
         As `archs.build`.
     """
-    if archs.family_of(config) not in archs.families():
+    if config.family not in archs.families():
         raise not_supported(config, source.entries)
     blueprint = archs.build(config)
     for head, shared in blueprint.tied.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -52,7 +53,7 @@ class Tokenizer:
         max_length: int | None = None,
         where: str,
     ) -> None:
-        self._make = build
+        self._make: Callable[[], tokenizers.Tokenizer] | None = build
         self.special_tokens = dict(special_tokens)
         self._special_ids = dict(special_ids)
         self._add_bos = add_bos
@@ -72,11 +73,18 @@ class Tokenizer:
             The files are damaged, or of a kind that cannot be built.
         """
         with Guard(self._where, "the tokenizer cannot be built", CheckpointError):
+            assert self._make is not None  # until it has built one
             built = self._make()
             # Some files carry the truncation of the training run.
             built.no_truncation()
             built.no_padding()
+            self._make = None  # with what it holds to build from, such as all tokens as text
             return built
+
+    def prepare(self) -> None:
+        """Build the library's tokenizer now; what it raises is raised at the first use, as models run without text."""
+        with suppress(CheckpointError):
+            _ = self.backend
 
     @property
     def vocab_size(self) -> int:

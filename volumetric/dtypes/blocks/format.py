@@ -150,20 +150,20 @@ def planes(packed: Bytes, bits: int, run: int) -> Bytes:
 
     Of each `run` bytes the lowest bits are `run` neighbours, the next bits the next `run`, and so on.
     """
-    n, per = len(packed), 8 // bits
-    runs = packed.reshape(n, -1, run)
+    (n, size), per = packed.shape, 8 // bits
+    runs = packed.reshape(n, size // run, run)
     out = np.empty((n, runs.shape[1], per, run), np.uint8)
     for part in range(per):
         np.right_shift(runs, np.uint8(bits * part), out=out[:, :, part])
     out &= np.uint8((1 << bits) - 1)
-    return out.reshape(n, -1)
+    return out.reshape(n, size * per)
 
 
 def packed_planes(codes: Bytes, bits: int, run: int) -> Bytes:
     """Bytes of codes ``[n, numbers]`` of `bits` bits: undoes `planes`, which has the order."""
-    n, per = len(codes), 8 // bits
-    parts = codes.reshape(n, -1, per, run)
+    (n, numbers), per = codes.shape, 8 // bits
+    parts = codes.reshape(n, numbers // (per * run), per, run)
     out = np.zeros((n, parts.shape[1], run), np.uint8)
     for part in range(per):
         out |= (parts[:, :, part] & np.uint8((1 << bits) - 1)) << np.uint8(bits * part)
-    return out.reshape(n, -1)
+    return out.reshape(n, numbers // per)

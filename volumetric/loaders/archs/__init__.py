@@ -18,12 +18,6 @@ def families() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
-def family_of(config: Config) -> str:
-    """Return the name that the family of a configuration would have here."""
-    # Multimodal models give their text part a type of its own, gemma3_text beside gemma3.
-    return config.model_type.removesuffix("_text").replace("-", "_")
-
-
 def build(config: Config) -> Blueprint:
     """Return the network and the tensor rules that a configuration describes.
 
@@ -39,7 +33,7 @@ def build(config: Config) -> Blueprint:
             f"{config.where}: a multimodal {config.model_type} is not built from its configuration alone",
             hint="open its directory, which gives the text model, or a text-only checkpoint of the family",
         )
-    family = family_of(config)
+    family = config.family
     if family not in families():
         raise UnsupportedError(
             f"{config.where}: model family {config.model_type!r} is not supported",

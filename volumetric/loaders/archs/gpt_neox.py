@@ -44,7 +44,7 @@ def _layer(config: Config, chain: Chain, prefix: str, stream: Coord) -> Coord:
         head_dim=width,
         qkv_bias=bias,
         out_bias=bias,
-        rope=read_rope(_renamed(config), width),
+        rope=read_rope(_renamed(config), width, partial=True),
     )
     mlp = MLP(
         in_features=hidden,

@@ -17,7 +17,7 @@ def build(config: Config) -> Blueprint:
     hidden = config.integer("intermediate_size")
     return pre_norm_decoder(
         config,
-        ropes=[read_rope(config, width)] * layers,
+        ropes=[read_rope(config, width, partial=True)] * layers,
         windows=read_windows(config, layers, switch=False),
         attention_names={
             "q": Fused("qkv_proj", Part(0, q)),

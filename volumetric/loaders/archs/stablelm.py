@@ -24,7 +24,7 @@ def build(config: Config) -> Blueprint:
     layers = config.layers()
     norm = LayerNorm(num_features=config.integer("hidden_size"), eps=config.number("layer_norm_eps", 1e-5))
     rotated = config.number("partial_rotary_factor", 0.25)
-    rope = read_rope(config.with_values(partial_rotary_factor=rotated), head_dim(config))
+    rope = read_rope(config.with_values(partial_rotary_factor=rotated), head_dim(config), partial=True)
     windows = read_windows(config, layers, switch=False)
     heads = config.integer("num_attention_heads")
     names: dict[str, Stored] = {

@@ -118,7 +118,7 @@ def fitting_families(
     if "hidden_size" not in known:
         return []
     wanted = assumptions.find("model_type")
-    if wanted is not None and archs.family_of(Config({"model_type": str(wanted)}, where)) not in archs.families():
+    if wanted is not None and Config({"model_type": str(wanted)}, where).family not in archs.families():
         raise SpecError(f"guess: there is no family {wanted!r}", hint=suggestion(wanted, archs.families()))
     names = archs.families() if wanted is None else [str(wanted)]
     found = [one for name in names if (one := _try(name, source, known, assumptions, where)) is not None]

@@ -11,6 +11,7 @@ from functools import cache
 
 from volumetric.errors import UnsupportedError
 from volumetric.loaders.gguf_family import GGUFFamily
+from volumetric.loaders.hf_config import family_name
 
 
 @cache
@@ -47,14 +48,9 @@ def architecture_of(model_type: str) -> str:
     UnsupportedError
         There is none.
     """
-    known = {_text_of(each): name for name in architectures() for each in find(name, "").families}
-    if _text_of(model_type) not in known:
+    known = {family_name(each): name for name in architectures() for each in find(name, "").families}
+    if family_name(model_type) not in known:
         raise UnsupportedError(
             f"family {model_type!r} cannot be written as GGUF", hint=f"supported: {', '.join(sorted(known))}"
         )
-    return known[_text_of(model_type)]
-
-
-def _text_of(model_type: str) -> str:
-    """Family of a model's text part, which multimodal families give a type of its own."""
-    return model_type.removesuffix("_text")
+    return known[family_name(model_type)]

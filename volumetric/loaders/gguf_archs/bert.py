@@ -100,7 +100,7 @@ FAMILY = GGUFFamily(
     epsilon="layer_norm_eps",
     biases=frozenset(_PRODUCTS.values()),
     singles=frozenset({"token_types.weight", "position_embd.weight"}),
-    head=False,
+    head="shared",
     values=_values,
     metadata=write_encoder,
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_archs.command_r import INNER, read_logit_scale, write_logit_scale
 from volumetric.loaders.gguf_family import GGUFFamily
-from volumetric.loaders.gguf_windows import pattern_of, read_pattern
+from volumetric.loaders.gguf_windows import KEY, attentions, idle_window, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config
 from volumetric.network import Network
 
@@ -23,7 +25,9 @@ def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
 
 
 def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
-    return {**write_logit_scale(config, network), **pattern_of(network)}
+    # Layers that turn are those with a window, also where it cuts nothing.
+    idle = {**idle_window(config), KEY: np.array([spec.rope is not None for spec in attentions(network)])}
+    return {**write_logit_scale(config, network), **(pattern_of(network) or idle)}
 
 
 FAMILY = GGUFFamily(
@@ -32,7 +36,7 @@ FAMILY = GGUFFamily(
     inner=INNER,
     epsilon="layer_norm_eps",
     interleaved=True,
-    head=False,
+    head="shared",
     values=_values,
     metadata=_metadata,
 )

@@ -37,7 +37,7 @@ FAMILY = GGUFFamily(
     inner={**INNER, **HEAD_NORMS},
     epsilon="layer_norm_eps",
     interleaved=True,
-    head=False,
+    head="shared",
     values=_values,
     metadata=write_logit_scale,
 )

@@ -7,6 +7,6 @@ from volumetric.loaders.gguf_family import GGUFFamily
 FAMILY = GGUFFamily(
     model_type="gemma",
     auto_class="GemmaForCausalLM",
-    head=False,
+    head="shared",
     values=lambda given, file: {"hidden_act": "gelu_pytorch_tanh"},
 )

@@ -21,7 +21,8 @@ SANDWICH_NORMS: Final[Mapping[str, str]] = {
 }
 RENAMED: Final[Mapping[str, str | None]] = {"hidden_act": "hidden_activation"}
 _LAYERS_OF_27B: Final = 46
-_CAPS: Final = ("attn_logit_softcapping", "final_logit_softcapping")
+_CAPS: Final[Mapping[str, float]] = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+"""Key → cap of files that do not have it, in llama.cpp."""
 
 
 def score_scalar(given: Config, layers_of_27b: int) -> int:
@@ -40,7 +41,7 @@ def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
     return {
         "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": score_scalar(given, _LAYERS_OF_27B),
-        **{name: given.number(name) for name in _CAPS if given.has(name)},
+        **{name: given.number(name, usual) for name, usual in _CAPS.items()},
         "sliding_window": given.integer("attention.sliding_window", 4096),
         "layer_types": read_pattern(given, layers, default=2),
     }
@@ -56,7 +57,7 @@ FAMILY = GGUFFamily(
     auto_class="Gemma2ForCausalLM",
     inner={**SANDWICH_NORMS, **ATTENTION, **GATED_MLP},
     renamed=RENAMED,
-    head=False,
+    head="shared",
     values=_values,
     metadata=_metadata,
 )

@@ -20,12 +20,13 @@ _LOCAL_BASE: Final = 10_000.0
 
 def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
     del file
-    layers = given.layers("block_count")
+    layers, window = given.layers("block_count"), given.integer("attention.sliding_window", 0, low=0)
+    kinds = read_pattern(given, layers, default=6) if window else ["full_attention"] * layers
     values: dict[str, Any] = {
         "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": score_scalar(given, _LAYERS_OF_27B),
-        "sliding_window": given.integer("attention.sliding_window", 1024),
-        "layer_types": read_pattern(given, layers, default=6),
+        "sliding_window": window or None,
+        "layer_types": kinds,
         "rope_local_base_freq": given.number("rope.freq_base_swa", _LOCAL_BASE),
     }
     if given.has("final_logit_softcapping"):
@@ -38,7 +39,8 @@ def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
     values: dict[str, Any] = {"rope.freq_base_swa": np.float32(local[0] if local else _LOCAL_BASE)}
     if config.has("final_logit_softcapping"):
         values["final_logit_softcapping"] = np.float32(config.number("final_logit_softcapping"))
-    return {**values, **pattern_of(network)}
+    # A window of 0 is none; without the key, and with windows that cut nothing, readers take it so, too.
+    return {**values, **(pattern_of(network) or {"attention.sliding_window": np.uint32(0)})}
 
 
 FAMILY = GGUFFamily(

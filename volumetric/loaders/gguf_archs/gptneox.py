@@ -17,7 +17,8 @@ def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
     del file
     # The files do not name the activation. The published models have the exact GELU, the default of transformers;
     # llama.cpp computes the tanh approximation, which differs by less than 5e-4.
-    return {"hidden_act": "gelu", "use_parallel_residual": given.flag("use_parallel_residual", True)}
+    # All of a head turns unless rope_parameters say otherwise; in configurations absent means a quarter.
+    return {"hidden_act": "gelu", "rotary_pct": 1.0, "use_parallel_residual": given.flag("use_parallel_residual", True)}
 
 
 def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
@@ -41,6 +42,7 @@ FAMILY = GGUFFamily(
     renamed={"num_key_value_heads": None, "head_dim": None},
     epsilon="layer_norm_eps",
     biases=frozenset({"attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down"}),
+    head="own",
     partial=True,
     values=_values,
     metadata=_metadata,

@@ -1,4 +1,4 @@
-"""Llama, and what else has its data flow, such as Mistral without its window, and Mixtral."""
+"""Llama, and what else has its data flow: Mistral and Mixtral where no window is shorter than the context."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
 
 
 def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
-    return expert_metadata(config, network) if config.model_type == "mixtral" else {}
+    return expert_metadata(config, network) if config.family == "mixtral" else {}
 
 
 FAMILY = GGUFFamily(
     model_type="llama",
     auto_class="LlamaForCausalLM",
-    others=frozenset({"mixtral"}),
+    others=frozenset({"mistral", "mixtral"}),
     inner={**PRE_NORM_LAYER, **_MIXTURE},
     interleaved=True,
     biases=frozenset({"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}),

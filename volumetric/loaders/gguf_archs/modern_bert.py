@@ -75,7 +75,7 @@ FAMILY = GGUFFamily(
     renamed={"num_key_value_heads": None, "head_dim": None, "hidden_act": None},
     epsilon="norm_eps",
     rms=False,
-    head=False,
+    head="shared",
     values=_values,
     metadata=_metadata,
 )

@@ -27,7 +27,7 @@ FAMILY = GGUFFamily(
     epsilon="layer_norm_eps",
     biases=frozenset({"attn_output_norm", "layer_output_norm"}),
     singles=frozenset({"token_types.weight"}),
-    head=False,
+    head="shared",
     values=read_encoder,
     metadata=write_encoder,
 )

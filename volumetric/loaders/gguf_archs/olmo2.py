@@ -51,6 +51,7 @@ FAMILY = GGUFFamily(
         "post_attention_layernorm": "post_attention_norm",
         "post_feedforward_layernorm": "post_ffw_norm",
     },
+    head="own",
     values=_values,
     metadata=_metadata,
 )

@@ -37,6 +37,7 @@ FAMILY = GGUFFamily(
     auto_class="Qwen2MoeForCausalLM",
     inner={**PRE_NORMS, **ATTENTION, **EXPERTS, **_SHARED},
     biases=frozenset({"attn_q", "attn_k", "attn_v"}),
+    head="own",
     values=_values,
     metadata=_metadata,
 )

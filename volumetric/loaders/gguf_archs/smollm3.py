@@ -27,6 +27,6 @@ FAMILY = GGUFFamily(
     model_type="smollm3",
     auto_class="SmolLM3ForCausalLM",
     interleaved=True,
-    biases=LLAMA.biases,
+    biases=frozenset({"attn_q", "attn_k", "attn_v"}),
     values=_values,
 )

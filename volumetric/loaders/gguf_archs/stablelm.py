@@ -38,6 +38,7 @@ FAMILY = GGUFFamily(
     },
     epsilon="layer_norm_eps",
     biases=frozenset({"attn_norm", "ffn_norm", "attn_q", "attn_k", "attn_v"}),
+    head="own",
     partial=True,
     values=_values,
     metadata=_metadata,

@@ -11,8 +11,9 @@ from volumetric.loaders.hf_config import Config
 
 
 def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
-    del given
-    return {"use_bias": "blk.0.attn_q.bias" in file.entries, "hidden_act": "gelu_pytorch_tanh"}
+    del given, file
+    # llama.cpp refuses files without biases.
+    return {"use_bias": True, "hidden_act": "gelu_pytorch_tanh"}
 
 
 FAMILY = GGUFFamily(

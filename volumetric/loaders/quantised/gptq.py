@@ -5,6 +5,9 @@ first; ``scales`` ``[groups, out]``; ``qzeros`` int32 ``[groups, out · bits / 3
 of each input. The first format (``checkpoint_format: "gptq"``) has 1 subtracted from each word's zero points; version 2
 has them as they are. With ``desc_act`` inputs are in groups by activation and not by place: where that is so the matrix
 is decoded to the type of its scales (`affine.ordered_matrix`), else it stays packed.
+
+GPTQModel's ``dynamic`` gives modules whose names match a pattern bits and a group size of their own. Of which modules
+that is so the tensors tell: a word of zero points holds as many as it has bits for, and groups are counted.
 """
 
 from __future__ import annotations
@@ -31,30 +34,65 @@ from volumetric.loaders.quantised.base import (
 from volumetric.loaders.source import TensorSource
 
 _WORDS = ("I32", "U32")
+_PARTS = ("qweight", "qzeros", "scales")
 
 
 def matrices(config: Config, source: TensorSource) -> Reading:
     """Find the matrices of a GPTQ checkpoint; errors as for `quantised.opened`."""
-    bits = config.integer("bits")
-    if bits not in (2, 4, 8):
-        raise UnsupportedError(
-            f"{config.where}: GPTQ of {bits} bits is not supported",
-            hint="2, 4 and 8 bits are; or open the original weights and give a dtype",
-        )
-    size = config.values.get("group_size", -1)
-    if type(size) is not int or (size != -1 and size < 1):
-        raise CheckpointError(
-            f"{config.where}: group_size is {str(size)[:40]!r}, expected -1 or a whole number above 0"
-        )
+    choices = _choices(config)
     config.require("checkpoint_format", "gptq", "gptq_v2")
     shift = 0 if config.values.get("checkpoint_format") == "gptq_v2" else 1
-    found = {f"{stem}.weight": _matrix(source, stem, bits, max(size, 0), shift) for stem in stems(source, ".qweight")}
+    found = {f"{stem}.weight": _matrix(source, stem, choices, shift) for stem in stems(source, ".qweight")}
     plain = [name for name, matrix in found.items() if not matrix.scheme.has_scale]
     decoded_note("GPTQ", plain, "floats", "with desc_act a group is no run of neighbours")
     return Reading(matrices=found)
 
 
-def _matrix(source: TensorSource, stem: str, bits: int, size: int, shift: int) -> Matrix:
+def _choices(config: Config) -> list[tuple[int, int]]:
+    """Bits and group size, 0 for whole rows, that modules may have: the usual ones first."""
+    usual = (_width(config, None), _size(config, None))
+    dynamic = config.section("dynamic") or Config({}, config.where)
+    patterns = (name for name in dynamic.values if not name.startswith("-:"))  # those modules are not quantised
+    sections = (dynamic.section(name) for name in patterns)
+    own = [(_width(section, usual[0]), _size(section, usual[1])) for section in sections if section is not None]
+    return list(dict.fromkeys([usual, *own]))
+
+
+def _width(config: Config, usual: int | None) -> int:
+    bits = config.integer("bits", usual)
+    if bits not in (2, 4, 8):
+        raise UnsupportedError(
+            f"{config.where}: GPTQ of {bits} bits is not supported",
+            hint="2, 4 and 8 bits are; or open the original weights and give a dtype",
+        )
+    return bits
+
+
+def _size(config: Config, usual: int | None) -> int:
+    size = config.values.get("group_size", -1 if usual is None else usual or -1)
+    if type(size) is not int or (size != -1 and size < 1):
+        raise CheckpointError(
+            f"{config.where}: group_size is {str(size)[:40]!r}, expected -1 or a whole number above 0"
+        )
+    return max(size, 0)
+
+
+def _own(source: TensorSource, stem: str, choices: list[tuple[int, int]]) -> tuple[int, int]:
+    """Bits and group size of a module: the first of the choices that its tensors fit, else the usual ones."""
+    for bits, size in choices:
+        shapes = [source.entries[name].shape for n in _PARTS if (name := f"{stem}.{n}") in source.entries]
+        if len(shapes) != len(_PARTS) or any(len(shape) != 2 for shape in shapes):
+            break  # which the reader of the tensors names
+        (rows, out), (_, zeros), (groups, _) = shapes
+        k, index = rows * 32 // bits, source.entries.get(f"{stem}.g_idx")
+        fits = zeros == -(-out * bits // 32) and groups == groups_of(k, size)
+        if fits and (index is None or index.shape == (k,)):
+            return bits, size
+    return choices[0]
+
+
+def _matrix(source: TensorSource, stem: str, choices: list[tuple[int, int]], shift: int) -> Matrix:
+    bits, size = _own(source, stem, choices)
     per = 32 // bits
     words = array_of(source, f"{stem}.qweight", types=_WORDS, axes=2)
     k, out = words.shape[0] * per, words.shape[1]

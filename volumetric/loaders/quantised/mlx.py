@@ -1,13 +1,22 @@
 """MLX (mlx-lm): ``weight`` of 32-bit words, ``scales`` and ``biases`` for groups: value = scale · code + bias.
 
 That is our unsigned scheme with offsets, bit for bit: the words are handed on as they lie in the file. Widths of 2, 3,
-5 and 6 bits take the next wider codes that kernels read, with the same values. Single modules may have a group size and
-width of their own.
+5 and 6 bits take the next wider codes that kernels read, with the same values. Single modules may have a mode, group
+size and width of their own.
+
+Modes other than ``affine`` have floats for codes, no biases, and bytes for scales (OCP Microscaling Formats 1.0):
+``mxfp4`` are the blocks of GGUF in another order, see `mxfp4`; ``nvfp4`` has groups of 16 with scales of
+float8_e4m3fn, and ``mxfp8`` codes of float8_e4m3fn in groups of 32 with powers of two.
 """
 
 from __future__ import annotations
 
-from volumetric.dtypes import Packed
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import CheckpointError
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised.base import (
@@ -24,9 +33,18 @@ from volumetric.loaders.quantised.base import (
     scheme_of,
     stems,
 )
+from volumetric.loaders.quantised.mxfp4 import from_planes
 from volumetric.loaders.source import TensorSource
 
 _WIDTHS = (2, 3, 4, 5, 6, 8)
+_FLOATS: Final = {
+    "mxfp4": Scheme.parse("mxfp4"),
+    "nvfp4": Scheme.parse("float4_e2m1fn:g16:float16"),
+    "mxfp8": Scheme.parse("float8_e4m3fn:g32:float32"),
+}
+"""Mode → scheme that has the very same values."""
+_BLOCK: Final = 32
+"""Elements of a block of MXFP4."""
 
 
 def matrices(config: Config, source: TensorSource) -> Reading:
@@ -34,13 +52,49 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     found: dict[str, Matrix] = {}
     for stem in stems(source, ".scales"):
         own = config.values.get(stem)
-        settings = Config({**config.values, **own}, f"{config.where}: {stem}") if isinstance(own, dict) else config
-        settings.require("mode", "affine")
+        # A module with settings of its own does not take the mode of the others.
+        values = {**config.values, "mode": "affine", **own} if isinstance(own, dict) else config.values
+        settings = Config(values, f"{config.where}: {stem}" if isinstance(own, dict) else config.where)
+        settings.require("mode", "affine", *_FLOATS)
+        mode = settings.values.get("mode") or "affine"
         bits, size = settings.integer("bits"), settings.integer("group_size")
+        if mode != "affine":
+            found[f"{stem}.weight"] = _floats(source, stem, settings, _FLOATS[mode], (bits, size))
+            continue
         if bits not in _WIDTHS:
             raise CheckpointError(f"{settings.where}: bits is {bits}, expected one of {_WIDTHS}")
         found[f"{stem}.weight"] = _matrix(source, stem, bits, size)
     return Reading(matrices=found)
+
+
+def _floats(source: TensorSource, stem: str, settings: Config, scheme: Scheme, given: tuple[int, int]) -> Matrix:
+    """Rows of float codes with a byte for the scale of each group."""
+    size, bits = scheme.group or _BLOCK, scheme.dtype.bits
+    if given != (bits, size):
+        raise CheckpointError(
+            f"{settings.where}: bits and group_size are {given}, expected {(bits, size)} in this mode"
+        )
+    parts = (f"{stem}.weight", f"{stem}.scales")
+    words, scales = (
+        array_of(source, parts[0], types=("U32",), axes=2),
+        array_of(source, parts[1], types=("U8",), axes=2),
+    )
+    out, k = words.shape[0], words.shape[1] * 32 // bits
+    expect_shape(parts[1], scales.shape, (out, k // size))
+
+    def rows(start: int, stop: int) -> Packed:
+        own = scales[start:stop]
+        if scheme.blocks is not None:
+            return from_planes(dense_codes(words[start:stop], bits, k), own)
+        values = (
+            own.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+            if bits == 4
+            else np.ldexp(np.float32(1), own.astype(np.int32) - 127)
+        )
+        codes = dense_codes(words[start:stop], bits, k)
+        return pack(scheme, k, codes if bits == 4 else codes.view(ml_dtypes.float8_e4m3fn), values)
+
+    return Matrix(shape=(out, k), scheme=scheme, parts=parts, rows=rows)
 
 
 def _matrix(source: TensorSource, stem: str, bits: int, size: int) -> Matrix:

@@ -9,6 +9,7 @@ they are put into that order as they are read, and stay packed.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed, Scheme, from_gguf
 from volumetric.dtypes.bits import unpack_codes
@@ -28,6 +29,12 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     return Reading(matrices={f"{stem}.weight": _stack(source, stem) for stem in stems(source, "_blocks")})
 
 
+def from_planes(codes: NDArray[np.uint8], exponents: NDArray[np.uint8]) -> Packed:
+    """Return rows of codes ``[rows, k]`` and of exponents ``[rows, k / 32]`` as blocks of GGUF."""
+    raw = [exponents.reshape(-1, 1), packed_planes(codes.reshape(exponents.size, 2 * _BYTES), 4, _BYTES)]
+    return from_gguf(np.concatenate(raw, axis=1), "MXFP4", codes.shape)
+
+
 def _stack(source: TensorSource, stem: str) -> Matrix:
     blocks, scales = f"{stem}_blocks", f"{stem}_scales"
     for name in (blocks, scales):
@@ -44,7 +51,6 @@ def _stack(source: TensorSource, stem: str) -> Matrix:
         each = source.packed_rows(blocks, start * groups, stop * groups).codes()
         exponents = source.packed_rows(scales, start, stop).codes()
         codes = unpack_codes(np.ascontiguousarray(each).view(np.uint32), 4, 2 * _BYTES)
-        raw = np.concatenate([exponents.reshape(-1, 1), packed_planes(codes, 4, _BYTES)], axis=1)
-        return from_gguf(raw, "MXFP4", (stop - start, 32 * groups))
+        return from_planes(codes.reshape(stop - start, 32 * groups), exponents.reshape(stop - start, groups))
 
     return Matrix(shape=(*shape[:-2], 32 * groups), scheme=Scheme.parse("mxfp4"), parts=(blocks, scales), rows=rows)

@@ -163,14 +163,16 @@ class ResidentWeights:
         raise KeyError(key)
 
     def values(self, key: str) -> NDArray[np.float32]:
-        """Return the numbers of a small parameter."""
-        return self._params[key].values()
+        """Return the numbers of a small parameter, whose pages of a file may leave memory again."""
+        found = self._params[key].values()
+        self._params[key].release()
+        return found
 
     def vector(self, key: str | None, *, unit_offset: bool = False) -> int:
         """Address of a float32 vector padded with zeros; 0 for no vector. `unit_offset` adds 1 (Gemma's gains)."""
         if key is None:
             return 0
-        return self.keep((key, unit_offset), lambda: self._params[key].values().ravel() + np.float32(unit_offset))
+        return self.keep((key, unit_offset), lambda: self.values(key).ravel() + np.float32(unit_offset))
 
     def biases(self, matrix: Matrix, keys: Sequence[str | None]) -> int:
         """Address of the parts' biases in panel order; 0 if none has one."""
@@ -182,7 +184,7 @@ class ResidentWeights:
             for key, rows in zip(keys, matrix.rows, strict=True):
                 part = np.zeros(_panels(rows) * ROWS, np.float32)
                 if key is not None:
-                    part[:rows] = self._params[key].values().ravel()
+                    part[:rows] = self.values(key).ravel()
                 padded.append(part)
             return np.concatenate(padded)
 

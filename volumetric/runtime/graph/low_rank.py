@@ -55,7 +55,8 @@ def factor_shapes(graph: Graph, ranks: Mapping[str, int]) -> dict[str, Shape]:
         if key + DOWN not in shapes or read.count(key) > 1:
             raise UnsupportedError(
                 f"{key} cannot have a low-rank overlay: it is no weight of a product alone",
-                hint="overlays are for the matrices of attention and of MLPs",
+                hint="overlays are for the matrices of attention and of MLPs; an adapter of another one runs merged: "
+                "convert --lora",
             )
     return shapes
 
