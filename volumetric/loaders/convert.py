@@ -226,6 +226,7 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
             context_length=model.context_length,
             inputs=model.inputs,
             classes=model.classes,
+            features=model.features,
             hidden=model.hidden,
             damage=model.damage,
         )
