@@ -278,7 +278,8 @@ def test_arrays_that_do_not_fit_are_named(run, plain, ticking, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--in", "x.csv"), "ends in neither .npz nor .jsonl"),
+        (("--in", "x.txt"), "ends in none of .npz, .csv, .jsonl"),
+        (("--in", "x.npz", "--header"), "--header is of .csv files"),
         (("--ticks", "0"), "--ticks must be 1 or more"),
         (("--ticks", "3"), "--ticks is of networks that run tick by tick"),
         (("--per-row", "2"), "--per-row is of networks"),

@@ -88,7 +88,12 @@ def _model(
         )
     given = None if rows is None else _rows(loaded, rows)
     made = compile_network(loaded.network, loaded.params, **options, rows=given)
-    facts = NativeFacts(context_length=loaded.context_length, inputs=loaded.inputs, classes=loaded.classes)
+    facts = NativeFacts(
+        context_length=loaded.context_length,
+        inputs=loaded.inputs,
+        classes=loaded.classes,
+        features=() if options.get("drop_inputs") else loaded.features,
+    )
     save_native(out, made.network, made.params, facts=facts)
     for coord, exported in made.exported.items():
         folder = out.with_name(f"{out.name}.exported")
@@ -105,7 +110,7 @@ def _rows(loaded: LoadedModel, rows: str) -> dict[str, Array]:
     from volumetric.cli.run import rows_of, standardised
 
     with ExitStack() as opened:
-        chunks, batch = rows_of(rows, None, loaded.network, None, opened, Stopping())
+        chunks, batch = rows_of(rows, None, loaded, None, opened, Stopping())
         if batch != 1:
             raise UsageError(f"{rows} has rows of {batch} streams, constants are taken of one")
         read = list(chunks)

@@ -67,7 +67,7 @@ def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, de
     with console.progress(f"reading {source}…"):
         loaded = open_model(source)
     with ExitStack() as opened:
-        chunks, batch = rows_of(rows, None, loaded.network, None, opened, Stopping())
+        chunks, batch = rows_of(rows, None, loaded, None, opened, Stopping())
         if not 0 <= row < batch:
             raise UsageError(f"--row {row}: there are streams 0 … {batch - 1}")
         parts, count = [], 0

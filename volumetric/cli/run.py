@@ -18,7 +18,7 @@ from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.interrupts import Stopped, Stopping, stop_between
 from volumetric.cli.options import OutputOptions, SourceOptions, check_device
-from volumetric.cli.run_out import ArraySink, LineSink, Sink
+from volumetric.cli.run_out import ArraySink, LineSink, Sink, classed
 from volumetric.cli.run_recording import check_recording, keep
 from volumetric.cli.run_rows import CHUNK, ArrayRows, line_chunks
 from volumetric.clocked import Clocked
@@ -45,6 +45,7 @@ def run(
     batch: int | None = None,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     record: Path | None = None,
+    header: bool | None = None,
     context: Annotated[int | None, Parameter(name=["--context", "-c"])] = None,
     device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto",
     source: SourceOptions = SourceOptions(),
@@ -61,8 +62,10 @@ def run(
         A directory that train, evolve or save_native has written, or anything else that generate takes.
     rows : str
         A .npz file with arrays [B, T, …] or [T, …] by input, or by the ports of a program or fabric; a .jsonl file with
-        a row a line, a list or an object by input or port, in which "reset": true lets the stream begin anew; or - for
-        such lines on stdin, which are taken as they come. stdin unless given, but with --ticks none.
+        a row a line, a list or an object by input or port, in which "reset": true lets the stream begin anew; a .csv
+        file; or - for JSON lines on stdin, which are taken as they come. stdin unless given, but with --ticks none. A
+        .npz file that volumetric train reads will do: its inputs are taken. So will its .csv file: the columns that the
+        model learned from are taken by their names.
     ticks : int
         Ticks after the last row, on what the inputs hold; of clocked networks.
     per_row : int
@@ -76,10 +79,14 @@ def run(
         Streams side by side; a line has a row for each then. Those of the .npz file, else 1, unless given.
     out : path
         A .npz file to write, with an array [B, ticks, …] for each output, or port if rows are given by ports. Lines
-        of JSON on stdout unless given.
+        of JSON on stdout unless given: the output, or an object of several; of a model with classes an object with the
+        likeliest class and the output.
     record : path
         A file to write: how strong the output of every layer of the first stream is after each tick or row, as a film,
         .html or .gif, or as a recording, .scope (see volumetric scope).
+    header : bool
+        Whether the first line of a .csv file has the names of its columns; unless given, it has if it does not hold
+        numbers where all lines below do.
     context : int
         Rows that a stream can hold where layers look back, as attention does; 2048 unless given.
     device : str
@@ -87,7 +94,7 @@ def run(
     """
     output.apply()
     check_device(device)
-    _check(rows, ticks, per_row, batch, out)
+    _check(rows, ticks, per_row, batch, out, header)
     if record is not None:
         check_recording(record)
     with console.progress(f"reading {model}…"):
@@ -102,14 +109,16 @@ def run(
         raise UsageError("--context is of networks that run row by row", hint="--no-clocked runs a network so")
     options = None if context is None else RunOptions(context=context)
     with ExitStack() as opened:
-        chunks, streams = rows_of(rows, ticks, loaded.network, batch, opened, stopping)
+        chunks, streams = rows_of(
+            rows, ticks, loaded, batch, opened, stopping, header=header, afresh=not isinstance(machine, Clocked)
+        )
         with console.progress(f"putting {loaded.name} on {device}…"):
             stream = open_stream(open_device(device), machine, loaded.params, batch=streams, options=options)
         if state is not None and state.exists():
             _restore(stream, state)
         recorder = None if record is None else Recorder(stream, most=MOST)
         runner = recorder or stream
-        sink: Sink = LineSink()
+        sink: Sink = LineSink(classed(loaded))
         if out is not None:
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
         seen = 0
@@ -137,13 +146,17 @@ def run(
     return exits.INTERRUPTED if stopping.asked else exits.OK
 
 
-def _check(rows: str | None, ticks: int | None, per_row: int, batch: int | None, out: Path | None) -> None:
+def _check(
+    rows: str | None, ticks: int | None, per_row: int, batch: int | None, out: Path | None, header: bool | None
+) -> None:
     """Raise `UsageError` unless the flags make sense whatever the model is."""
     for flag, value in (("--ticks", ticks), ("--per-row", per_row), ("--batch", batch)):
         if value is not None and value < 1:
             raise UsageError(f"{flag} must be 1 or more, got {value}")
-    if rows is not None and rows != "-" and Path(rows).suffix not in (".npz", ".jsonl"):
-        raise UsageError(f"--in {rows} ends in neither .npz nor .jsonl", hint="--in - takes JSON lines from stdin")
+    if rows is not None and rows != "-" and Path(rows).suffix not in (".npz", ".jsonl", ".csv"):
+        raise UsageError(f"--in {rows} ends in none of .npz, .csv, .jsonl", hint="--in - takes JSON lines from stdin")
+    if header is not None and Path(rows or "").suffix != ".csv":
+        raise UsageError("--header is of .csv files", hint="leave it out, or give --in FILE.csv")
     if out is not None and out.suffix != ".npz":
         raise UsageError(f"--out {out} does not end in .npz", hint="without --out, JSON lines go to stdout")
     if rows in (None, "-") and (rows or ticks is None) and sys.stdin.isatty():
@@ -158,13 +171,32 @@ def machine_of(loaded: LoadedModel, clocked: bool | None) -> Network | Clocked:
 
 
 def rows_of(
-    rows: str | None, ticks: int | None, network: Network, batch: int | None, opened: ExitStack, stopping: Stopping
+    rows: str | None,
+    ticks: int | None,
+    loaded: LoadedModel,
+    batch: int | None,
+    opened: ExitStack,
+    stopping: Stopping,
+    *,
+    header: bool | None = None,
+    afresh: bool = False,
 ) -> tuple[Iterator[Chunk], int]:
-    """Return the rows, and how many streams they are of."""
+    """Return the rows, and how many streams they are of.
+
+    Parameters
+    ----------
+    header : whether a CSV file has a line of names; None: see `read_csv`
+    afresh : streams begin anew with each sample, where rows are samples of a file that training reads
+    """
     if rows is None and ticks is not None:
         return iter(()), batch or 1
-    if rows is not None and rows.endswith(".npz"):
-        arrays = ArrayRows(Path(rows), network)
+    network = loaded.network
+    if rows is not None and rows.endswith((".npz", ".csv")):
+        from volumetric.cli.run_files import csv_arrays, npz_arrays
+
+        path = Path(rows)
+        read = csv_arrays(path, loaded, header, afresh) if rows.endswith(".csv") else npz_arrays(path, network, afresh)
+        arrays = ArrayRows(read, path, network)
         if batch not in (None, arrays.batch):
             raise UsageError(f"{rows} has rows of {arrays.batch} streams, --batch is {batch}", hint="leave --batch out")
         return arrays.chunks(), arrays.batch

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 
@@ -17,7 +18,11 @@ from volumetric.atomic import atomic_file
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
 from volumetric.errors import CheckpointError
-from volumetric.network import Network
+from volumetric.loaders import LoadedModel
+from volumetric.network import OUTPUT, Network
+
+CLASS: Final = "class"
+"""Name under which lines have the name of the likeliest class."""
 
 
 class Sink(Protocol):
@@ -28,11 +33,28 @@ class Sink(Protocol):
         ...
 
 
+def classed(loaded: LoadedModel) -> tuple[str, ...]:
+    """Return the names of the classes whose logits the output of a network is; none where it is something else."""
+    network, names = loaded.network, loaded.classes
+    coord = network.taps.get(OUTPUT)
+    if not names or coord is None or loaded.head is not None or CLASS in network.taps:
+        return ()
+    return names if network.shapes[coord][-1] == len(names) else ()
+
+
 class LineSink:
-    """Writes a line for each tick to stdout: numbers, those of several streams in a list, several outputs by name."""
+    """Writes a line for each tick to stdout: numbers, those of several streams in a list, several outputs by name.
+
+    Of a network with `classes`, a line has the name of the likeliest one under ``"class"``.
+    """
+
+    def __init__(self, classes: Sequence[str] = ()) -> None:
+        self._classes = np.array(classes, object)
 
     def take(self, outputs: dict[str, Array]) -> None:
         """Write the ticks."""
+        if len(self._classes) and OUTPUT in outputs:
+            outputs = {CLASS: self._classes[outputs[OUTPUT].argmax(-1)], **outputs}
         by_tick = {name: (y[0] if len(y) == 1 else y.swapaxes(0, 1)).tolist() for name, y in outputs.items()}
         ticks: list[Any] = [dict(zip(by_tick, values, strict=True)) for values in zip(*by_tick.values(), strict=True)]
         if len(by_tick) == 1:

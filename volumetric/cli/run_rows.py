@@ -166,7 +166,7 @@ def check_names(given: Mapping[str, Any], ports: Mapping[str, Port], where: str)
 
 
 class ArrayRows:
-    """Rows of an ``.npz`` file: arrays by input, ``[B, T, …]`` or ``[T, …]``, and perhaps marks ``reset`` alike.
+    """Rows of a file: arrays by input, ``[B, T, …]`` or ``[T, …]``, and perhaps marks ``reset`` alike.
 
     Attributes
     ----------
@@ -174,14 +174,11 @@ class ArrayRows:
 
     Raises
     ------
-    CheckpointError : the file cannot be read
     UsageError : it has other arrays than the network has inputs, or of other shapes
     """
 
-    def __init__(self, path: Path, network: Network) -> None:
-        from volumetric.train.npz import read_npz
-
-        arrays, ports = read_npz(path), inputs_of(network)
+    def __init__(self, arrays: Mapping[str, Array], path: Path, network: Network) -> None:
+        arrays, ports = dict(arrays), inputs_of(network)
         marks = arrays.pop(RESET, None) if RESET not in ports else None
         check_names(arrays, ports, str(path))
         if not arrays:

@@ -49,7 +49,7 @@ def scope(
     out : path
         File to write; the source's name with another ending, in the current directory, unless given.
     rows : str
-        Rows of the model, as of run: a .npz or .jsonl file, or - for stdin.
+        Rows of the model, as of run: a .npz, .jsonl or .csv file, or - for stdin.
     ticks : int
         Ticks after the last row, on what the inputs hold; of clocked networks.
     per_row : int

@@ -82,7 +82,9 @@ class Watched:
         if not isinstance(machine, Clocked) and (self.ticks is not None or self.per_row != 1):
             raise SpecError("ticks are of networks that run tick by tick", hint="--clocked runs a network so")
         with ExitStack() as opened:
-            rows, streams = rows_of(self.rows, self.ticks, loaded.network, self.batch, opened, stopping)
+            rows, streams = rows_of(
+                self.rows, self.ticks, loaded, self.batch, opened, stopping, afresh=not isinstance(machine, Clocked)
+            )
             with console.progress(f"putting {loaded.name} on {self.device}…"):
                 stream = open_stream(open_device(self.device), machine, loaded.params, batch=streams)
             recorder = Recorder(stream, row=self.row, every=self.every, most=most, edges=self.edges)

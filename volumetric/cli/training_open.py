@@ -95,7 +95,7 @@ def _of_model(run: RunSettings) -> Opened:
     tokenize: Tokenize | None = None
     if model.tokenizer is not None:
         tokenize = model.tokenizer.encode
-    samples = open_samples(run, tokenize, model.inputs, model.classes, model.network)
+    samples = open_samples(run, tokenize, model.inputs, model.classes, model.network, model.features)
     return Opened(
         network=model.network,
         params=model.params,
@@ -108,7 +108,10 @@ def _of_model(run: RunSettings) -> Opened:
 
 
 def _facts(samples: Samples, context_length: int) -> NativeFacts:
-    return NativeFacts(context_length=context_length, inputs=samples.scaling, classes=samples.problem.classes)
+    of = samples.problem
+    return NativeFacts(
+        context_length=context_length, inputs=samples.scaling, classes=of.classes, features=of.features
+    )
 
 
 def _config(run: RunSettings, samples: Samples) -> TrainConfig:

@@ -302,9 +302,10 @@ def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
 
     def table(
         *, npz: str = "", csv: str = "", inputs: str = "inputs", targets: str = "targets",
-        columns: tuple[str, ...] = (), classes: bool = False,
+        columns: tuple[str, ...] = (), classes: bool = False, header: bool | None = None,
     ) -> Problem:  # fmt: skip
-        return as_table(_read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, columns=columns, classes=classes))
+        settings: dict[str, Any] = {"columns": columns, "classes": classes, "header": header}
+        return as_table(_read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, **settings))
 
     def digits() -> Problem:
         return as_table(learning.digits())
@@ -320,9 +321,11 @@ def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
 def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
     def table(
         *, npz: str = "", csv: str = "", inputs: str = "inputs", targets: str = "targets",
-        columns: tuple[str, ...] = (), classes: bool = False, options: dict[str, Any] | None = None,
+        columns: tuple[str, ...] = (), classes: bool = False, header: bool | None = None,
+        options: dict[str, Any] | None = None,
     ) -> Problem:  # fmt: skip
-        found = _read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, columns=columns, classes=classes)
+        settings: dict[str, Any] = {"columns": columns, "classes": classes, "header": header}
+        found = _read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, **settings)
         return tables.call(Samples, options or {}, "[problem] options", learning=found)
 
     def named(make: Callable[..., learning.Problem]) -> Callable[..., Problem]:

@@ -255,6 +255,7 @@ def save_model(
             context_length=model.context_length,
             inputs=model.inputs,
             classes=model.classes,
+            features=model.features,
             hidden=model.hidden,
             damage=model.damage,
         )

@@ -46,6 +46,7 @@ class LoadedModel:
     config : the configuration in Hugging Face's terms, empty for networks of other origin
     inputs : how inputs are standardised before the network reads them, or None
     classes : names of the classes that outputs stand for, where the files have them
+    features : names of the columns that it learned from, where it learned from a table
     sentences : how texts become embeddings, where the files say so
     head : network that judges pooled hidden states, where the checkpoint has one; its outputs are the classes
     hidden : layer whose rows are the hidden states, where layers of a head come after it
@@ -64,6 +65,7 @@ class LoadedModel:
     config: Mapping[str, Any] = field(default_factory=dict)
     inputs: Standardisation | None = None
     classes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     sentences: Sentences | None = None
     head: Head | None = None
     hidden: Coord | None = None

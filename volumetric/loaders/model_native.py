@@ -38,6 +38,7 @@ def open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
         config=config,
         inputs=facts.inputs,
         classes=facts.classes,
+        features=facts.features,
         sentences=read_sentences(location.directory),
         head=read_native_head(location.directory, facts),
         hidden=facts.hidden,

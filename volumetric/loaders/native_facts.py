@@ -21,6 +21,7 @@ class NativeFacts:
     context_length : tokens that the model was trained for, 0 if unknown
     inputs : how inputs were standardised before the network read them, or None
     classes : names of the classes that outputs stand for, empty where there are none
+    features : names of the columns of the table that the inputs came from, empty where they came from none
     hidden : layer whose rows are the hidden states, where layers of a head come after it
     pooling : how hidden states are pooled for the head that judges them; None: there is no such head
     damage : parameter → estimated KL divergence, in nats a token, that its scheme costs; where it was measured
@@ -29,6 +30,7 @@ class NativeFacts:
     context_length: int = 0
     inputs: Standardisation | None = None
     classes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     hidden: Coord | None = None
     pooling: Pooling | None = None
     damage: Mapping[str, float] = field(default_factory=dict)
@@ -40,6 +42,8 @@ class NativeFacts:
             data["inputs"] = {"mean": list(self.inputs.mean), "deviation": list(self.inputs.deviation)}
         if self.classes:
             data["classes"] = list(self.classes)
+        if self.features:
+            data["features"] = list(self.features)
         if self.hidden is not None:
             data["hidden"] = str(self.hidden)
         if self.pooling is not None:
@@ -51,22 +55,28 @@ class NativeFacts:
 
 def read_facts(about: Mapping[str, Any], where: str) -> NativeFacts:
     """Read facts among the metadata of a file; raise `CheckpointError` where one is ill-typed."""
-    context, classes, inputs = about.get("context_length"), about.get("classes", []), about.get("inputs")
+    context, inputs = about.get("context_length"), about.get("inputs")
     if type(context) is not int or context < 0:
         raise CheckpointError(f"{where}: the metadata lack context_length")
-    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
-        raise CheckpointError(f"{where}: classes in the metadata are no list of names")
     pooling = about.get("pooling")
     if pooling is not None and pooling not in POOLINGS:
         raise CheckpointError(f"{where}: pooling in the metadata is none of {', '.join(POOLINGS)}")
     return NativeFacts(
         context_length=context,
-        classes=tuple(classes),
+        classes=_names(about, "classes", where),
+        features=_names(about, "features", where),
         inputs=None if inputs is None else _standardisation(inputs, where),
         hidden=_coord(about.get("hidden"), where),
         pooling=pooling,
         damage=_damage(about.get("damage", {}), where),
     )
+
+
+def _names(about: Mapping[str, Any], what: str, where: str) -> tuple[str, ...]:
+    names = about.get(what, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise CheckpointError(f"{where}: {what} in the metadata are no list of names")
+    return tuple(names)
 
 
 def _damage(data: object, where: str) -> dict[str, float]:

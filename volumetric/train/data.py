@@ -17,7 +17,7 @@ from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.keywords import explained
 from volumetric.network import INPUT, OUTPUT
 from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, changed, named
-from volumetric.train.npz import array_names, read_npz
+from volumetric.train.npz import array_names, is_part, read_npz, renamed
 from volumetric.train.problems import Problem
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
@@ -285,8 +285,8 @@ def load_npz(
     ----------
     inputs, targets, mask : an array's name, which is that of the input ``"input"``, or of the only output that has a
         loss; ``inputs.types`` is then that of an input ``"types"``, ``targets.value`` that of an output ``"value"``, as
-        far as the file has such arrays. Or a mapping of the names of inputs or outputs to those of arrays. There may be
-        no mask
+        far as the file has such arrays. Without an s, ``input`` and ``target``, they do as well. Or a mapping of the
+        names of inputs or outputs to those of arrays. There may be no mask
 
     Raises
     ------
@@ -296,11 +296,13 @@ def load_npz(
     asked = {"inputs": (inputs, INPUT), "targets": (targets, OUTPUT), "mask": (mask, OUTPUT)}
     prefixes = tuple(of for of, _ in asked.values() if isinstance(of, str))
     named_so = {name for of, _ in asked.values() if isinstance(of, Mapping) for name in of.values()}
+    plural = {"input": "inputs", "target": "targets"}
+    doubles = {one: name for one, name in plural.items() if name in prefixes and one not in {*prefixes, *named_so}}
 
     def wanted(name: str) -> bool:
-        return name in named_so or name in prefixes or name.startswith(tuple(f"{prefix}." for prefix in prefixes))
+        return name in named_so or is_part(name, *prefixes, *doubles)
 
-    arrays = read_npz(path, hint=_HOW, wanted=wanted)
+    arrays = renamed(read_npz(path, hint=_HOW, wanted=wanted), doubles)
     found: dict[str, Any] = {}
     for what, (of, plain) in asked.items():
         names = dict(of) if isinstance(of, Mapping) else _further(arrays, of)

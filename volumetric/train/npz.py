@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -50,3 +50,18 @@ def array_names(path: str | Path) -> list[str]:
     """Return the names of all arrays of a file."""
     with zipfile.ZipFile(path) as file:
         return [name.removesuffix(".npy") for name in file.namelist()]
+
+
+def is_part(name: str, *parts: str) -> bool:
+    """Whether an array is called as one of some parts, or ``part.name``."""
+    return name in parts or name.startswith(tuple(f"{part}." for part in parts))
+
+
+def renamed(arrays: Mapping[str, Array], names: Mapping[str, str]) -> dict[str, Array]:
+    """Call arrays ``old`` and ``old.name`` of `names` ``new`` and ``new.name``, where no array is called so."""
+    found = {}
+    for name, array in arrays.items():
+        first, dot, rest = name.partition(".")
+        new = f"{names[first]}{dot}{rest}" if first in names else name
+        found[name if new in arrays else new] = array
+    return found

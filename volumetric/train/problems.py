@@ -28,6 +28,7 @@ class Problem:
     shape : how a sample looks as an image, channels first, where it is one
     vocabulary : number of different tokens, for token ids
     mask : weights of the loss's terms, or None
+    features : names of the columns of a table that are the inputs
     resets : of sequences: 1 where one begins anew with a row, uint8 ``[samples, T]``; None: with the first row alone
     """
 
@@ -37,6 +38,7 @@ class Problem:
     shape: tuple[int, ...] = field(default=())
     vocabulary: int = 0
     mask: Array | None = None
+    features: tuple[str, ...] = ()
     resets: Array | None = None
 
     @property

@@ -61,7 +61,9 @@ class DataSettings:
     options : keywords of the problem
     inputs, targets, mask : names of the arrays in an ``.npz`` file; or, by the names of the network's inputs and
         outputs, those of the arrays of each (see `load_npz`)
-    columns : names of the target columns of a CSV file (empty: the last one); its first line has names
+    columns : names of the target columns of a CSV file (empty: the last one)
+    header : whether the first line of a CSV file has the names of its columns, which else are called by position, "0",
+        "1", …; not given: unless it has a number in every column of numbers
     classes : the target column of a CSV file holds classes, by any names
     standardise : give features mean 0 and deviation 1 by the training samples' statistics, which the model keeps
     length, stride : tokens of a window of text, and of one window's start to the next (0: `length`)
@@ -78,6 +80,7 @@ class DataSettings:
     targets: str | dict[str, str] = "targets"
     mask: str | dict[str, str] = "mask"
     columns: tuple[str, ...] = ()
+    header: bool | None = None
     classes: bool = False
     standardise: bool = False
     length: int = 64

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from volumetric.train import memory
 from volumetric.train.arrays import changed, named
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.by_port import by_row
+from volumetric.train.csv_table import read_csv
 from volumetric.train.data import ArrayData, load_npz, token_windows
 from volumetric.train.losses import MSE, CrossEntropy
 from volumetric.train.modes import Backprop
@@ -76,6 +75,7 @@ def open_samples(
     scaling: Standardisation | None = None,
     classes: tuple[str, ...] = (),
     network: Network | None = None,
+    features: tuple[str, ...] = (),
 ) -> Samples:
     """Read the samples that the settings name.
 
@@ -85,6 +85,7 @@ def open_samples(
     scaling : how the model that goes on learning has its inputs standardised (None: as the settings say)
     classes : names of its classes (empty: those that the samples have)
     network : what they are for, if that is known: they may belong to its ports
+    features : names of the columns of a table that are its inputs (empty: all but the targets)
 
     Raises
     ------
@@ -96,7 +97,7 @@ def open_samples(
     settings, mode = run.data, run.train.mode
     if settings.text and isinstance(mode, Backprop) and mode.carry:
         return _streams(run, tokenize)
-    problem, arrays = _read(run, _source(settings), tokenize, classes, network)
+    problem, arrays = _read(run, _source(settings), tokenize, classes, network, features)
     data = ArrayData(
         **arrays,
         batch_size=settings.batch_size,
@@ -108,7 +109,7 @@ def open_samples(
     if isinstance(held, str):
         if settings.problem or not _source(settings):
             raise SpecError("[data] validation: a problem has no file of its own", hint="give a fraction, as 0.2")
-        _, others = _read(run, held, tokenize, problem.classes, network)
+        _, others = _read(run, held, tokenize, problem.classes, network, problem.features)
         validation = ArrayData(**others, batch_size=settings.batch_size, shuffle=False)
     elif held and settings.problem not in PROBLEMS and settings.problem in _KNOWN:
         most = round(len(data) * held)
@@ -135,7 +136,12 @@ def _source(settings: DataSettings) -> str:
 
 
 def _read(
-    run: RunSettings, file: str, tokenize: Tokenize | None, classes: tuple[str, ...], network: Network | None
+    run: RunSettings,
+    file: str,
+    tokenize: Tokenize | None,
+    classes: tuple[str, ...],
+    network: Network | None,
+    features: tuple[str, ...],
 ) -> tuple[Problem, dict[str, Any]]:
     """Return what a source is about, and its inputs, targets and mask."""
     settings = run.data
@@ -144,7 +150,7 @@ def _read(
         rows = found if network is None or run.ticking else by_row(network, found)
         return _of_arrays(rows, run)
     if settings.csv:
-        problem = _of_table(run.path(file), settings, classes)
+        problem = _of_table(run.path(file), settings, features, classes)
     elif settings.text:
         problem = _of_text(run.path(file), settings, tokenize)
     else:
@@ -186,53 +192,29 @@ def _are_ids(array: Array) -> bool:
     return bool(np.issubdtype(array.dtype, np.integer))
 
 
-def _of_table(path: Path, settings: DataSettings, classes: tuple[str, ...]) -> Problem:
-    """Read a CSV file whose first line has the names of the columns."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            head, *lines = [row for row in csv.reader(file) if row] or [[]]
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise CheckpointError(f"{path} is no CSV file: {error}", hint="it should be UTF-8 text") from None
-    names = settings.columns or tuple(head[-1:])
-    missing = [name for name in names if name not in head]
-    if missing or not lines or len(names) >= len(head):
-        what = f"no column {missing[0]!r}" if missing else "no samples or no inputs"
-        raise SpecError(f"{path} has {what}; its columns are {', '.join(head) or 'none'}")
-    for number, row in enumerate(lines, start=2):
-        if len(row) != len(head):
-            raise CheckpointError(f"{path}: line {number} has {len(row)} values, the first line {len(head)}")
-    at = [head.index(name) for name in names]
-    inputs = _numbers(path, head, lines, [i for i in range(len(head)) if i not in at])
+def _of_table(path: Path, settings: DataSettings, features: tuple[str, ...], classes: tuple[str, ...]) -> Problem:
+    """Read a CSV file; features and classes are in the order of those that are known."""
+    table = read_csv(path, settings.header)
+    names = settings.columns or table.columns[-1:]
+    table.expect_samples(names)
+    at = table.positions(names)
+    others = table.positions(features) if features else [i for i in range(len(table.columns)) if i not in at]
+    inputs = table.numbers(others)
+    features = features or tuple(table.columns[i] for i in others)
     if not settings.classes:
-        return Problem(inputs=inputs, targets=_numbers(path, head, lines, at))
+        return Problem(inputs=inputs, targets=table.numbers(at), features=features)
     if len(at) > 1:
         raise SpecError(f"[data] classes come from one column, not from {', '.join(names)}")
-    labels = [row[at[0]] for row in lines]
-    known = classes or tuple(sorted(set(labels)))
-    odd = next((label for label in labels if label not in known), None)
+    labels = [row[at[0]] for row in table.rows]
+    classes = classes or tuple(sorted(set(labels)))
+    number = {name: i for i, name in enumerate(classes)}
+    odd = next((label for label in labels if label not in number), None)
     if odd is not None:
         raise SpecError(
-            f"{path}: class {odd!r} is not among those of the training data", hint=f"they are {', '.join(known)}"
+            f"{path}: class {odd!r} is not among those of the training data", hint=f"they are {', '.join(classes)}"
         )
-    return Problem(inputs=inputs, targets=np.array([known.index(label) for label in labels]), classes=known)
-
-
-def _numbers(path: Path, head: list[str], lines: list[list[str]], columns: list[int]) -> Array:
-    values = np.empty((len(lines), len(columns)), np.float32)
-    for i, row in enumerate(lines):
-        for j, column in enumerate(columns):
-            try:
-                values[i, j] = float(row[column])
-            except ValueError:
-                raise CheckpointError(
-                    f"{path}: line {i + 2}, column {head[column]!r}: {row[column]!r} is no number",
-                    hint="for classes by name: classes = true",
-                ) from None
-            if not math.isfinite(values[i, j]):
-                raise CheckpointError(f"{path}: line {i + 2}, column {head[column]!r} is not finite")
-    return values
+    targets = np.array([number[label] for label in labels])
+    return Problem(inputs=inputs, targets=targets, classes=classes, features=features)
 
 
 def _of_text(path: Path, settings: DataSettings, tokenize: Tokenize | None) -> Problem:

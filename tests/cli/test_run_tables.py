@@ -1,0 +1,134 @@
+"""What a model learned from, a CSV file or arrays, runs through it: rows as it learned them, classes by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from volumetric import Coord, Grid, Network
+from volumetric.layers import RNN, Dense
+from volumetric.loaders import save_native
+from volumetric.network import initialise
+
+RANDOM = np.random.default_rng(0)
+X = (RANDOM.standard_normal((60, 3)) * [1, 10, 100] + [5, 0, 1]).round(4).astype(np.float32)
+KINDS = ("ash", "birch", "cedar")
+IDS = (X[:, 0] > 5).astype(int) + (X[:, 1] > 3)
+ON_REFERENCE = ("--device", "reference")
+TOML = """
+device = "reference"
+[data]
+{data}
+standardise = true
+[train]
+epochs = 30
+optimiser = {{ kind = "adam", lr = 0.03 }}
+"""
+
+
+def write(path: Path, *columns: str, order: str = "abck", names: bool = True) -> Path:
+    """Write the samples as a CSV file with its columns in an order."""
+    cells = {**dict(zip("abc", X.T.astype(str), strict=True)), "k": [KINDS[i] for i in IDS]}
+    lines = [",".join(order)] if names else []
+    path.write_text("\n".join([*lines, *map(",".join, zip(*(cells[name] for name in order), strict=True))]) + "\n")
+    return path
+
+
+def learned(run, folder: Path, data: str) -> str:
+    (folder / "job.toml").write_text(TOML.format(data=data))
+    code, _, err = run("train", str(folder / "job.toml"), "--quiet")
+    assert code == 0, err
+    return str(folder / "job" / "model")
+
+
+def judged(out: str) -> tuple[list[str], np.ndarray]:
+    found = [json.loads(line) for line in out.splitlines()]
+    return [row["class"] for row in found], np.array([row["output"] for row in found], np.float32)
+
+
+def test_the_table_that_a_model_learned_from_runs_by_the_names_of_its_columns(run, tmp_path):
+    write(tmp_path / "t.csv", order="akbc")
+    model = learned(run, tmp_path, 'csv = "t.csv"\ncolumns = ["k"]\nclasses = true')
+    code, out, err = run("run", model, "--in", str(tmp_path / "t.csv"), *ON_REFERENCE)
+    assert (code, err) == (0, "")
+    names, logits = judged(out)
+    assert np.mean([name == KINDS[i] for name, i in zip(names, IDS, strict=True)]) > 0.9
+    assert names == [KINDS[i] for i in logits.argmax(-1)]
+    for order in ("cba", "kcab"):
+        _, other, _ = run("run", model, "--in", str(write(tmp_path / "o.csv", order=order)), *ON_REFERENCE)
+        assert other == out
+    _, other, _ = run("run", model, "--in", str(write(tmp_path / "o.csv", order="abc", names=False)), *ON_REFERENCE)
+    assert other == out
+    code, out, err = run("run", model, "--in", str(write(tmp_path / "o.csv", order="abk")), *ON_REFERENCE)
+    assert (code, out, "has no column 'c'; its columns are a, b, k" in err) == (1, "", True)
+
+
+def test_a_table_without_names_runs_too_and_loses_no_row(run, tmp_path):
+    write(tmp_path / "t.csv", names=False)
+    model = learned(run, tmp_path, 'csv = "t.csv"\nclasses = true')
+    code, out, err = run("run", model, "--in", str(tmp_path / "t.csv"), *ON_REFERENCE)
+    assert (code, len(out.splitlines()), "has no line of names" in err) == (0, len(X), True)
+    code, quiet, err = run("run", model, "--in", str(tmp_path / "t.csv"), "--no-header", *ON_REFERENCE)
+    assert (code, quiet, err) == (0, out, "")
+
+
+def test_arrays_that_training_reads_run_as_samples(run, tmp_path):
+    np.savez(tmp_path / "t.npz", inputs=X, targets=IDS, mask=np.ones(len(X), np.float32))
+    np.savez(tmp_path / "x.npz", input=X)
+    model = learned(run, tmp_path, 'npz = "t.npz"')
+    code, out, _ = run("run", model, "--in", str(tmp_path / "t.npz"), *ON_REFERENCE)
+    assert code == 0
+    names, logits = judged(out)
+    rows, others = judged(run("run", model, "--in", str(tmp_path / "x.npz"), *ON_REFERENCE)[1])
+    assert rows == names
+    np.testing.assert_allclose(others, logits, rtol=0, atol=1e-5)  # products of more rows at a time
+    assert np.mean([name == str(i) for name, i in zip(names, IDS, strict=True)]) > 0.9
+
+
+def test_training_takes_the_names_of_run(run, tmp_path):
+    np.savez(tmp_path / "t.npz", input=X, target=IDS)
+    model = learned(run, tmp_path, 'npz = "t.npz"')
+    code, out, _ = run("run", model, "--in", str(tmp_path / "t.npz"), *ON_REFERENCE)
+    assert (code, len(judged(out)[0])) == (0, len(X))
+
+
+def test_samples_begin_anew_and_rows_of_a_stream_do_not(run, tmp_path):
+    network = Network(
+        grid=Grid(2),
+        layers={Coord(0): RNN(input_size=3, hidden_size=4), Coord(1): Dense(in_features=4, out_features=2)},
+        input_shape=(3,),
+        input_dtype="float32",
+    )
+    save_native(tmp_path / "m", network, initialise(network, seed=2))
+    np.savez(tmp_path / "samples.npz", inputs=X[[0, 0]])
+    np.savez(tmp_path / "stream.npz", input=X[[0, 0]])
+    for name, same in (("samples", True), ("stream", False)):
+        _, out, _ = run("run", str(tmp_path / "m"), "--in", str(tmp_path / f"{name}.npz"), *ON_REFERENCE)
+        first, second = out.splitlines()
+        assert (first == second) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "has 2 columns, the network reads 3 numbers"),
+        ("a,b,c\n1,2,x\n", "line 2, column 'c': 'x' is no number"),
+        ("a,b,c\n1,2\n", "line 2 has 2 values, the first line 3"),
+        ("0,1,2\n3,4,5\n", "it may be names, or a row of values"),
+    ],
+)
+def test_tables_that_do_not_fit(run, tmp_path, text, message):
+    network = Network(
+        grid=Grid(1),
+        layers={Coord(0): Dense(in_features=3, out_features=2)},
+        input_shape=(3,),
+        input_dtype="float32",
+    )
+    save_native(tmp_path / "m", network, initialise(network, seed=2))
+    (tmp_path / "t.csv").write_text(text)
+    code, out, err = run("run", str(tmp_path / "m"), "--in", str(tmp_path / "t.csv"), *ON_REFERENCE)
+    assert code in (1, 2)
+    assert (out, message in err) == ("", True)

@@ -1,0 +1,95 @@
+"""CSV files with and without a line of names: no row is lost, and none is taken for names in silence."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.train.csv_table import CsvTable, read_csv
+from volumetric.train.settings import DataSettings, RunSettings
+from volumetric.train.sources import Samples, open_samples
+
+
+def table(folder: Path, text: str, header: bool | None = None) -> CsvTable:
+    (folder / "t.csv").write_text(text)
+    return read_csv(folder / "t.csv", header)
+
+
+def samples(folder: Path, text: str, **settings) -> Samples:
+    (folder / "t.csv").write_text(text)
+    return open_samples(RunSettings(home=folder, data=DataSettings(csv="t.csv", **settings)))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("x,y\n1,2\n3,4\n", ("x", "y")),
+        (",x,y\n0,1,2\n1,3,4\n", ("", "x", "y")),  # as pandas writes an index
+        ("label,1,2\n7,3,4\n8,5,6\n", ("label", "1", "2")),
+        ("name,kind\na,b\nc,d\n", ("name", "kind")),
+        ("x,y\n1,\n,4\n", ("x", "y")),
+        ("\ufeffx,y\r\n1,2\r\n", ("x", "y")),
+        ("1,2\n3,4\n", None),
+        ("1,2\n", None),
+        ("5.1,3.5,setosa\n4.9,3.0,virginica\n", None),  # as the file of the irises is
+        ("1e3,-2\nnan,4\n", None),
+    ],
+)
+def test_a_line_of_names_is_told_from_a_row(tmp_path, caplog, text, columns):
+    with caplog.at_level(logging.WARNING):
+        found = table(tmp_path, text)
+    assert (found.header, len(found.rows)) == (columns is not None, text.count("\n") - (columns is not None))
+    assert found.columns == (columns or tuple(map(str, range(len(found.columns)))))
+    assert ("has no line of names" in caplog.text) is not found.header
+
+
+@pytest.mark.parametrize("text", ["0,1,2\n5,6,7\n", "label,0,1\na,3,4\nb,5,6\n"])
+def test_a_line_that_may_be_either_is_asked_about(tmp_path, caplog, text):
+    with pytest.raises(SpecError, match="may be names, or a row of values") as refused:
+        table(tmp_path, text)
+    assert "header = true or false" in str(refused.value.hint)
+    lines = text.splitlines()
+    assert [len(table(tmp_path, text, header).rows) for header in (True, False)] == [len(lines) - 1, len(lines)]
+    assert not caplog.records
+
+
+def test_the_first_row_is_learned_and_columns_are_called_by_position(tmp_path):
+    found = samples(tmp_path, "1,2,3\n4,5,6\n").problem
+    np.testing.assert_array_equal(found.inputs, [[1, 2], [4, 5]])
+    np.testing.assert_array_equal(found.targets, [[3], [6]])
+    found = samples(tmp_path, "1,2,3\n4,5,6\n", columns=("0",)).problem
+    np.testing.assert_array_equal(found.targets, [[1], [4]])
+    assert found.features == ("1", "2")
+
+
+def test_another_file_of_samples_is_read_by_the_names_of_the_columns(tmp_path):
+    (tmp_path / "v.csv").write_text("y,x,z\n2,1,3\n")
+    found = samples(tmp_path, "x,y,z\n1,2,3\n", validation="v.csv")
+    assert found.validation is not None
+    np.testing.assert_array_equal(found.validation.features, [[1, 2]])
+    (tmp_path / "v.csv").write_text("q,x,z\n2,1,3\n")
+    with pytest.raises(SpecError, match="no column 'y'; its columns are q, x, z"):
+        samples(tmp_path, "x,y,z\n1,2,3\n", validation="v.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message", "hint"),
+    [
+        ("", SpecError, "no samples; its columns are none", ""),
+        ("x,y\n", SpecError, "no samples; its columns are x, y", ""),
+        ("x;y\n1;2\n", SpecError, "no inputs beside the targets", "parted by commas"),
+        ("x,x\n1,2\n", SpecError, "two columns 'x'", "name of its own"),
+        ("x,y\n\n1,2\n3,oak\n", CheckpointError, "line 4, column 'y': 'oak' is no number", "classes = true"),
+        ("x,y\n1,2\n,4\n", CheckpointError, "line 3, column 'x': there is no value", ""),
+        ("x,y\n1,2\ninf,4\n", CheckpointError, "line 3, column 'x' is not finite", ""),
+        ("x,y\n1,2\n3\n", CheckpointError, "line 3 has 1 values, the first line 2", "in quotes"),
+    ],
+)
+def test_tables_that_cannot_be_learned(tmp_path, text, error, message, hint):
+    with pytest.raises(error, match=message) as refused:
+        samples(tmp_path, text)
+    assert hint in str(refused.value.hint)

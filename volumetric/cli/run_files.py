@@ -1,0 +1,104 @@
+"""Arrays of files of rows, by the inputs of a network."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.cli.exits import UsageError
+from volumetric.cli.run_rows import RESET, inputs_of
+from volumetric.errors import CheckpointError
+from volumetric.loaders import LoadedModel
+from volumetric.network import INPUT, Network
+from volumetric.train.csv_table import read_csv
+from volumetric.train.npz import is_part, read_npz
+from volumetric.train.windows import RESETS
+
+_INPUTS: Final = "inputs"
+_NOT_READ: Final = ("targets", "target", "mask")
+
+
+def npz_arrays(path: Path, network: Network, afresh: bool) -> dict[str, Array]:
+    """Read the arrays of an ``.npz`` file: by input, or as training reads them.
+
+    Of a file with arrays ``inputs`` or ``inputs.NAME``, or with targets, these are the inputs, and targets and masks are
+    left out.
+
+    Parameters
+    ----------
+    afresh : mark each row where samples of training are single rows: they know nothing of each other
+
+    Raises
+    ------
+    CheckpointError : the file cannot be read
+    UsageError : an input has two arrays
+    """
+    arrays, ports = read_npz(path), inputs_of(network)
+    if not any(name not in ports and is_part(name, _INPUTS, *_NOT_READ) for name in arrays):
+        return arrays
+    found: dict[str, Array] = {}
+    for name, array in arrays.items():
+        if name not in ports and is_part(name, *_NOT_READ):
+            continue
+        plain = name not in ports and is_part(name, _INPUTS)
+        of = (name.partition(".")[2] or INPUT) if plain else name
+        of = RESET if plain and of == RESETS and RESETS not in ports else of
+        if of in found:
+            raise UsageError(f"{path} has two arrays for {of!r}", hint="leave one of them out")
+        found[of] = _as_learned(array, ports[of].shape) if plain and of in ports else array
+    first = next((name for name in ports if name in found), None)
+    if afresh and first is not None and found[first].ndim == 1 + len(ports[first].shape):
+        return _marked(found, len(found[first]), network)
+    return found
+
+
+def _marked(arrays: dict[str, Array], rows: int, network: Network) -> dict[str, Array]:
+    """Let the stream begin anew with each row, unless the file itself says where it does."""
+    if RESET in arrays or RESET in inputs_of(network):
+        return arrays
+    return {**arrays, RESET: np.ones(rows, np.int64)}
+
+
+def _as_learned(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return samples in the shape of a row, where that alone differs, as training does."""
+    if array.shape[1:] == shape or array.shape[2:] == shape or array.ndim < 1 or prod(array.shape[1:]) != prod(shape):
+        return array
+    return array.reshape(len(array), *shape)
+
+
+def csv_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bool) -> dict[str, Array]:
+    """Read the rows of a CSV file: the columns that the model learned from, by their names, else all columns.
+
+    Parameters
+    ----------
+    header : see `read_csv`
+    afresh : mark each row if the model learned from a table, whose rows know nothing of each other
+
+    Raises
+    ------
+    CheckpointError : the file cannot be read, or has what are no numbers
+    SpecError : it lacks a column
+    UsageError : the network does not read one row of as many numbers
+    """
+    port = inputs_of(loaded.network).get(INPUT)
+    if port is None:
+        known = ", ".join(map(repr, inputs_of(loaded.network)))
+        raise UsageError(f"{path}: a table has rows of one input, the network has {known}", hint="give an .npz file")
+    table = read_csv(path, header)
+    size = prod(port.shape)
+    if not loaded.features and len(table.columns) != size:
+        raise UsageError(
+            f"{path} has {len(table.columns)} columns, the network reads {size} numbers",
+            hint="leave out columns that are no inputs; models that learned from a table know theirs by name",
+        )
+    x = table.numbers(table.positions(loaded.features or table.columns))
+    if port.dtype == "int32":
+        if (x != np.floor(x)).any():
+            raise CheckpointError(f"{path}: the network reads ids, which are whole numbers")
+        x = x.astype(np.int64)
+    arrays = {INPUT: x.reshape(len(x), *port.shape)}
+    return _marked(arrays, len(x), loaded.network) if afresh and loaded.features else arrays

@@ -1,0 +1,158 @@
+"""Tables from CSV files, with or without a line of names."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import CheckpointError, SpecError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvTable:
+    """Cells of a CSV file as text.
+
+    Attributes
+    ----------
+    columns : names of the columns: those of the first line, else their positions, ``"0"``, ``"1"``, …
+    rows : cells of each row, as many as there are columns
+    lines : number of the line that each row ends at
+    header : whether the first line has the names
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: list[list[str]]
+    lines: list[int]
+    header: bool
+
+    def positions(self, names: Sequence[str]) -> list[int]:
+        """Return where columns are; of tables without names, all columns in their order stand for as many names.
+
+        Raises
+        ------
+        SpecError : a column is missing
+        """
+        missing = next((name for name in names if name not in self.columns), None)
+        if missing is None:
+            return [self.columns.index(name) for name in names]
+        unnamed = not self.header or all(name.isdecimal() for name in names)
+        if unnamed and len(names) == len(self.columns):
+            return list(range(len(names)))
+        raise SpecError(f"{self.path} has no column {missing!r}; {self._told()}", hint=self._hint())
+
+    def numbers(self, positions: Sequence[int]) -> Array:
+        """Return columns as float32 ``[rows, columns]``.
+
+        Raises
+        ------
+        CheckpointError : a cell is no finite number; the message has its line and column
+        """
+        values = np.empty((len(self.rows), len(positions)), np.float32)
+        for i, row in enumerate(self.rows):
+            for j, column in enumerate(positions):
+                number = _number(row[column])
+                where = f"{self.path}: line {self.lines[i]}, column {self.columns[column]!r}"
+                if number is None:
+                    what = f"{row[column]!r} is no number" if row[column].strip() else "there is no value"
+                    raise CheckpointError(f"{where}: {what}", hint="for classes by name: classes = true")
+                values[i, j] = number
+                if not math.isfinite(values[i, j]):
+                    raise CheckpointError(f"{where} is not finite", hint="leave that line out of the file")
+        return values
+
+    def expect_samples(self, targets: Sequence[str]) -> None:
+        """Raise `SpecError` unless there are rows, and columns beside the targets."""
+        self.positions(targets)
+        if not self.rows or len(targets) >= len(self.columns):
+            what = "no inputs beside the targets" if self.rows else "no samples"
+            raise SpecError(f"{self.path} has {what}; {self._told()}", hint=self._hint())
+
+    def _told(self) -> str:
+        shown = ", ".join(self.columns[:12]) + (", …" if len(self.columns) > 12 else "")
+        return f"its columns are {shown or 'none'}"
+
+    def _hint(self) -> str:
+        if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
+            return "values are parted by commas"
+        return "the first line has the names" if self.header else "no line has names, columns are called by position"
+
+
+def read_csv(path: Path, header: bool | None = None) -> CsvTable:
+    """Read a CSV file.
+
+    Parameters
+    ----------
+    header : whether the first line has the names of the columns. None: it has, unless it has a number in every column
+        that holds numbers below; that it has none is logged as a warning
+
+    Raises
+    ------
+    CheckpointError : the file cannot be read, is no CSV file, or its lines have unequal numbers of values
+    SpecError : the first line counts 0, 1, 2, …, and `header` does not say whether these are names
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            found = [(reader.line_num, row) for row in reader if row]
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CheckpointError(f"{path} is no CSV file: {error}", hint="it should be UTF-8 text") from None
+    lines, rows = [line for line, _ in found], [row for _, row in found]
+    width = len(rows[0]) if rows else 0
+    for line, row in found:
+        if len(row) != width:
+            raise CheckpointError(
+                f"{path}: line {line} has {len(row)} values, the first line {width}",
+                hint='a value with a comma in it stands in quotes: "a, b"',
+            )
+    named = _has_names(path, rows) if header is None else header
+    if not named and header is None and rows:
+        logger.warning(
+            "%s has no line of names: line %d is a row of values, and columns are called by position, 0 … %d",
+            path,
+            lines[0],
+            width - 1,
+        )
+    if named:
+        columns, rows, lines = tuple(rows[0]) if rows else (), rows[1:], lines[1:]
+        twice = next((name for name in columns if columns.count(name) > 1), None)
+        if twice is not None:
+            raise SpecError(f"{path} has two columns {twice!r}", hint="give each column a name of its own")
+    else:
+        columns = tuple(map(str, range(width)))
+    return CsvTable(path=path, columns=columns, rows=rows, lines=lines, header=named)
+
+
+def _has_names(path: Path, rows: list[list[str]]) -> bool:
+    """Whether the first row has names."""
+    if not rows:
+        return True
+    first, *others = rows
+    numeric = [i for i in range(len(first)) if all(_number(row[i]) is not None for row in others)]
+    if not numeric or any(_number(first[i]) is None for i in numeric):
+        return True
+    counted = [str(i) for i in range(len(numeric))]
+    if len(numeric) > 1 and [first[i].strip() for i in numeric] == counted:  # as pandas names columns without names
+        raise SpecError(
+            f"{path}: line 1 counts {', '.join(first[i] for i in numeric[:3])}…: it may be names, or a row of values",
+            hint="say which: header = true or false in [data], --header or --no-header of volumetric run",
+        )
+    return False
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
