@@ -88,7 +88,7 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     if merged and thinking is not None and not thinking.marks:
         thinking = None  # its marks are text, and stay where they are
     calls = None if tools is None else (tools, channels or form)
-    grammar = await grammar_of(serving, served, asked, asked.response_format, calls, thinking)
+    grammar = await grammar_of(served, asked, asked.response_format, calls, thinking)
     if held and tools is None and not going_on and served.model.tokenizer is not None:
         head = FINAL if channels is not None else form.aloud + form.between if form.inside else ""
         ids = [*ids, *served.model.tokenizer.encode(head, add_special_tokens=False)]

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.grammar import Grammar, Grammars
 from volumetric.serve.problem import RequestError, bad, problem_of
 
 if TYPE_CHECKING:
+    from volumetric.generate.grammar import Grammar
     from volumetric.serve.channels import Harmony
     from volumetric.serve.fields.chat import ResponseFormat
     from volumetric.serve.fields.sampled import Sampled
     from volumetric.serve.reasoning import Thinking
-    from volumetric.serve.serving import Served, Serving
+    from volumetric.serve.serving import Served
     from volumetric.serve.tools.asked import AskedTools
     from volumetric.serve.tools.form import CallForm
 
@@ -24,7 +24,6 @@ Wanted: TypeAlias = tuple[str, Any, str]
 
 
 async def grammar_of(
-    serving: Serving,
     served: Served,
     asked: Sampled,
     answer: ResponseFormat | None = None,
@@ -41,7 +40,7 @@ async def grammar_of(
     if tools is not None:
         schema = _beside(wanted, *tools)
         if wanted is not None and schema is not None:
-            await _made(serving, served, wanted)  # what is wrong with it is not the tools' fault
+            await _made(served, wanted)  # what is wrong with it is not the tools' fault
         try:
             wanted = ("lark", calls_grammar(*tools, thinking, schema), "tools")
         except SpecError as error:
@@ -50,15 +49,16 @@ async def grammar_of(
         return None
     if asked.ignore_eos:
         raise bad(f"ignore_eos and {wanted[2]} exclude each other: a form has an end", param="ignore_eos")
-    return await _made(serving, served, wanted)
+    return await _made(served, wanted)
 
 
-async def _made(serving: Serving, served: Served, wanted: Wanted) -> Grammar:
+async def _made(served: Served, wanted: Wanted) -> Grammar:
     """Return the grammar of a form. Raises `RequestError` where it cannot be enforced."""
     kind, what, param = wanted
     try:
-        async with served.compiling:
-            return await serving.aside(_compile, served, kind, what)
+        if isinstance(served.forms, GenerationError):
+            raise served.forms
+        return await served.forms.grammar(kind, what)
     except (SpecError, GenerationError) as error:
         raise problem_of(error, param=param) from None
 
@@ -123,9 +123,3 @@ def _wanted(asked: Sampled, answer: ResponseFormat | None) -> Wanted | None:
 
 def _without_schema() -> RequestError:
     return bad("response_format.json_schema.schema is missing", param="response_format.json_schema.schema")
-
-
-def _compile(served: Served, kind: str, what: Any) -> Grammar:
-    if served.grammars is None:
-        served.grammars = Grammars(served.model)
-    return getattr(served.grammars, kind)(what)

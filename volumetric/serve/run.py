@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import uvicorn
 from starlette.applications import Starlette
 
-from volumetric.errors import DeviceError, SpecError
+from volumetric.errors import DeviceError, GenerationError, SpecError
 from volumetric.serve.app import application
 from volumetric.serve.engine import Engine
 from volumetric.serve.heap import trim
@@ -174,6 +174,7 @@ class Server:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             for served in (*self.serving.models.values(), *self._before):
                 served.close()
+            await self.serving.compilers.close()
             self.serving.pool.shutdown(wait=False, cancel_futures=True)
 
     def _handlers(self) -> Mapping[int, Callable[[], None]]:
@@ -226,7 +227,14 @@ class Server:
             return Served(name, model, None)
         draft = self._drafts.get(name)
         guessing = await opened(draft) if callable(draft) else draft
-        return Served(name, model, Engine(model, self._limits, guessing, self.serving.settings.step_seconds), guessing)
+        engine = Engine(model, self._limits, guessing, self.serving.settings.step_seconds)
+        served = Served(name, model, engine, guessing)
+        try:
+            # Not when a request asks first: no other thread runs Python while the table of the tokens is made.
+            served.forms = await self.serving.aside(self.serving.compilers.of, model)
+        except GenerationError as error:
+            served.forms = error
+        return served
 
     async def _reload(self) -> None:
         """Open all models anew, one after the other; requests under way are finished by the model that they have.
@@ -257,6 +265,7 @@ class Server:
                 await asyncio.sleep(0.05)
             self._before.discard(before)
             await asyncio.to_thread(before.close)
+            await self.serving.compilers.close([one.forms for one in (*self.serving.models.values(), *self._before)])
 
     def _end(self) -> None:
         """Take nothing new, and stop when what runs has ended, or its time is over."""

@@ -16,9 +16,9 @@ import volumetric
 from volumetric.errors import GenerationError, SpecError
 from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError
+from volumetric.serve.trials import Compilers, Trials
 
 if TYPE_CHECKING:
-    from volumetric.generate.grammar import Grammars
     from volumetric.generate.model import Model
     from volumetric.serve.fields.sampled import Sampled
 
@@ -80,8 +80,8 @@ class Served:
         self.engine = engine
         self.draft = draft
         self.embedding = asyncio.Lock()
-        self.compiling = asyncio.Lock()
-        self.grammars: Grammars | None = None
+        self.forms: Trials | GenerationError = GenerationError(f"texts of {name} cannot be held to a form")
+        """What makes grammars for it, or why nothing does."""
         self._requests: set[asyncio.Task[Any]] = set()
 
     @cached_property
@@ -171,6 +171,7 @@ class Serving:
     created : when the server started, in Unix time
     ready : it takes requests; not while it loads, and not while it shuts down
     pool : for tokenizers and templates
+    compilers : of the grammars of all models
     """
 
     models: Mapping[str, Served]
@@ -178,6 +179,7 @@ class Serving:
     created: int
     ready: bool = False
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="tokenizer"))
+    compilers: Compilers = field(default_factory=Compilers)
     answered: dict[tuple[str, int], int] = field(default_factory=dict)
     """(path, status) → answers, for ``/metrics``."""
 

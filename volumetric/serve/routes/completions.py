@@ -39,7 +39,7 @@ async def completions(request: Request) -> Response:
         prompts = [await serving.aside(encode, prompt) for prompt in asked.prompts()]
     except GenerationError as error:
         raise problem_of(error, param="prompt") from None
-    grammar = await grammar_of(serving, served, asked)
+    grammar = await grammar_of(served, asked)
     shape = TextShape(**served.told_of(asked))
     if asked.echo:
         texts = [one if isinstance(one, str) else served.text(one) for one in asked.prompts()]
