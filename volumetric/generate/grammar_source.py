@@ -116,7 +116,11 @@ def _cause(problem: str) -> str:
     if first.startswith("NoExtension"):
         return "no text fits it"
     causes = [line.removeprefix("error: ") for line in rest if line.startswith("error: ")]
-    return (f"{first} {causes[0]}" if causes and first.endswith(":") else first)[:300]
+    if causes and first.endswith(":"):
+        # The first line repeats the expression, which may be long, before it says of what kind the error is.
+        first = first if len(first) <= 160 else f"{first[:100]}…{first[-50:]}"
+        return f"{first} {causes[0]}"[:300]
+    return first[:300]
 
 
 def _schemas(lark: str) -> Iterator[Any]:
