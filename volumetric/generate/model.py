@@ -145,8 +145,10 @@ class Model(Encodes, Adapts, Predicts):
         stated = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
         return merge(None, stated | {name: value for name, value in explicit.items() if value is not None}).params
 
-    def encode(self, prompt: Prompt, *, template_args: Mapping[str, Any] | None = None) -> list[int]:
-        """Turn a prompt into token ids.
+    def encode(
+        self, prompt: Prompt, *, template_args: Mapping[str, Any] | None = None, limit: int | None = None
+    ) -> list[int]:
+        """Turn a prompt into token ids; `limit` is that of `Tokenizer.encode`.
 
         Raises
         ------
@@ -154,7 +156,7 @@ class Model(Encodes, Adapts, Predicts):
             template, or the template refuses the messages
         """
         self._require_tokens()
-        ids = encode_prompt(prompt, self.loaded, template_args or {})
+        ids = encode_prompt(prompt, self.loaded, template_args or {}, limit)
         check_ids(ids, self.plan)
         return ids
 

@@ -24,8 +24,10 @@ Message: TypeAlias = Mapping[str, Any]
 Prompt: TypeAlias = str | Sequence[int] | NDArray[np.integer] | Sequence[Message]
 
 
-def encode_prompt(prompt: Prompt, model: LoadedModel, template_args: Mapping[str, Any]) -> list[int]:
-    """Return the token ids of `prompt`.
+def encode_prompt(
+    prompt: Prompt, model: LoadedModel, template_args: Mapping[str, Any], limit: int | None = None
+) -> list[int]:
+    """Return the token ids of `prompt`; `limit` is that of `Tokenizer.encode`.
 
     Text is encoded with the special tokens that the model's tokenizer puts around a text. A rendered chat template
     holds its own, so messages are encoded without.
@@ -36,7 +38,7 @@ def encode_prompt(prompt: Prompt, model: LoadedModel, template_args: Mapping[str
         ids nor messages
     """
     if isinstance(prompt, str):
-        return _tokenizer(model).encode(prompt)
+        return _tokenizer(model).encode(prompt, limit=limit)
     items = items_of(prompt, "a prompt is text, token ids or chat messages")
     if set(map(type, items)) == {int}:  # what nearly everybody gives; the general rule takes ten times as long
         return items
@@ -50,7 +52,7 @@ def encode_prompt(prompt: Prompt, model: LoadedModel, template_args: Mapping[str
     if "messages" in template_args:
         raise GenerationError("template arguments cannot replace the messages")
     text = model.chat_template.render(items, **template_args)
-    return _tokenizer(model).encode(text, add_special_tokens=False)
+    return _tokenizer(model).encode(text, add_special_tokens=False, limit=limit)
 
 
 def check_ids(ids: Sequence[int] | NDArray[np.integer], plan: Plan) -> NDArray[np.int32]:

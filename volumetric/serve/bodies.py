@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -18,6 +19,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _DRAINED: Final = 8
 """So many times the longest body is taken and thrown away: who still sends does not read, and would lose the answer."""
+SMALL: Final = 2**14
+"""Bytes of a body that is read at once; longer ones are read beside the event loop."""
 PATIENCE: Final = 30.0
 """Seconds that may pass between two parts of a body."""
 
@@ -66,7 +69,8 @@ async def body_of(request: Request, kind: type[T]) -> T:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
         raise _too_large(most)
-    return read(bytes(body), kind, lenient=settings.lenient)
+    reading = partial(read, bytes(body), kind, lenient=settings.lenient)
+    return reading() if length <= SMALL else await request.app.state.serving.aside(reading)
 
 
 def _too_large(most: int, **rest: Any) -> RequestError:

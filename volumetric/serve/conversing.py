@@ -16,6 +16,7 @@ from volumetric.serve.forms import grammar_of, held_to_form
 from volumetric.serve.jobs import jobs_of
 from volumetric.serve.problem import bad, problem_of
 from volumetric.serve.reasoning import thinking_of
+from volumetric.serve.serving import size_of
 from volumetric.serve.tools.asked import tools_of
 from volumetric.serve.tools.families import Telling, form_of, functions, instructions
 from volumetric.serve.tools.history import told_calls
@@ -66,17 +67,16 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     if channels is not None and going_on and tools is not None:
         raise bad("this model goes on with a message without tools alone", param="continue_final_message")
     form, telling = form_of(source, served.special_id)
-    messages = told_calls(asked.conversation(), source, None if channels is not None else form)
-    if tools is not None:
-        messages = _told_of_tools(messages, tools, form, telling, args)
+    held = held_to_form(asked, asked.response_format, None if tools is None else (tools, channels or form))
+    calling = None if channels is not None else form
+    messages, size = await serving.aside(_messages, asked, source, calling, tools, form, telling, args)
     try:
-        ids = await serving.aside(conversation_ids, served, messages, args, going_on)
-        drafter = await serving.aside(_drafter, served, asked.predicted)
+        ids = await serving.aside(conversation_ids, served, messages, args, going_on, size=size)
+        drafter = await serving.aside(_drafter, served, asked.predicted, size=len(asked.predicted))
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
     tail = served.text(ids[-_TAIL:])
     form = replace(form, inside=bool(form.aloud) and tail.endswith(form.trigger))
-    held = held_to_form(asked, asked.response_format)
     if held and going_on and tools is not None:
         told = "goes on with a message in a form, or with tools, not both: what has begun may be either"
         raise bad(f"continue_final_message {told}", param="continue_final_message")
@@ -88,7 +88,7 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     if merged and thinking is not None and not thinking.marks:
         thinking = None  # its marks are text, and stay where they are
     calls = None if tools is None else (tools, channels or form)
-    grammar = await grammar_of(served, asked, asked.response_format, calls, thinking)
+    grammar = await grammar_of(serving, served, asked, asked.response_format, calls, thinking)
     if held and tools is None and not going_on and served.model.tokenizer is not None:
         head = FINAL if channels is not None else form.aloud + form.between if form.inside else ""
         ids = [*ids, *served.model.tokenizer.encode(head, add_special_tokens=False)]
@@ -105,10 +105,25 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
         told=asked.include_reasoning is not False,
         merged=merged,
     )
-    jobs = jobs_of(
-        asked, served, [ids], serving.settings, grammar=grammar, drafter=drafter, shown=answer.shown, param="messages"
-    )
+    make = partial(jobs_of, grammar=grammar, drafter=drafter, shown=answer.shown, param="messages")
+    jobs = await serving.aside(make, asked, served, [ids], serving.settings)
     return Conversation(served, jobs, answer)
+
+
+def _messages(
+    asked: ChatRequest,
+    source: str,
+    calling: CallForm | None,
+    tools: AskedTools | None,
+    form: CallForm,
+    telling: Telling,
+    args: dict[str, Any],
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the messages of a request as the template reads them, and how much it reads. Raises `RequestError`."""
+    messages = told_calls(asked.conversation(), source, calling)
+    if tools is not None:
+        messages = _told_of_tools(messages, tools, form, telling, args)
+    return messages, size_of((messages, args))
 
 
 def _told_of_tools(
@@ -128,7 +143,8 @@ def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
     tokenizer = served.model.tokenizer
     if not predicted or tokenizer is None:
         return None
-    return partial(PromptLookup, tokenizer.encode(predicted, add_special_tokens=False))
+    ids = tokenizer.encode(predicted, add_special_tokens=False, limit=served.model.info.context)
+    return partial(PromptLookup, ids)
 
 
 def with_system(messages: Sequence[dict[str, Any]], told: str = "", **rest: Any) -> list[dict[str, Any]]:
@@ -165,9 +181,9 @@ def conversation_ids(
 
     Raises `GenerationError` where the template refuses it.
     """
-    model = served.model
+    model, limit = served.model, served.model.info.context
     if not going_on:
-        return model.encode(messages, template_args=args)
+        return model.encode(messages, template_args=args, limit=limit)
     template, tokenizer = model.loaded.chat_template, model.tokenizer
     if template is None or tokenizer is None:
         return model.encode(messages, template_args=args)  # raises, with what is missing
@@ -176,4 +192,4 @@ def conversation_ids(
     at = text.rfind(end)
     if at < 0:
         raise GenerationError("the chat template does not show the last message as it is, so it cannot be continued")
-    return tokenizer.encode(text[: at + len(end)], add_special_tokens=False)
+    return tokenizer.encode(text[: at + len(end)], add_special_tokens=False, limit=limit)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from volumetric.serve.fields.chat import ResponseFormat
     from volumetric.serve.fields.sampled import Sampled
     from volumetric.serve.reasoning import Thinking
-    from volumetric.serve.serving import Served
+    from volumetric.serve.serving import Served, Serving
     from volumetric.serve.tools.asked import AskedTools
     from volumetric.serve.tools.form import CallForm
 
@@ -24,6 +24,7 @@ Wanted: TypeAlias = tuple[str, Any, str]
 
 
 async def grammar_of(
+    serving: Serving,
     served: Served,
     asked: Sampled,
     answer: ResponseFormat | None = None,
@@ -42,7 +43,7 @@ async def grammar_of(
         if wanted is not None and schema is not None:
             await _made(served, wanted)  # what is wrong with it is not the tools' fault
         try:
-            wanted = ("lark", calls_grammar(*tools, thinking, schema), "tools")
+            wanted = ("lark", await serving.aside(calls_grammar, *tools, thinking, schema), "tools")
         except SpecError as error:
             raise problem_of(error, param="tools") from None
     if wanted is None:
@@ -63,9 +64,19 @@ async def _made(served: Served, wanted: Wanted) -> Grammar:
         raise problem_of(error, param=param) from None
 
 
-def held_to_form(asked: Sampled, answer: ResponseFormat | None) -> bool:
-    """Whether a request holds its answer to a form from its first token on. Raises `RequestError`."""
-    return _wanted(asked, answer) is not None
+def held_to_form(
+    asked: Sampled, answer: ResponseFormat | None, tools: tuple[AskedTools, CallForm | Harmony] | None = None
+) -> bool:
+    """Whether a request holds its answer to a form from its first token on.
+
+    Raises
+    ------
+    RequestError : more than one form is asked for, or one that `tools` exclude
+    """
+    wanted = _wanted(asked, answer)
+    if tools is not None:
+        _beside(wanted, *tools)
+    return wanted is not None
 
 
 def calls_grammar(

@@ -39,19 +39,23 @@ def jobs_of(
     RequestError : a parameter is out of range, or a prompt does not fit into the context
     """
     model = served.model
-    texts, explicit = asked.texts, asked.explicit(asked.tops)
+    texts, vocabulary = asked.texts, model.info.vocab_size
+    if len(asked.logit_bias or ()) > vocabulary:
+        told = f"logit_bias has {len(asked.logit_bias or ())} tokens, the model {vocabulary}"
+        raise bad(told, param="logit_bias", code="invalid_value")
+    explicit = asked.explicit(asked.tops)
     explicit.setdefault("max_tokens", model.info.context)
     try:
         for ids in prompts:
-            model.room_after(len(ids))
-    except GenerationError as error:
-        raise problem_of(DoesNotFitError(str(error), hint=error.hint), param=param) from None
+            check_room(served, len(ids))
+    except DoesNotFitError as error:
+        raise problem_of(error, param=param) from None
     try:
         params = model.sampling(**explicit)
     except SpecError as error:
         raise problem_of(error) from None
-    if max(params.logit_bias or (), default=0) >= model.info.vocab_size:
-        told = f"logit_bias names token {max(params.logit_bias)}, but the model has {model.info.vocab_size} tokens"
+    if max(params.logit_bias or (), default=0) >= vocabulary:
+        told = f"logit_bias names token {max(params.logit_bias)}, but the model has {vocabulary} tokens"
         raise bad(told, param="logit_bias", code="invalid_value")
     deadline = time.monotonic() + settings.request_seconds
     return [
@@ -70,3 +74,11 @@ def jobs_of(
         )
         for ids in prompts
     ]
+
+
+def check_room(served: Served, tokens: int) -> None:
+    """Raise `DoesNotFitError` for a prompt of more tokens than the context holds."""
+    try:
+        served.model.room_after(tokens)
+    except GenerationError as error:
+        raise DoesNotFitError(str(error), hint=error.hint) from None

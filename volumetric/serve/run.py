@@ -175,7 +175,8 @@ class Server:
             for served in (*self.serving.models.values(), *self._before):
                 served.close()
             await self.serving.compilers.close()
-            self.serving.pool.shutdown(wait=False, cancel_futures=True)
+            for pool in (self.serving.pool, self.serving.encoders):
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _handlers(self) -> Mapping[int, Callable[[], None]]:
         handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: self._end, signal.SIGINT: self._end}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import msgspec
 
 import volumetric
 from volumetric.errors import GenerationError, SpecError
+from volumetric.hints import shown
 from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError
 from volumetric.serve.trials import Compilers, Trials
@@ -21,6 +23,10 @@ from volumetric.serve.trials import Compilers, Trials
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
     from volumetric.serve.fields.sampled import Sampled
+
+
+LARGE = 2**16
+"""Characters of a text that takes long to be made into tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +177,7 @@ class Serving:
     created : when the server started, in Unix time
     ready : it takes requests; not while it loads, and not while it shuts down
     pool : for tokenizers and templates
+    encoders : for models that make embeddings
     compilers : of the grammars of all models
     """
 
@@ -180,6 +187,8 @@ class Serving:
     ready: bool = False
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="tokenizer"))
     compilers: Compilers = field(default_factory=Compilers)
+    encoders: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="encoder"))
+    _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     answered: dict[tuple[str, int], int] = field(default_factory=dict)
     """(path, status) → answers, for ``/metrics``."""
 
@@ -197,7 +206,7 @@ class Serving:
         if found is None:
             known = ", ".join(self.models)
             raise RequestError(
-                404, f"there is no model {name!r} here; there is: {known}", param="model", code="model_not_found"
+                404, f"there is no model {shown(name)} here; there is: {known}", param="model", code="model_not_found"
             )
         found.hold()
         return found
@@ -213,9 +222,19 @@ class Serving:
         """All engines."""
         return (served.engine for served in self.models.values() if served.engine is not None)
 
-    async def aside(self, what: Any, *args: Any) -> Any:
-        """Run what takes long but needs no device, beside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, what, *args)
+    async def aside(self, what: Any, *args: Any, size: int = 0) -> Any:
+        """Run what takes long but needs no device, beside the event loop.
+
+        What is of a large `size`, in characters, waits for its like and for nothing else: the other thread is for all
+        who ask for less.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._large if size > LARGE else contextlib.nullcontext():
+            return await loop.run_in_executor(self.pool, what, *args)
+
+    async def encoding(self, what: Any, *args: Any) -> Any:
+        """Run what an encoder computes, beside the event loop and beside what all other requests need."""
+        return await asyncio.get_running_loop().run_in_executor(self.encoders, what, *args)
 
 
 def generates(model: Model) -> bool:
@@ -230,3 +249,19 @@ def generates(model: Model) -> bool:
 def encoded(told: object) -> bytes:
     """Return JSON."""
     return msgspec.json.encode(told)
+
+
+def size_of(told: object) -> int:
+    """Return the characters of all texts within something, and one for each item of a list or mapping."""
+    size, ahead = 0, [told]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, str):
+            size += len(one)
+        elif isinstance(one, Mapping):
+            size += len(one)
+            ahead += [*one, *one.values()]
+        elif isinstance(one, (list, tuple)):
+            size += len(one)
+            ahead += one
+    return size

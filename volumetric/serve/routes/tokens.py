@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -11,10 +12,11 @@ from volumetric.errors import GenerationError
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.serve.bodies import body_of
 from volumetric.serve.conversing import conversation_ids, template_args
+from volumetric.serve.event_stream import present
 from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.fields.tokens import DetokenizeRequest, TokenizeRequest
 from volumetric.serve.problem import bad, problem_of
-from volumetric.serve.serving import encoded
+from volumetric.serve.serving import encoded, size_of
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Served, Serving
@@ -28,9 +30,12 @@ async def tokenize(request: Request) -> Response:
     if (asked.prompt is None) == (asked.messages is None):
         raise bad("give either prompt or messages", param="prompt")
     tokenizer = tokenizer_of(served)
+    limit = served.model.info.context
     try:
         if asked.prompt is not None:
-            ids = await serving.aside(_encode, tokenizer, asked.prompt, asked.add_special_tokens)
+            encode = partial(tokenizer.encode, add_special_tokens=asked.add_special_tokens, limit=limit)
+            async with present(request.receive):
+                ids = await serving.aside(encode, asked.prompt, size=len(asked.prompt))
         else:
             like = ChatRequest(
                 messages=asked.messages or [],
@@ -38,12 +43,15 @@ async def tokenize(request: Request) -> Response:
                 add_generation_prompt=asked.add_generation_prompt,
             )
             args = template_args(like) | ({"tools": asked.tools} if asked.tools else {})
-            ids = await serving.aside(conversation_ids, served, like.conversation(), args)
+            async with present(request.receive):
+                messages = await serving.aside(like.conversation)
+                size = await serving.aside(size_of, (messages, args))
+                ids = await serving.aside(conversation_ids, served, messages, args, size=size)
     except GenerationError as error:
         raise problem_of(error, param="messages" if asked.prompt is None else "prompt") from None
     told: dict[str, Any] = {"count": len(ids), "max_model_len": served.model.info.context, "tokens": ids}
     if asked.return_token_strs:
-        told["token_strs"] = [served.text_of(token) for token in ids]
+        told["token_strs"] = await serving.aside(_texts, served, ids)
     return Response(encoded(told), media_type="application/json")
 
 
@@ -53,7 +61,7 @@ async def detokenize(request: Request) -> Response:
     asked = await body_of(request, DetokenizeRequest)
     tokenizer = tokenizer_of(serving.model(asked.model))
     try:
-        text = await serving.aside(_decode, tokenizer, asked.tokens)
+        text = await serving.aside(_decode, tokenizer, asked.tokens, size=len(asked.tokens))
     except GenerationError as error:
         raise problem_of(error, param="tokens") from None
     return Response(encoded({"prompt": text}), media_type="application/json")
@@ -66,8 +74,8 @@ def tokenizer_of(served: Served) -> Tokenizer:
     return served.model.tokenizer
 
 
-def _encode(tokenizer: Tokenizer, text: str, special: bool) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=special)
+def _texts(served: Served, ids: list[int]) -> list[str]:
+    return [served.text_of(token) for token in ids]
 
 
 def _decode(tokenizer: Tokenizer, ids: list[int]) -> str:
