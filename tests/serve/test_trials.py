@@ -125,7 +125,7 @@ def test_a_process_that_is_gone_is_started_anew():
         assert process is not None
         os.kill(process.pid, signal.SIGSTOP)
         waiting = asyncio.ensure_future(trials.grammar("regex", "b"))
-        while not trials._trying._waiting:  # noqa: ASYNC110
+        while not trials._trying._waiting:
             await asyncio.sleep(0)
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(GenerationError, match="has ended"):
@@ -139,7 +139,7 @@ def test_a_trial_that_nobody_waits_for_is_ended():
     async def run(trials: Trials) -> None:
         slow = {"kind": "choice", "what": [f"a{i}" for i in range(80_000)]}
         both = [asyncio.ensure_future(trials.grammar(**slow)) for _ in range(2)]
-        while not trials._trying._waiting:  # noqa: ASYNC110
+        while not trials._trying._waiting:
             await asyncio.sleep(0)
         both[0].cancel()
         await asyncio.sleep(0)
@@ -148,7 +148,7 @@ def test_a_trial_that_nobody_waits_for_is_ended():
         for one in both:
             with contextlib.suppress(asyncio.CancelledError):
                 await one
-        while trials._jobs:  # noqa: ASYNC110
+        while trials._jobs:
             await asyncio.sleep(0)
         assert not trials._trying._waiting
         assert isinstance(await trials.grammar("regex", "a"), Grammar)

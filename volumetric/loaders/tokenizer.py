@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 HELD_BACK: Final = 16
 """Ids whose text may be held back. A character has at most four bytes, so more only pile up where text is no text."""
+SHORT: Final = 2**16
+"""Characters that are encoded in a twentieth of a second."""
 PROBED: Final = 16
 """Characters for each token of room that a text begins with, of which tokens are counted first."""
 MANY: Final = 4096
@@ -151,16 +153,20 @@ class Tokenizer:
         return made.ids
 
     def _check_length(self, text: str, limit: int) -> None:
-        """Raise `DoesNotFitError` for a text that has more tokens than `limit` in any case."""
+        """Raise `DoesNotFitError` for a text that has more tokens than `limit` in any case.
+
+        What is soon encoded is not looked at, so that whoever writes a little too much is told the number of tokens.
+        """
+        few = max(SHORT, PROBED * limit)
+        if len(text) <= few:
+            return
         if len(text) > limit * self.longest:
             told = f"the prompt has {len(text)} characters, the context holds {limit} tokens"
             raise DoesNotFitError(f"{told} of at most {self.longest} characters each")
-        if len(text) <= PROBED * limit:
-            return
         # Twice: where its beginning is cut off a text has some tokens that the whole one has not.
-        count = len(self._ids(text[: PROBED * limit], add_special_tokens=False))
+        count = len(self._ids(text[:few], add_special_tokens=False))
         if count > 2 * limit:
-            told = f"the first {PROBED * limit} of {len(text)} characters of the prompt have {count} tokens"
+            told = f"the first {few} of {len(text)} characters of the prompt have {count} tokens"
             raise DoesNotFitError(f"{told}, the context holds {limit}")
 
     @cached_property

@@ -18,10 +18,11 @@ from starlette.applications import Starlette
 
 from volumetric.errors import DeviceError, GenerationError, SpecError
 from volumetric.serve.app import application
+from volumetric.serve.descriptors import admitted
 from volumetric.serve.engine import Engine
 from volumetric.serve.heap import trim
 from volumetric.serve.opening import opened
-from volumetric.serve.protocol import Protocol
+from volumetric.serve.protocol import Config, Protocol
 from volumetric.serve.serving import Served, Serving, Settings, generates
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Server:
             self._start(self._watch())
             yield
 
-        config = uvicorn.Config(
+        config = Config(
             application(self.serving, lifespan),
             http=Protocol,
             ws="none",
@@ -155,6 +156,7 @@ class Server:
             timeout_keep_alive=65,
             timeout_graceful_shutdown=5,
         )
+        config.connections = admitted(self.serving.settings.connections)
         self._server = server = _Uvicorn(config)
         self._loop = loop = asyncio.get_running_loop()
         handlers = self._handlers() if threading.current_thread() is threading.main_thread() else {}

@@ -39,6 +39,8 @@ class Settings:
     hosts : names under which the server may be asked for; None: any
     origins : web pages that may ask, by their origin; none unless named
     max_body : bytes of a request
+    body_seconds : after which they must have come
+    connections : that may be open at a time; more are refused
     request_seconds : after which a request fails
     step_seconds : after which a step of a device counts as hung; 0: never
     reasoning : ``"auto"`` tells reasoning apart from answers where the chat template has marks for it; ``"none"``
@@ -50,6 +52,8 @@ class Settings:
     hosts: frozenset[str] | None = None
     origins: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
+    body_seconds: float = 120.0
+    connections: int = 2048
     request_seconds: float = 600.0
     step_seconds: float = 300.0
     reasoning: Literal["auto", "none"] = "auto"
@@ -61,7 +65,7 @@ class Settings:
             raise SpecError("the API key is empty", hint="leave it out, or set it to something that is hard to guess")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise SpecError("the API key has characters that no header can hold", hint="take letters, digits, - and _")
-        if self.max_body < 1 or not self.request_seconds > 0:
+        if self.max_body < 1 or self.connections < 1 or not (self.request_seconds > 0 and self.body_seconds > 0):
             raise SpecError("limits of requests must be above 0")
         if not self.step_seconds >= 0:
             raise SpecError("seconds of a step must be 0 or more")
