@@ -187,7 +187,8 @@ def _limit() -> None:
     with contextlib.suppress(ValueError, OSError):
         taken = _pages(0)
         if taken:
-            resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY + 2 * STACK,) * 2)
+            most = taken + MEMORY + 2 * STACK
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _pages(which: int) -> int:

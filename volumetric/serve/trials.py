@@ -255,7 +255,7 @@ class Compilers:
             found = self._trials.setdefault(tokens, Trials(Grammars(tokens), tokens))
         return found
 
-    async def close(self, used: Collection[Trials] = ()) -> None:
+    async def close(self, used: Collection[object] = ()) -> None:
         """Close all but those that are still used."""
         for tokens, one in list(self._trials.items()):
             if one not in used:
