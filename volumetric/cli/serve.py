@@ -160,6 +160,10 @@ class LoadOptions:
         Seconds after which a device that has not answered counts as hung, and /health says so; 0: never.
     max_body : int
         MiB of a request.
+    body_timeout : float
+        Seconds in which the body of a request must have come.
+    max_connections : int
+        Connections that may be open at a time; more are refused.
     drain : float
         Seconds that requests under way have when the server is to end.
     """
@@ -174,6 +178,8 @@ class LoadOptions:
     request_timeout: float = 600.0
     step_timeout: float = 300.0
     max_body: int = 8
+    body_timeout: float = 120.0
+    max_connections: int = 2048
     drain: float = 30.0
 
 
@@ -258,6 +264,8 @@ def serve(
             addresses=not address.local,
             origins=address.origins(),
             max_body=load.max_body * _MIB,
+            body_seconds=load.body_timeout,
+            connections=load.max_connections,
             request_seconds=load.request_timeout,
             step_seconds=load.step_timeout,
             temperature=temperature,

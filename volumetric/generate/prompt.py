@@ -32,8 +32,9 @@ def encode_prompt(
     contents: Callable[[], Contents | None],
     *,
     parse_special: bool | None = None,
+    limit: int | None = None,
 ) -> list[int]:
-    """Return the token ids of `prompt`.
+    """Return the token ids of `prompt`; `limit` is that of `Tokenizer.encode`.
 
     Text is encoded with the special tokens that the model's tokenizer puts around a text. A rendered chat template
     holds its own, so messages are encoded without.
@@ -49,9 +50,9 @@ def encode_prompt(
         ids nor messages
     """
     if isinstance(prompt, str):
-        tokenizer = _tokenizer(model)
-        plain = contents() if parse_special is False else None
-        return tokenizer.encode(prompt) if plain is None else plain.encode(plain.data(prompt), add_special_tokens=True)
+        if parse_special is not False or (plain := contents()) is None:
+            return _tokenizer(model).encode(prompt, limit=limit)
+        return plain.encode(plain.data(prompt), add_special_tokens=True, limit=limit)
     items = items_of(prompt, "a prompt is text, token ids or chat messages")
     if set(map(type, items)) == {int}:  # what nearly everybody gives; the general rule takes ten times as long
         return items
@@ -66,8 +67,9 @@ def encode_prompt(
         raise GenerationError("template arguments cannot replace the messages")
     plain = None if parse_special else contents()
     if plain is None:
-        return _tokenizer(model).encode(model.chat_template.render(items, **template_args), add_special_tokens=False)
-    return plain.encode(plain.render(plain.messages(items), **plain.data(template_args)))
+        text = model.chat_template.render(items, **template_args)
+        return _tokenizer(model).encode(text, add_special_tokens=False, limit=limit)
+    return plain.encode(plain.render(plain.messages(items), **plain.data(template_args)), limit=limit)
 
 
 def check_ids(ids: Sequence[int] | NDArray[np.integer], plan: Plan) -> NDArray[np.int32]:

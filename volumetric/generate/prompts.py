@@ -25,7 +25,12 @@ class Prompts:
         return None if model.tokenizer is None else Contents(model.tokenizer, model.loaded.chat_template)
 
     def encode(
-        self, prompt: Prompt, *, template_args: Mapping[str, Any] | None = None, parse_special: bool | None = None
+        self,
+        prompt: Prompt,
+        *,
+        template_args: Mapping[str, Any] | None = None,
+        parse_special: bool | None = None,
+        limit: int | None = None,
     ) -> list[int]:
         """Turn a prompt into token ids.
 
@@ -35,6 +40,7 @@ class Prompts:
         template_args : further names for the chat template
         parse_special : whether control tokens count that are written in a text, or in what messages hold. None: in a
             text, whose author writes the whole prompt, and not in messages, whose contents may be anybody's
+        limit : that of `Tokenizer.encode`
 
         Raises
         ------
@@ -43,6 +49,8 @@ class Prompts:
         """
         model, contents = cast("Model", self), lambda: self.contents
         model.require_tokens()
-        ids = encode_prompt(prompt, model.loaded, template_args or {}, contents, parse_special=parse_special)
+        ids = encode_prompt(
+            prompt, model.loaded, template_args or {}, contents, parse_special=parse_special, limit=limit
+        )
         check_ids(ids, model.plan)
         return ids

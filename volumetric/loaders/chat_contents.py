@@ -104,9 +104,14 @@ class Contents:
             return MarkedList(self._marked(one, pattern) for one in value)
         return value
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Return the token ids of a text with marks, in which control tokens that begin with one are text."""
+    def encode(self, text: str, *, add_special_tokens: bool = False, limit: int | None = None) -> list[int]:
+        """Return the token ids of a text with marks, in which control tokens that begin with one are text.
+
+        `limit` is that of `Tokenizer.encode`.
+        """
         plain = self._plain(text)
+        if limit is not None:
+            self._tokenizer.check_length(plain, limit)
         control = self._control.pattern
         if any(control.match(plain, found.start()) for found in MARKED.finditer(text)):
             return self._control.encode(self._plain, text, add_special_tokens=add_special_tokens)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from volumetric.atomic import write_atomic
-from volumetric.errors import CheckpointError, GenerationError
+from volumetric.errors import CheckpointError, DoesNotFitError, GenerationError
 from volumetric.loaders.chat_marks import check_halves
 from volumetric.loaders.tokenizer_guard import Guard
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 HELD_BACK: Final = 16
 """Ids whose text may be held back. A character has at most four bytes, so more only pile up where text is no text."""
+SHORT: Final = 2**16
+"""Characters that are encoded in a twentieth of a second."""
+PROBED: Final = 16
+"""Characters for each token of room that a text begins with, of which tokens are counted first."""
+MANY: Final = 4096
+"""Ids of which the text takes long."""
 MAX_HOLES: Final = 1_000_000
 """Ids below the largest that may have no token."""
 
@@ -142,23 +148,32 @@ class Tokenizer:
         with self._lookups:
             return self.backend.id_to_token(_checked(id))
 
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True, limit: int | None = None) -> list[int]:
         """Return the token ids of `text`. Special tokens that are written in it count as such.
 
         Parameters
         ----------
         add_special_tokens : add what the model wants around a text, mostly a begin-of-text token or nothing. Not wanted
             for a rendered chat template, which holds its own.
+        limit : tokens that there is room for: a text that is too long by far is refused before it is encoded, so that
+            this takes time and memory by `limit` and not by the text; one that is too long by less is returned
 
         Raises
         ------
+        DoesNotFitError
+            The text has more characters than `limit` of the longest tokens, or its beginning alone has more than
+            twice as many tokens.
         GenerationError
             The text holds half of a surrogate pair, which no encoding has, or something that the vocabulary cannot
             write.
         """
         try:
             with self._encoding:
-                ids = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
+                if limit is not None:
+                    self.check_length(text, limit)
+                ids = self._ids(text, add_special_tokens=add_special_tokens)
+        except DoesNotFitError:
+            raise
         except GenerationError:
             check_halves(text)
             raise
@@ -166,12 +181,40 @@ class Tokenizer:
             return self._with_bos(text, ids, self.bos_id)
         return ids
 
+    def _ids(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        # A batch lets other threads run Python meanwhile, which `encode` of a single text does not.
+        (made,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return made.ids
+
+    def check_length(self, text: str, limit: int) -> None:
+        """Raise `DoesNotFitError` for a text that has more tokens than `limit` in any case, see `encode`.
+
+        What is soon encoded is not looked at, so that whoever writes a little too much is told the number of tokens.
+        """
+        few = max(SHORT, PROBED * limit)
+        if len(text) <= few:
+            return
+        if len(text) > limit * self.longest:
+            told = f"the prompt has {len(text)} characters, the context holds {limit} tokens"
+            raise DoesNotFitError(f"{told} of at most {self.longest} characters each")
+        # Twice: where its beginning is cut off a text has some tokens that the whole one has not.
+        count = len(self._ids(text[:few], add_special_tokens=False))
+        if count > 2 * limit:
+            told = f"the first {few} of {len(text)} characters of the prompt have {count} tokens"
+            raise DoesNotFitError(f"{told}, the context holds {limit}")
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters of the longest token, as the vocabulary writes it: no token is of more characters of a text."""
+        with self._lookups:
+            return max(map(len, self.backend.get_vocab(with_added_tokens=True)), default=1)
+
     def _with_bos(self, text: str, ids: list[int], bos: int) -> list[int]:
         """Make the ids start with `bos`, or not, as the configuration says against the post-processor."""
         if self._add_bos:
             return ids if ids[:1] == [bos] else [bos, *ids]
         with self._encoding:
-            plain = self.backend.encode(text, add_special_tokens=False).ids
+            plain = self._ids(text, add_special_tokens=False)
         return ids[1:] if ids[:1] == [bos] and ids[1 : 1 + len(plain)] == plain else ids
 
     def encode_texts(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[Encoded]:
@@ -212,7 +255,12 @@ class Tokenizer:
             An id is negative or has more than 32 bits.
         """
         with self._decoding:
-            return self.backend.decode([_checked(id) for id in ids], skip_special_tokens=skip_special_tokens)
+            checked = [_checked(id) for id in ids]
+            if len(checked) < MANY:
+                return self.backend.decode(checked, skip_special_tokens=skip_special_tokens)
+            # A batch lets other threads run Python meanwhile, and costs more than a few ids do.
+            (text,) = self.backend.decode_batch([checked], skip_special_tokens=skip_special_tokens)
+            return text
 
     def decoder(self, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()) -> StreamDecoder:
         """Return a decoder for one stream of ids."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -18,6 +19,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _DRAINED: Final = 8
 """So many times the longest body is taken and thrown away: who still sends does not read, and would lose the answer."""
+SMALL: Final = 2**14
+"""Bytes of a body that is read at once; longer ones are read beside the event loop."""
 PATIENCE: Final = 30.0
 """Seconds that may pass between two parts of a body."""
 
@@ -53,23 +56,28 @@ async def body_of(request: Request, kind: type[T]) -> T:
     if says > _DRAINED * most:
         raise _too_large(most, headers=LAST)
     holds = most if says <= most else 0  # a body that says to be too long is not held, only taken
+    now = asyncio.get_running_loop().time
+    until = now() + settings.body_seconds
     try:
-        async with asyncio.timeout(PATIENCE) as timeout:
+        async with asyncio.timeout_at(min(now() + PATIENCE, until)) as timeout:
             async for chunk in request.stream():
-                timeout.reschedule(asyncio.get_running_loop().time() + PATIENCE)
+                timeout.reschedule(min(now() + PATIENCE, until))
                 length += len(chunk)
                 if length <= holds:
                     body += chunk
                 elif length > _DRAINED * most:
                     raise _too_large(most, headers=LAST)
     except TimeoutError:
+        late = now() >= until
         told = f"no more of the body came for {PATIENCE:g} s"
+        told = f"the body did not come within {settings.body_seconds:g} s" if late else told
         raise RequestError(408, told, code="body_timeout", headers=LAST) from None
     except ClientDisconnect:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
         raise _too_large(most)
-    return read(bytes(body), kind, lenient=settings.lenient)
+    reading = partial(read, bytes(body), kind, lenient=settings.lenient)
+    return reading() if length <= SMALL else await request.app.state.serving.aside(reading)
 
 
 def _too_large(most: int, **rest: Any) -> RequestError:

@@ -17,6 +17,7 @@ from volumetric.serve.forms import grammar_of, held_to_form
 from volumetric.serve.jobs import jobs_of
 from volumetric.serve.problem import bad, problem_of
 from volumetric.serve.reasoning import thinking_of
+from volumetric.serve.serving import size_of
 from volumetric.serve.tools.asked import tools_of
 from volumetric.serve.tools.families import Telling, form_of, functions, instructions
 from volumetric.serve.tools.history import told_calls
@@ -67,22 +68,18 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     if channels is not None and going_on and tools is not None:
         raise bad("this model goes on with a message without tools alone", param="continue_final_message")
     form, telling = form_of(source, served.special_id)
-    messages, told = asked.conversation(), () if tools is None else tools.told
+    held = held_to_form(asked, asked.response_format, None if tools is None else (tools, channels or form))
+    calling = None if channels is not None else form
     try:
-        # What clients send becomes data before the server adds words of its own, which may hold control tokens.
-        messages, args, told = await serving.aside(
-            as_data, served, not serving.settings.parse_special, messages, args, told
+        messages, args, size = await serving.aside(
+            _messages, served, not serving.settings.parse_special, asked, source, calling, tools, form, telling, args
         )
-        messages = told_calls(messages, source, None if channels is not None else form)
-        if tools is not None:
-            messages = _told_of_tools(messages, replace(tools, told=told), form, telling, args)
-        ids = await serving.aside(conversation_ids, served, messages, args, going_on)
-        drafter = await serving.aside(_drafter, served, asked.predicted)
+        ids = await serving.aside(conversation_ids, served, messages, args, going_on, size=size)
+        drafter = await serving.aside(_drafter, served, asked.predicted, size=len(asked.predicted))
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
     tail = served.text(ids[-_TAIL:])
     form = replace(form, inside=bool(form.aloud) and tail.endswith(form.trigger))
-    held = held_to_form(asked, asked.response_format)
     if held and going_on and tools is not None:
         told = "goes on with a message in a form, or with tools, not both: what has begun may be either"
         raise bad(f"continue_final_message {told}", param="continue_final_message")
@@ -111,10 +108,36 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
         told=asked.include_reasoning is not False,
         merged=merged,
     )
-    jobs = jobs_of(
-        asked, served, [ids], serving.settings, grammar=grammar, drafter=drafter, shown=answer.shown, param="messages"
-    )
+    make = partial(jobs_of, grammar=grammar, drafter=drafter, shown=answer.shown, param="messages")
+    jobs = await serving.aside(make, asked, served, [ids], serving.settings)
     return Conversation(served, jobs, answer)
+
+
+def _messages(
+    served: Served,
+    plain: bool,
+    asked: ChatRequest,
+    source: str,
+    calling: CallForm | None,
+    tools: AskedTools | None,
+    form: CallForm,
+    telling: Telling,
+    args: dict[str, Any],
+) -> tuple[list[dict[str, Any]], dict[str, Any], int]:
+    """Return the messages of a request and the template's arguments as it reads them, and how much it reads.
+
+    What clients send becomes data before the server adds words of its own, which may hold control tokens.
+
+    Raises
+    ------
+    GenerationError, RequestError : a message is nothing that the template could read
+    """
+    messages, told = asked.conversation(), () if tools is None else tools.told
+    messages, args, told = as_data(served, plain, messages, args, told)
+    messages = told_calls(messages, source, calling)
+    if tools is not None:
+        messages = _told_of_tools(messages, replace(tools, told=told), form, telling, args)
+    return messages, args, size_of((messages, args))
 
 
 def _told_of_tools(
@@ -134,7 +157,8 @@ def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
     tokenizer = served.model.tokenizer
     if not predicted or tokenizer is None:
         return None
-    return partial(PromptLookup, tokenizer.encode(predicted, add_special_tokens=False))
+    ids = tokenizer.encode(predicted, add_special_tokens=False, limit=served.model.info.context)
+    return partial(PromptLookup, ids)
 
 
 def with_system(messages: Sequence[dict[str, Any]], told: str = "", **rest: Any) -> list[dict[str, Any]]:
@@ -184,11 +208,11 @@ def conversation_ids(
 
     Raises `GenerationError` where the template refuses it.
     """
-    model = served.model
+    model, limit = served.model, served.model.info.context
     contents = model.contents
     if contents is None or model.loaded.chat_template is None:
-        return model.encode(messages, template_args=args)  # raises, with what is missing
+        return model.encode(messages, template_args=args, limit=limit)  # raises, with what is missing
     render = contents.render_beginning if going_on else contents.render
-    ids = contents.encode(render(messages, **args))
+    ids = contents.encode(render(messages, **args), limit=limit)
     check_ids(ids, model.plan)
     return ids

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -79,6 +81,35 @@ class EventStream(Response):
             else:
                 async with asyncio.timeout(STUCK):
                     await self._push(send, _COMMENT)
+
+
+@contextlib.asynccontextmanager
+async def present(receive: Receive) -> AsyncGenerator[None, None]:
+    """Cancel what is done within when the client leaves. Its request must have been read to its end.
+
+    Raises
+    ------
+    ClientDisconnect : the client has left
+    """
+    task, left = asyncio.current_task(), False
+
+    async def watch() -> None:
+        nonlocal left
+        await gone(receive)
+        left = True
+        if task is not None:
+            task.cancel()
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not left or task is None:
+            raise
+        task.uncancel()
+        raise ClientDisconnect from None
+    finally:
+        watching.cancel()
 
 
 async def gone(receive: Receive) -> None:

@@ -7,8 +7,9 @@ Middle", https://arxiv.org/abs/2207.14255: prefix, suffix, middle.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from volumetric.serve.problem import bad
@@ -48,13 +49,19 @@ class Filling:
     middle: int
     ends: tuple[int, ...]
 
-    def prompt(self, before: str | Sequence[int], after: str) -> list[int]:
-        """Return the ids of a prompt whose answer belongs between two texts. Raises `GenerationError`."""
+    def prompt(self, before: str | Sequence[int], after: str, limit: int | None = None) -> list[int]:
+        """Return the ids of a prompt whose answer belongs between two texts; `limit` is that of `Tokenizer.encode`.
+
+        Raises
+        ------
+        GenerationError : as `Tokenizer.encode`
+        """
         tokenizer = self.tokenizer
         begin = tokenizer.encode("")[:1]
         begin = begin if begin and begin[0] == tokenizer.bos_id else []
-        ids = tokenizer.encode(before, add_special_tokens=False) if isinstance(before, str) else before
-        return [*begin, self.prefix, *ids, self.suffix, *_inner(tokenizer, after), self.middle]
+        encode = partial(tokenizer.encode, add_special_tokens=False, limit=limit)
+        ids = encode(before) if isinstance(before, str) else before
+        return [*begin, self.prefix, *ids, self.suffix, *_inner(tokenizer, encode, after), self.middle]
 
 
 def filling_of(name: str, tokenizer: Tokenizer | None) -> Filling:
@@ -72,12 +79,11 @@ def filling_of(name: str, tokenizer: Tokenizer | None) -> Filling:
     )
 
 
-def _inner(tokenizer: Tokenizer, text: str) -> list[int]:
+def _inner(tokenizer: Tokenizer, encode: Callable[[str], list[int]], text: str) -> list[int]:
     """Return the ids of a text that does not begin anything: without the space that some tokenizers put first."""
-    ids = tokenizer.encode(text, add_special_tokens=False)
+    ids = encode(text)
     first = tokenizer.token(ids[0]) if ids else None
     if first is None or not first.startswith("▁"):
         return ids
-    head = tokenizer.encode(_BEFORE, add_special_tokens=False)
-    whole = tokenizer.encode(_BEFORE + text, add_special_tokens=False)
+    head, whole = encode(_BEFORE), encode(_BEFORE + text)
     return whole[len(head) :] if whole[: len(head)] == head else ids

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.grammar import Grammar, Grammars
 from volumetric.serve.problem import RequestError, bad, problem_of
 
 if TYPE_CHECKING:
+    from volumetric.generate.grammar import Grammar
     from volumetric.serve.channels import Harmony
     from volumetric.serve.fields.chat import ResponseFormat
     from volumetric.serve.fields.sampled import Sampled
@@ -41,31 +41,42 @@ async def grammar_of(
     if tools is not None:
         schema = _beside(wanted, *tools)
         if wanted is not None and schema is not None:
-            await _made(serving, served, wanted)  # what is wrong with it is not the tools' fault
+            await _made(served, wanted)  # what is wrong with it is not the tools' fault
         try:
-            wanted = ("lark", calls_grammar(*tools, thinking, schema), "tools")
+            wanted = ("lark", await serving.aside(calls_grammar, *tools, thinking, schema), "tools")
         except SpecError as error:
             raise problem_of(error, param="tools") from None
     if wanted is None:
         return None
     if asked.ignore_eos:
         raise bad(f"ignore_eos and {wanted[2]} exclude each other: a form has an end", param="ignore_eos")
-    return await _made(serving, served, wanted)
+    return await _made(served, wanted)
 
 
-async def _made(serving: Serving, served: Served, wanted: Wanted) -> Grammar:
+async def _made(served: Served, wanted: Wanted) -> Grammar:
     """Return the grammar of a form. Raises `RequestError` where it cannot be enforced."""
     kind, what, param = wanted
     try:
-        async with served.compiling:
-            return await serving.aside(_compile, served, kind, what)
+        if isinstance(served.forms, GenerationError):
+            raise served.forms
+        return await served.forms.grammar(kind, what)
     except (SpecError, GenerationError) as error:
         raise problem_of(error, param=param) from None
 
 
-def held_to_form(asked: Sampled, answer: ResponseFormat | None) -> bool:
-    """Whether a request holds its answer to a form from its first token on. Raises `RequestError`."""
-    return _wanted(asked, answer) is not None
+def held_to_form(
+    asked: Sampled, answer: ResponseFormat | None, tools: tuple[AskedTools, CallForm | Harmony] | None = None
+) -> bool:
+    """Whether a request holds its answer to a form from its first token on.
+
+    Raises
+    ------
+    RequestError : more than one form is asked for, or one that `tools` exclude
+    """
+    wanted = _wanted(asked, answer)
+    if tools is not None:
+        _beside(wanted, *tools)
+    return wanted is not None
 
 
 def calls_grammar(
@@ -123,9 +134,3 @@ def _wanted(asked: Sampled, answer: ResponseFormat | None) -> Wanted | None:
 
 def _without_schema() -> RequestError:
     return bad("response_format.json_schema.schema is missing", param="response_format.json_schema.schema")
-
-
-def _compile(served: Served, kind: str, what: Any) -> Grammar:
-    if served.grammars is None:
-        served.grammars = Grammars(served.model)
-    return getattr(served.grammars, kind)(what)

@@ -40,20 +40,24 @@ def jobs_of(
     RequestError : a parameter is out of range, or a prompt does not fit into the context
     """
     model = served.model
-    texts, explicit = asked.texts, asked.explicit(asked.tops)
+    texts, vocabulary = asked.texts, model.info.vocab_size
+    for name, bias in {"logit_bias": asked.logit_bias, "allowed_token_ids": asked.allowed_token_ids}.items():
+        if len(bias or ()) > vocabulary:
+            raise bad(f"{name} has {len(bias or ())} tokens, the model {vocabulary}", param=name, code="invalid_value")
+    explicit = asked.explicit(asked.tops)
     explicit.setdefault("max_tokens", model.info.window)
     try:
         for ids in prompts:
-            model.room_after(len(ids))
-    except GenerationError as error:
-        raise problem_of(DoesNotFitError(str(error), hint=error.hint), param=param) from None
+            check_room(served, len(ids))
+    except DoesNotFitError as error:
+        raise problem_of(error, param=param) from None
     try:
         params = served.sampling(settings, **explicit).params
     except SpecError as error:
         raise problem_of(error) from None
     for name, ids in {"logit_bias": params.logit_bias, "allowed_token_ids": params.allowed_ids}.items():
-        if max(ids or (), default=0) >= model.info.vocab_size:
-            told = f"{name} names token {max(ids)}, but the model has {model.info.vocab_size} tokens"
+        if max(ids or (), default=0) >= vocabulary:
+            told = f"{name} names token {max(ids)}, but the model has {vocabulary} tokens"
             raise bad(told, param=name, code="invalid_value")
     if grammar is not None and (params.allowed_ids or params.min_tokens):
         name = "allowed_token_ids" if params.allowed_ids else "min_tokens"
@@ -75,3 +79,11 @@ def jobs_of(
         )
         for ids in prompts
     ]
+
+
+def check_room(served: Served, tokens: int) -> None:
+    """Raise `DoesNotFitError` for a prompt of more tokens than the context holds."""
+    try:
+        served.model.room_after(tokens)
+    except GenerationError as error:
+        raise DoesNotFitError(str(error), hint=error.hint) from None

@@ -8,14 +8,23 @@ of two names; it would save 4 to 7 µs of processor time an event.
 from __future__ import annotations
 
 import asyncio
+import http
+import sys
 from typing import Any, Final
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from volumetric.serve.problem import bad
+from volumetric.serve.problem import RequestError, bad
 
 HEAD_SECONDS: Final = 30.0
 """So long may the head of a request take from its first byte, or from the connection's begin."""
+
+
+class Config(uvicorn.Config):
+    """What uvicorn is told, and how many connections may be open at a time."""
+
+    connections: int = sys.maxsize
 
 
 class Protocol(H11Protocol):
@@ -24,8 +33,14 @@ class Protocol(H11Protocol):
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first request."""
+        """Wait for the first request, or refuse all: there are as many connections as there may be."""
         super().connection_made(transport)
+        if isinstance(self.config, Config) and len(self.connections) > self.config.connections:
+            # Not uvicorn's `limit_concurrency`: that waits for a request, which need not come.
+            told = f"this server has {self.config.connections} connections, and takes no more"
+            self._answer(RequestError(503, told, kind="unavailable_error", code="too_many_connections", retry_after=1))
+            transport.close()
+            return
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -45,10 +60,15 @@ class Protocol(H11Protocol):
         """Answer what is no HTTP in the shape of all other errors."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.response_started:
-            body = bad("this is not a valid HTTP request", code="invalid_http").encoded
-            head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-            self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
+            self._answer(bad("this is not a valid HTTP request", code="invalid_http"))
         self.transport.close()
+
+    def _answer(self, problem: RequestError) -> None:
+        """Answer without the application."""
+        body, status = problem.encoded, http.HTTPStatus(problem.status)
+        headers = {"content-type": "application/json", "content-length": len(body), "connection": "close"}
+        lines = (f"{name}: {value}\r\n" for name, value in {**problem.headers, **headers}.items())
+        self.transport.write(f"HTTP/1.1 {status} {status.phrase}\r\n{''.join(lines)}\r\n".encode() + body)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing of offers to speak another protocol: the answer is in this one, and clients go on with it."""

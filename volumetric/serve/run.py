@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -17,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import uvicorn
 from starlette.applications import Starlette
 
-from volumetric.errors import DeviceError, SpecError
+from volumetric.errors import DeviceError, GenerationError, SpecError
 from volumetric.serve import supervisor
 from volumetric.serve.app import application
+from volumetric.serve.descriptors import admitted
 from volumetric.serve.engine import Engine
 from volumetric.serve.heap import trim
 from volumetric.serve.opening import opened
-from volumetric.serve.protocol import Protocol
+from volumetric.serve.protocol import Config, Protocol
 from volumetric.serve.serving import Served, Serving, Settings, generates, sequence_bytes
 
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ class Server:
             self._start(self._watch())
             yield
 
-        config = uvicorn.Config(
+        config = Config(
             application(self.serving, lifespan),
             http=Protocol,
             ws="none",
@@ -164,6 +166,7 @@ class Server:
             timeout_keep_alive=65,
             timeout_graceful_shutdown=5,
         )
+        config.connections = admitted(self.serving.settings.connections)
         self._server = server = _Uvicorn(config)
         self._loop = loop = asyncio.get_running_loop()
         handlers = self._handlers() if threading.current_thread() is threading.main_thread() else {}
@@ -183,7 +186,9 @@ class Server:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             for served in (*self.serving.models.values(), *self._before):
                 served.close()
-            self.serving.pool.shutdown(wait=False, cancel_futures=True)
+            await self.serving.compilers.close()
+            for pool in (self.serving.pool, self.serving.encoders):
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _handlers(self) -> Mapping[int, Callable[[], None]]:
         handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: self._end, signal.SIGINT: self._end}
@@ -202,7 +207,7 @@ class Server:
             async with self._opening:
                 for name, opener in self._openers.items():
                     model, draft = await self._opened(name, opener)
-                    self.serving.models = {**self.serving.models, name: Served(name, model, None, draft)}
+                    self.serving.models = {**self.serving.models, name: await self._served(name, model, draft)}
                 served = self.serving.models.values()
                 self._whole = sum(sequence_bytes(one.model) for one in served if generates(one.model))
                 for one in served:
@@ -218,8 +223,14 @@ class Server:
 
     async def _tidy(self) -> None:
         """Give free memory back, now and then."""
+        answered = 0
         while True:
             await asyncio.sleep(_TIDY)
+            count, busy = sum(self.serving.answered.values()), any(one.busy for one in self.serving.models.values())
+            if count != answered and not busy:
+                # Refused bodies hang on the frames of their errors; to look for them takes a tenth of a second.
+                answered = count
+                await self.serving.aside(gc.collect)
             await self.serving.aside(trim)
 
     async def _watch(self) -> None:
@@ -242,6 +253,17 @@ class Server:
         model = await opened(opener)
         draft = self._drafts.get(name) if generates(model) else None
         return model, await opened(draft) if callable(draft) else draft
+
+    async def _served(self, name: str, model: Model, draft: Model | Literal["lookup"] | None) -> Served:
+        """Return a model under its name that can hold texts to forms; it has no engine yet."""
+        served = Served(name, model, None, draft)
+        if generates(model):
+            try:
+                # Not when a request asks first: no other thread runs Python while the table of the tokens is made.
+                served.forms = await self.serving.aside(self.serving.compilers.of, model)
+            except GenerationError as error:
+                served.forms = error
+        return served
 
     def _engine(self, model: Model, draft: Model | Literal["lookup"] | None) -> Engine | None:
         """Return what generates, in its part of the memory for states; None for an encoder."""
@@ -268,7 +290,8 @@ class Server:
                 return
             try:
                 model, draft = await self._opened(name, opener)
-                served = Served(name, model, self._engine(model, draft), draft)
+                served = await self._served(name, model, draft)
+                served.engine = self._engine(model, draft)
             except Exception as error:  # the model of before goes on
                 logger.error("%s was not opened anew: %s", name, error)
                 continue
@@ -280,6 +303,7 @@ class Server:
                 await asyncio.sleep(0.05)
             self._before.discard(before)
             await asyncio.to_thread(before.close)
+            await self.serving.compilers.close([one.forms for one in (*self.serving.models.values(), *self._before)])
 
     def _end(self) -> None:
         """Take nothing new, and stop when what runs has ended, or its time is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +16,18 @@ import msgspec
 import volumetric
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.params import Merged, SamplingParams
+from volumetric.hints import shown
 from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError
+from volumetric.serve.trials import Compilers, Trials
 
 if TYPE_CHECKING:
-    from volumetric.generate.grammar import Grammars
     from volumetric.generate.model import Model
     from volumetric.serve.fields.sampled import Sampled
+
+
+LARGE = 2**16
+"""Characters of a text that takes long to be made into tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,8 @@ class Settings:
     addresses : it may be asked for by any address of a machine, too
     origins : web pages that may ask, by their origin; none unless named
     max_body : bytes of a request
+    body_seconds : after which they must have come
+    connections : that may be open at a time; more are refused
     request_seconds : after which a request fails
     step_seconds : after which a step of a device counts as hung; 0: never
     temperature : at which tokens are drawn where neither a request nor the model's files say anything of sampling
@@ -51,6 +59,8 @@ class Settings:
     addresses: bool = False
     origins: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
+    body_seconds: float = 120.0
+    connections: int = 2048
     request_seconds: float = 600.0
     step_seconds: float = 300.0
     temperature: float = 1.0
@@ -69,7 +79,7 @@ class Settings:
                 raise SpecError("the API key has characters that no header can hold", hint=hint)
             if not 0 < weight < float("inf"):
                 raise SpecError(f"the share of an API key must be a number above 0, got {weight!r}")
-        if self.max_body < 1 or not self.request_seconds > 0:
+        if self.max_body < 1 or self.connections < 1 or not (self.request_seconds > 0 and self.body_seconds > 0):
             raise SpecError("limits of requests must be above 0")
         if not self.step_seconds >= 0:
             raise SpecError("seconds of a step must be 0 or more")
@@ -98,10 +108,10 @@ class Served:
         self.name = name
         self.model = model
         self.engine = engine
-        self.draft = draft
+        self.draft: Model | Literal["lookup"] | None = draft
         self.embedding = asyncio.Lock()
-        self.compiling = asyncio.Lock()
-        self.grammars: Grammars | None = None
+        self.forms: Trials | GenerationError = GenerationError(f"texts of {name} cannot be held to a form")
+        """What makes grammars for it, or why nothing does."""
         self._requests: set[asyncio.Task[Any]] = set()
 
     @cached_property
@@ -209,6 +219,8 @@ class Serving:
     created : when the server started, in Unix time
     ready : it takes requests; not while it loads, and not while it shuts down
     pool : for tokenizers and templates
+    encoders : for models that make embeddings
+    compilers : of the grammars of all models
     """
 
     models: Mapping[str, Served]
@@ -216,6 +228,9 @@ class Serving:
     created: int
     ready: bool = False
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="tokenizer"))
+    compilers: Compilers = field(default_factory=Compilers)
+    encoders: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="encoder"))
+    _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     answered: dict[tuple[str, int], int] = field(default_factory=dict)
     """(path, status) → answers, for ``/metrics``."""
 
@@ -233,7 +248,7 @@ class Serving:
         if found is None:
             known = ", ".join(self.models)
             raise RequestError(
-                404, f"there is no model {name!r} here; there is: {known}", param="model", code="model_not_found"
+                404, f"there is no model {shown(name)} here; there is: {known}", param="model", code="model_not_found"
             )
         found.hold()
         return found
@@ -249,9 +264,19 @@ class Serving:
         """All engines."""
         return (served.engine for served in self.models.values() if served.engine is not None)
 
-    async def aside(self, what: Any, *args: Any) -> Any:
-        """Run what takes long but needs no device, beside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, what, *args)
+    async def aside(self, what: Any, *args: Any, size: int = 0) -> Any:
+        """Run what takes long but needs no device, beside the event loop.
+
+        What is of a large `size`, in characters, waits for its like and for nothing else: the other thread is for all
+        who ask for less.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._large if size > LARGE else contextlib.nullcontext():
+            return await loop.run_in_executor(self.pool, what, *args)
+
+    async def encoding(self, what: Any, *args: Any) -> Any:
+        """Run what an encoder computes, beside the event loop and beside what all other requests need."""
+        return await asyncio.get_running_loop().run_in_executor(self.encoders, what, *args)
 
 
 def generates(model: Model) -> bool:
@@ -272,3 +297,19 @@ def sequence_bytes(model: Model) -> int:
 def encoded(told: object) -> bytes:
     """Return JSON."""
     return msgspec.json.encode(told)
+
+
+def size_of(told: object) -> int:
+    """Return the characters of all texts within something, and one for each item of a list or mapping."""
+    size, ahead = 0, [told]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, str):
+            size += len(one)
+        elif isinstance(one, Mapping):
+            size += len(one)
+            ahead += [*one, *one.values()]
+        elif isinstance(one, (list, tuple)):
+            size += len(one)
+            ahead += one
+    return size

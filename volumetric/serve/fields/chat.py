@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from volumetric.serve.fields.sampled import Sampled, check_tops
 from volumetric.serve.problem import bad
 
+MOST_MESSAGES: Final = 8192
+MOST_PARTS: Final = 1024
+"""Parts, or calls, of a message."""
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
@@ -44,9 +48,9 @@ class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A message of a conversation. What clients copy out of answers is accepted where it is empty."""
 
     role: Role
-    content: str | list[Part] | None = None
+    content: str | Annotated[list[Part], Meta(max_length=MOST_PARTS)] | None = None
     name: str | None = None
-    tool_calls: list[Call] | None = None
+    tool_calls: Annotated[list[Call], Meta(max_length=MOST_PARTS)] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -84,13 +88,13 @@ class Prediction(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """``prediction``: a text that the answer is expected to be much like."""
 
     type: Literal["content"]
-    content: str | list[Part]
+    content: str | Annotated[list[Part], Meta(max_length=MOST_PARTS)]
 
 
 class ChatRequest(Sampled, kw_only=True):
     """``POST /v1/chat/completions``."""
 
-    messages: list[Message]
+    messages: Annotated[list[Message], Meta(max_length=MOST_MESSAGES)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None

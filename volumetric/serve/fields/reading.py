@@ -44,7 +44,10 @@ _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
 _PLACE = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
-_MOST_LEFT_OUT: Final = 1000
+_LONG = re.compile(r"Expected `\w+` of length <= (?P<most>\d+)")
+_MOST_FIELDS: Final = 256
+"""Fields of a body."""
+_MOST_LEFT_OUT: Final = 100
 """Fields without effect of one request, at most; with more it is refused."""
 
 
@@ -66,6 +69,8 @@ def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
         raise bad(f"the body is not JSON: {str(error)[:200]}", code="invalid_json") from None
     if not isinstance(given, dict):
         raise bad(f"the body must be a JSON object, got {type(given).__name__}", code="invalid_json")
+    if len(given) > _MOST_FIELDS:
+        raise bad(f"the body has {len(given)} fields, at most {_MOST_FIELDS} are read", code="invalid_value")
     known = set(kind.__struct_fields__)
     for other, name in _ALIASES.items():
         if other in given and name in known:
@@ -132,6 +137,8 @@ def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestErr
     if missing is not None:
         full = f"{place}.{missing['name']}" if place else missing["name"]
         return bad(f"{full} is missing", param=full, code="missing_required_parameter")
+    if (long := _LONG.search(told)) is not None:
+        return bad(f"{place} must have at most {long['most']} items", param=place, code="invalid_value")
     if unknown is None:
         return bad(f"{place or 'body'}: {told[:1].lower()}{told[1:]}", param=place, code="invalid_type")
     name = unknown["name"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from volumetric.hints import shown
-from volumetric.serve.fields.chat import JsonSchema, ResponseFormat
+from volumetric.serve.fields.chat import MOST_MESSAGES, JsonSchema, ResponseFormat
 from volumetric.serve.fields.elsewhere import DROPPED_INCLUDES
 from volumetric.serve.fields.sampled import Sampled, check_tops
 from volumetric.serve.problem import bad
@@ -52,7 +53,7 @@ class Reasoning(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class ResponseRequest(Sampled, kw_only=True):
     """``POST /v1/responses``."""
 
-    input: str | list[dict[str, Any]]
+    input: str | Annotated[list[dict[str, Any]], Meta(max_length=MOST_MESSAGES)]
     instructions: str | None = None
     max_output_tokens: int | None = None
     top_logprobs: int | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from volumetric.errors import SpecError
 from volumetric.generate.params import SamplingParams
@@ -12,6 +13,10 @@ from volumetric.serve.problem import bad, problem_of
 
 MOST_TEXTS = 8
 MOST_STOPS = 16
+MOST_STOP_IDS = 1024
+MOST_BIASES = 2**19
+"""More than any vocabulary has; a model's own number counts, too."""
+MOST_CHOICES = 2**16
 MOST_TOPS = 20
 MOST_ALLOWED = 32_768
 LIKELIEST = 1e-9
@@ -48,7 +53,7 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     min_p: float | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
+    stop_token_ids: Annotated[list[int], Meta(max_length=MOST_STOP_IDS)] | None = None
     ignore_eos: bool | None = None
     min_tokens: int | None = None
     allowed_token_ids: list[int] | None = None
@@ -57,7 +62,7 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
     repetition_window: int | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Annotated[dict[str, float], Meta(max_length=MOST_BIASES)] | None = None
     n: int | None = None
     best_of: int | None = None
     stream: bool | None = None
@@ -66,7 +71,7 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     cache_salt: str | None = None
     guided_json: dict[str, Any] | None = None
     guided_regex: str | None = None
-    guided_choice: list[str] | None = None
+    guided_choice: Annotated[list[str], Meta(max_length=MOST_CHOICES)] | None = None
     grammar: str | None = None
     structured_outputs: StructuredOutputs | None = None
     timings_per_token: bool | None = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
-from volumetric.serve.fields.chat import Message
+from volumetric.serve.fields.chat import MOST_MESSAGES, Message
+
+MOST_TOKENS: Final = 2**20
 
 
 class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -18,7 +21,7 @@ class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[Message] | None = None
+    messages: Annotated[list[Message], Meta(max_length=MOST_MESSAGES)] | None = None
     add_special_tokens: bool = True
     add_generation_prompt: bool = True
     tools: list[dict[str, Any]] | None = None
@@ -30,5 +33,5 @@ class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class DetokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """``POST /detokenize``."""
 
-    tokens: list[int]
+    tokens: Annotated[list[int], Meta(max_length=MOST_TOKENS)]
     model: str | None = None

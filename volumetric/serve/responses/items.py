@@ -98,7 +98,9 @@ def _append(messages: list[Message], given: Mapping[str, Any], where: str) -> No
     elif isinstance(item, _Called):
         calls = _assistant(messages, lambda _: True)
         call = Call(id=item.call_id, function=Call.Function(name=item.name, arguments=item.arguments))
-        calls.tool_calls = [*(calls.tool_calls or ()), call]
+        if calls.tool_calls is None:
+            calls.tool_calls = []
+        calls.tool_calls.append(call)
     elif isinstance(item, _Returned):
         content = _text(item.output, f"{where}.output", ("input_text", "output_text", "text"))
         messages.append(Message(role="tool", content=content, tool_call_id=item.call_id))

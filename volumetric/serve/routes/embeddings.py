@@ -12,6 +12,7 @@ from starlette.responses import Response
 from volumetric._typing import F32Array
 from volumetric.errors import DoesNotFitError, VolumetricError
 from volumetric.serve.bodies import body_of
+from volumetric.serve.event_stream import present
 from volumetric.serve.fields.embedding import EmbeddingRequest
 from volumetric.serve.problem import bad, problem_of
 from volumetric.serve.serving import encoded
@@ -31,8 +32,8 @@ async def embeddings(request: Request) -> Response:
     if served.engine is not None:
         raise bad(f"{served.name} generates text; serve an encoder for embeddings", param="model")
     try:
-        async with served.embedding:
-            rows, tokens = await serving.aside(_embedded, served.model, texts, asked.truncate_prompt_tokens)
+        async with present(request.receive), served.embedding:
+            rows, tokens = await serving.encoding(_embedded, served.model, texts, asked.truncate_prompt_tokens)
     except VolumetricError as error:
         raise problem_of(error, param="input") from None
     asked.check_width(rows.shape[1])

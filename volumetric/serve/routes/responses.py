@@ -10,6 +10,7 @@ from starlette.responses import Response
 from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete
 from volumetric.serve.conversing import conversation_of
+from volumetric.serve.event_stream import present
 from volumetric.serve.fields.response import ResponseRequest
 from volumetric.serve.problem import RequestError
 from volumetric.serve.responses.asked import chat_of, in_its_words
@@ -23,9 +24,10 @@ async def responses(request: Request) -> Response:
     """Answer what is asked for as items."""
     serving: Serving = request.app.state.serving
     asked = await body_of(request, ResponseRequest)
-    chat = chat_of(asked)
+    chat = await serving.aside(chat_of, asked)
     try:
-        found = await conversation_of(serving, chat)
+        async with present(request.receive):
+            found = await conversation_of(serving, chat)
         shape = ResponseShape(
             asked=asked,
             params=found.jobs[0].params,

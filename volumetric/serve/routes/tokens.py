@@ -11,10 +11,11 @@ from volumetric.errors import GenerationError
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.serve.bodies import body_of
 from volumetric.serve.conversing import as_data, conversation_ids, template_args
+from volumetric.serve.event_stream import present
 from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.fields.tokens import DetokenizeRequest, TokenizeRequest
 from volumetric.serve.problem import bad, problem_of
-from volumetric.serve.serving import encoded
+from volumetric.serve.serving import encoded, size_of
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Served, Serving
@@ -28,9 +29,11 @@ async def tokenize(request: Request) -> Response:
     if (asked.prompt is None) == (asked.messages is None):
         raise bad("give either prompt or messages", param="prompt")
     tokenizer = tokenizer_of(served)
+    limit = served.model.info.context
     try:
         if asked.prompt is not None:
-            ids = await serving.aside(_encode, served, tokenizer, asked)
+            async with present(request.receive):
+                ids = await serving.aside(_encode, served, tokenizer, asked, limit, size=len(asked.prompt))
         else:
             like = ChatRequest(
                 messages=asked.messages or [],
@@ -39,13 +42,16 @@ async def tokenize(request: Request) -> Response:
             )
             args = template_args(like) | ({"tools": asked.tools} if asked.tools else {})
             parsed = serving.settings.parse_special if asked.parse_special is None else asked.parse_special
-            messages, args, _ = await serving.aside(as_data, served, not parsed, like.conversation(), args)
-            ids = await serving.aside(conversation_ids, served, messages, args)
+            async with present(request.receive):
+                said = await serving.aside(like.conversation)
+                messages, args, _ = await serving.aside(as_data, served, not parsed, said, args)
+                size = await serving.aside(size_of, (messages, args))
+                ids = await serving.aside(conversation_ids, served, messages, args, size=size)
     except GenerationError as error:
         raise problem_of(error, param="messages" if asked.prompt is None else "prompt") from None
     told: dict[str, Any] = {"count": len(ids), "max_model_len": served.model.info.context, "tokens": ids}
     if asked.return_token_strs:
-        told["token_strs"] = [served.text_of(token) for token in ids]
+        told["token_strs"] = await serving.aside(_texts, served, ids)
     return Response(encoded(told), media_type="application/json")
 
 
@@ -55,7 +61,7 @@ async def detokenize(request: Request) -> Response:
     asked = await body_of(request, DetokenizeRequest)
     tokenizer = tokenizer_of(serving.model(asked.model))
     try:
-        text = await serving.aside(_decode, tokenizer, asked.tokens)
+        text = await serving.aside(_decode, tokenizer, asked.tokens, size=len(asked.tokens))
     except GenerationError as error:
         raise problem_of(error, param="tokens") from None
     return Response(encoded({"prompt": text}), media_type="application/json")
@@ -68,11 +74,15 @@ def tokenizer_of(served: Served) -> Tokenizer:
     return served.model.tokenizer
 
 
-def _encode(served: Served, tokenizer: Tokenizer, asked: TokenizeRequest) -> list[int]:
+def _encode(served: Served, tokenizer: Tokenizer, asked: TokenizeRequest, limit: int) -> list[int]:
     text, contents = asked.prompt or "", served.model.contents if asked.parse_special is False else None
     if contents is None:
-        return tokenizer.encode(text, add_special_tokens=asked.add_special_tokens)
-    return contents.encode(contents.data(text), add_special_tokens=asked.add_special_tokens)
+        return tokenizer.encode(text, add_special_tokens=asked.add_special_tokens, limit=limit)
+    return contents.encode(contents.data(text), add_special_tokens=asked.add_special_tokens, limit=limit)
+
+
+def _texts(served: Served, ids: list[int]) -> list[str]:
+    return [served.text_of(token) for token in ids]
 
 
 def _decode(tokenizer: Tokenizer, ids: list[int]) -> str:

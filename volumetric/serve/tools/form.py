@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from volumetric.generate.grammar import spaced
+from volumetric.generate.grammar_source import spaced
 from volumetric.serve.tools.asked import AskedTools, Tool
 from volumetric.serve.tools.numbered import GRAMMAR, NUMBER, numbered
 from volumetric.serve.tools.parameters import Elements, parameter_rules

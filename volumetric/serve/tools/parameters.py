@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from volumetric.errors import SpecError
-from volumetric.generate.grammar import spaced
+from volumetric.generate.grammar_source import spaced
 from volumetric.generate.stops import undecided
 
 _ANYTHING: Final = r"(?s:.*)"

@@ -1,0 +1,233 @@
+"""Trials of grammars: a process that reads what strangers ask for, under bounds of time, memory and stack.
+
+`main` is what the process runs. It takes the tokens of a model first, then grammars one after the other, and answers
+each with its source, or with what is wrong with it. It copies itself for each, so that a grammar that breaks its copy,
+or whose time is over, costs the next one nothing: a fork of so small a process takes some milliseconds, where another
+table of tokens would take 0.3 s or more. It has one thread, imports nothing but what reads grammars, and ends when
+nobody writes to it any more. Where a system cannot fork it tries grammars in itself, and whoever waits for the answer
+ends it.
+
+Messages are JSON behind their length, four bytes, the most significant one first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from volumetric.errors import SpecError
+from volumetric.generate.grammar_source import check_matcher, matcher_of, source_of, token_table
+
+if TYPE_CHECKING:
+    import llguidance
+
+PROCESSOR_SECONDS: Final = 1.0
+"""Time of a processor that a grammar may take, and once more where what has passed is made. Not of a clock: what passes
+on an idle machine passes on a busy one."""
+WALL_SECONDS: Final = 10.0
+"""Time on a clock that it may take."""
+MEMORY: Final = 2**28
+"""Bytes that it may take."""
+STACK: Final = 2**23
+"""Bytes of stack that it may take. Whoever makes a grammar that has passed has more."""
+LENGTH: Final = struct.Struct(">I")
+
+
+def message(told: Any) -> bytes:
+    """Return a message."""
+    data = json.dumps(told).encode()
+    return LENGTH.pack(len(data)) + data
+
+
+def main() -> None:
+    """Try grammars until the standard input ends."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # of a terminal, and of services, they are for the server
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    first = _received(0)
+    if first is None:
+        return
+    try:
+        table = token_table(first["tokenizer"], first["width"], first["ends"])
+    except ValueError:  # the server has told so by its own table
+        return
+    if hasattr(os, "fork"):
+        _Copies(table).run()
+        return
+    while (asked := _received(0)) is not None:
+        if "form" in asked:
+            _write(1, message({"id": asked["id"], **_tried_aside(table, asked)}))
+
+
+def _received(file: int) -> Any:
+    """Return the next message; None at the end of all."""
+    head = _read(file, LENGTH.size)
+    data = None if head is None else _read(file, LENGTH.unpack(head)[0])
+    return None if data is None else json.loads(data)
+
+
+def _read(file: int, count: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < count:
+        part = os.read(file, count - len(parts))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy at work: the number of what it tries, its process, what it has written, and until when it may."""
+
+    id: int
+    process: int
+    written: bytearray
+    until: float
+
+
+class _Copies:
+    """Lets a copy of this process try each grammar."""
+
+    def __init__(self, table: llguidance.LLTokenizer) -> None:
+        self._table = table
+        self._ready = selectors.DefaultSelector()
+        self._copies: dict[int, _Copy] = {}
+
+    def run(self) -> None:
+        """Take and answer messages."""
+        self._ready.register(0, selectors.EVENT_READ)
+        while True:
+            left = min((one.until for one in self._copies.values()), default=float("inf")) - time.monotonic()
+            for key, _ in self._ready.select(None if left == float("inf") else max(left, 0.0)):
+                if key.fd == 0:
+                    asked = _received(0)
+                    if asked is None:
+                        for one in self._copies.values():
+                            os.kill(one.process, signal.SIGKILL)
+                        return
+                    self._begin(asked) if "form" in asked else self._forget(asked["id"])
+                elif key.fd in self._copies:  # it may have been forgotten a moment ago
+                    self._take(key.fd)
+            now = time.monotonic()
+            for file, one in list(self._copies.items()):
+                if one.until <= now:
+                    os.kill(one.process, signal.SIGKILL)
+                    self._end(file, f"it took more than {WALL_SECONDS:g} s")
+
+    def _begin(self, asked: dict[str, Any]) -> None:
+        ours, theirs = os.pipe()
+        process = os.fork()
+        if not process:
+            _limit()
+            _write(theirs, message({"id": asked["id"], **_tried_aside(self._table, asked)}))
+            os._exit(0)
+        os.close(theirs)
+        self._ready.register(ours, selectors.EVENT_READ)
+        self._copies[ours] = _Copy(asked["id"], process, bytearray(), time.monotonic() + WALL_SECONDS)
+
+    def _take(self, file: int) -> None:
+        part = os.read(file, 2**16)
+        if part:
+            self._copies[file].written += part
+        else:
+            self._end(file)
+
+    def _forget(self, id: int) -> None:
+        """End what nobody waits for any more."""
+        for file, one in list(self._copies.items()):
+            if one.id == id:
+                os.kill(one.process, signal.SIGKILL)
+                self._end(file, "nobody waits for it")
+
+    def _end(self, file: int, why: str | None = None) -> None:
+        """Answer for a copy that has ended."""
+        one = self._copies.pop(file)
+        self._ready.unregister(file)
+        os.close(file)
+        code = os.waitstatus_to_exitcode(os.waitpid(one.process, 0)[1])
+        if why is None and code == 0:
+            _write(1, bytes(one.written))
+        else:
+            _write(1, message({"id": one.id, "problem": f"the grammar is refused: {why or _death(code)}"}))
+
+
+def _death(code: int) -> str:
+    """Return why a copy ended."""
+    if -code in (signal.SIGPROF, signal.SIGXCPU):
+        return f"to read it takes more than {PROCESSOR_SECONDS:g} s of processor time"
+    if -code in (signal.SIGSEGV, signal.SIGBUS):
+        return "its parts are nested, or refer to each other, too deeply"
+    return f"to read it takes more than {MEMORY // 2**20} MiB, or more depth than there is"
+
+
+def _limit() -> None:
+    """Bound what this process may take, and let nobody hear of how it ends."""
+    import resource
+
+    os.close(0)
+    signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
+    with contextlib.suppress(ValueError, OSError):
+        taken = _pages(0)
+        if taken:
+            most = taken + MEMORY + 2 * STACK
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _pages(which: int) -> int:
+    """Return bytes of this process, 0: of addresses, 1: of memory; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  (pathlib would be one more import)
+            return int(file.read().split()[which]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
+def _tried_aside(table: llguidance.LLTokenizer, asked: dict[str, Any]) -> dict[str, Any]:
+    """Try a grammar on a stack of a known size."""
+    found: dict[str, Any] = {}
+    before = threading.stack_size(STACK)
+    try:
+        thread = threading.Thread(target=lambda: found.update(_tried(table, asked["form"], asked["text"])))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    return found or {"problem": "the grammar is refused: to read it failed"}
+
+
+def _tried(table: llguidance.LLTokenizer, form: Any, text: str) -> dict[str, Any]:
+    """Return the source of a grammar and the bytes that it takes, or what is wrong with it."""
+    try:
+        source = source_of(form, text)
+        before = _pages(1)
+        matcher = matcher_of(table, source)
+        bytes_ = _pages(1) - before
+        begun = matcher.deep_copy()
+        begun.compute_bitmask()
+        check_matcher(begun)
+    except SpecError as error:
+        return {"problem": str(error), "hint": error.hint}
+    except (MemoryError, RecursionError, ValueError) as error:
+        told = (
+            "it is nested too deeply" if isinstance(error, RecursionError) else str(error) or "it takes too much memory"
+        )
+        return {"problem": f"the grammar is refused: {told[:300]}"}
+    return {"source": source, "bytes": bytes_}

@@ -1,0 +1,263 @@
+"""Trials: grammars that clients ask for are read by a process of their own before they are read here.
+
+llguidance has no bound of time, and where its stack ends it ends the process; and clients write grammars. So each is
+tried in a process (`volumetric.generate.grammar_trial`) that may take some time, memory and stack and no more, and what
+has passed is made here, by a thread that has more. It is made twice because llguidance has no way to hand a compiled
+grammar from one process to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.grammar import Grammar, Grammars, Tokens
+from volumetric.generate.grammar_source import Form, written
+from volumetric.generate.grammar_trial import LENGTH, STACK, WALL_SECONDS, message
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+
+    from volumetric.generate.model import Model
+
+LARGE: Final = 2**15
+"""Characters of a grammar that is tried and made one at a time, so that others need not wait for its like."""
+AT_ONCE: Final = 3
+"""Smaller ones that are."""
+STARTING: Final = 60.0
+"""Seconds that the process may take to start, and to read the tokens."""
+_RUN: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from volumetric.generate.grammar_trial import main; main()"
+)
+
+
+class _Tried(NamedTuple):
+    """A grammar that has passed: as llguidance reads it, and the bytes that it takes."""
+
+    source: str
+    size: int
+
+
+class _Trying:
+    """The process that tries the grammars of a model, started when it is needed. For one event loop.
+
+    Parameters
+    ----------
+    tokens : of the model
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._process: Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._count = 0
+
+    async def tried(self, form: Form, text: str) -> _Tried:
+        """Return what has passed. Raises `SpecError` for what is refused, and `GenerationError` where nothing answers.
+
+        Whoever is cancelled ends the trial.
+        """
+        process = await self._started()
+        self._count = id = self._count + 1
+        self._waiting[id] = future = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(WALL_SECONDS + STARTING):
+                await self._send(process, message({"id": id, "form": form, "text": text}))
+                told = await future
+        except (TimeoutError, OSError):
+            self._end(process)
+            told: Mapping[str, Any] = {"problem": "the grammar is refused: to read it took too long"}
+        except asyncio.CancelledError:
+            if process.returncode is None:
+                with contextlib.suppress(OSError, RuntimeError):
+                    process.stdin.write(message({"id": id}))  # pyright: ignore[reportOptionalMemberAccess]
+            raise
+        finally:
+            del self._waiting[id]
+        if "problem" in told:
+            raise SpecError(told["problem"], hint=told.get("hint"))
+        if not told:
+            raise GenerationError("the process that reads grammars has ended", hint="try again")
+        return _Tried(told["source"], told["bytes"])
+
+    async def close(self) -> None:
+        """End the process."""
+        process, reader = self._process, self._reader
+        self._process = self._reader = None
+        if process is not None:
+            self._end(process)
+            await process.wait()
+        if reader is not None:
+            await asyncio.gather(reader, return_exceptions=True)
+
+    def _end(self, process: Process) -> None:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        if process.stdin is not None:
+            process.stdin.close()
+
+    async def _started(self) -> Process:
+        async with self._starting:
+            if self._process is not None and self._process.returncode is None and not _over(self._reader):
+                return self._process
+            if self._process is not None:
+                await self.close()
+            self._process = process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                _RUN,
+                json.dumps(sys.path),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                # Each thread of glibc takes 64 MiB of addresses else, which count where memory is bounded.
+                env={**os.environ, "MALLOC_ARENA_MAX": "1"},
+            )
+            self._reader = asyncio.ensure_future(self._read(process))
+            tokens = self._tokens
+            first = {"tokenizer": tokens.tokenizer, "width": tokens.width, "ends": tokens.ends}
+            with contextlib.suppress(OSError):
+                await self._send(process, await asyncio.to_thread(message, first))
+            return process
+
+    @staticmethod
+    async def _send(process: Process, data: bytes) -> None:
+        if process.stdin is None:
+            raise BrokenPipeError
+        process.stdin.write(data)
+        await process.stdin.drain()
+
+    async def _read(self, process: Process) -> None:
+        """Hand answers out, and tell all who wait when there will be none."""
+        try:
+            while process.stdout is not None:
+                (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+                told = json.loads(await process.stdout.readexactly(length))
+                future = self._waiting.get(told["id"])
+                if future is not None and not future.done():
+                    future.set_result(told)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_result({})
+
+
+def _over(task: asyncio.Task[None] | None) -> bool:
+    return task is None or task.done()
+
+
+class _Job:
+    """A grammar that is being made, and how many wait for it."""
+
+    def __init__(self, task: asyncio.Task[Grammar]) -> None:
+        self.task = task
+        self.waiting = 0
+
+
+class Trials:
+    """The grammars of a model, for those whom nobody knows. For one event loop.
+
+    Parameters
+    ----------
+    grammars : what makes them here
+    tokens : of the model
+    """
+
+    def __init__(self, grammars: Grammars, tokens: Tokens) -> None:
+        self._grammars = grammars
+        self._trying = _Trying(tokens)
+        self._jobs: dict[tuple[Form, str], _Job] = {}
+        self._large, self._small = asyncio.Semaphore(1), asyncio.Semaphore(AT_ONCE)
+
+    async def grammar(self, kind: str, what: Any) -> Grammar:
+        """Return the grammar of a form, see `written`; those who ask for the same one wait for one trial.
+
+        Raises
+        ------
+        SpecError : it cannot be enforced, or takes too much
+        GenerationError : it could not be tried
+        """
+        key = await self._aside(written, kind, what)
+        found = self._grammars.kept(*key)
+        if found is not None:
+            return found
+        job = self._jobs.get(key)
+        if job is None:
+            job = self._jobs[key] = _Job(asyncio.ensure_future(self._made(*key)))
+            job.task.add_done_callback(lambda _: self._jobs.pop(key))
+        job.waiting += 1
+        try:
+            return await asyncio.shield(job.task)
+        finally:
+            job.waiting -= 1
+            if not job.waiting:
+                job.task.cancel()
+
+    async def close(self) -> None:
+        """End the process that tries grammars."""
+        for job in list(self._jobs.values()):
+            job.task.cancel()
+        await self._trying.close()
+        if "_threads" in self.__dict__:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _made(self, form: Form, text: str) -> Grammar:
+        async with self._large if len(text) > LARGE else self._small:
+            tried = await self._trying.tried(form, text)
+            grammar = await self._aside(self._grammars.made, tried.source)
+        self._grammars.keep(form, text, grammar, tried.size)
+        return grammar
+
+    async def _aside(self, what: Any, *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, what, *args)
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        """Threads with four times the stack that a trial has: what has passed there fits here."""
+        count = AT_ONCE + 1
+        pool, met = ThreadPoolExecutor(count, thread_name_prefix="grammars"), threading.Barrier(count + 1)
+        before = threading.stack_size(4 * STACK)
+        try:
+            for _ in range(count):  # each waits for the others, so that all are started with this stack
+                pool.submit(met.wait)
+        finally:
+            threading.stack_size(before)
+        met.wait()
+        return pool
+
+
+class Compilers:
+    """Trials by tokens: models of the same tokens, as adapters have, share one."""
+
+    def __init__(self) -> None:
+        self._trials: dict[Tokens, Trials] = {}
+
+    def of(self, model: Model) -> Trials:
+        """Return the trials of a model's grammars; for a thread. Raises `GenerationError` where there can be none."""
+        tokens = Tokens.of(model)
+        found = self._trials.get(tokens)
+        if found is None:
+            found = self._trials.setdefault(tokens, Trials(Grammars(tokens), tokens))
+        return found
+
+    async def close(self, used: Collection[object] = ()) -> None:
+        """Close all but those that are still used."""
+        for tokens, one in list(self._trials.items()):
+            if one not in used:
+                del self._trials[tokens]
+                await one.close()
