@@ -21,6 +21,7 @@ import argparse
 import contextlib
 import http.client
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -28,11 +29,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from serve_malformed import Sent, bytes_of, posted, request
 from serve_soak import port_of
@@ -94,8 +95,8 @@ def fuzz(port: int, count: int, seed: int, clients: int, patience: float) -> tup
     return counts, wrong
 
 
-def watched(port: int, ended: threading.Event) -> list[float]:
-    """Return how long each answer of ``/health`` took, until all has ended."""
+def watched(port: int, ended: Any, told: Any) -> None:
+    """Tell how long each answer of ``/health`` took, until all has ended; in a process that does nothing else."""
     waits: list[float] = []
     while not ended.wait(0.1):
         began = time.perf_counter()
@@ -103,7 +104,7 @@ def watched(port: int, ended: threading.Event) -> list[float]:
             connection.request("GET", "/health")
             connection.getresponse().read()
         waits.append(time.perf_counter() - began)
-    return waits
+    told.put(waits)
 
 
 def resident(pid: int, port: int) -> float:
@@ -138,14 +139,15 @@ def main() -> int:
                 before = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
                 fuzz(port, max(1, given.requests // 100), given.seed + 1, given.clients, given.patience)
                 time.sleep(SETTLED)
-                first, ended = resident(server.pid, port), threading.Event()
-                with ThreadPoolExecutor(1) as aside:
-                    watching = aside.submit(watched, port, ended)
-                    try:
-                        counts, wrong = fuzz(port, given.requests, given.seed, given.clients, given.patience)
-                    finally:
-                        ended.set()
-                    waits = watching.result()
+                first = resident(server.pid, port)
+                apart = multiprocessing.get_context("spawn")
+                ended, told = apart.Event(), apart.Queue()
+                watching = apart.Process(target=watched, args=(port, ended, told), daemon=True)
+                watching.start()
+                counts, wrong = fuzz(port, given.requests, given.seed, given.clients, given.patience)
+                ended.set()
+                waits = told.get(timeout=130)
+                watching.join()
                 time.sleep(SETTLED)
                 last = resident(server.pid, port)
                 after = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
@@ -155,8 +157,8 @@ def main() -> int:
                 server.kill()
         log.seek(0)
         tracebacks = log.read().count("Traceback")
-    for told, count in sorted(counts.items()):
-        print(f"{count:8}  {told}")
+    for answer, count in sorted(counts.items()):
+        print(f"{count:8}  {answer}")
     print(*wrong, sep="\n")
     print(
         f"{len(wrong)} of {given.requests} went wrong; the server ended with {code}; {tracebacks} tracebacks in its log"

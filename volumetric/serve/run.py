@@ -19,11 +19,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from volumetric.errors import DeviceError, GenerationError, SpecError
-from volumetric.serve import supervisor
+from volumetric.serve import heap, supervisor
 from volumetric.serve.app import application
 from volumetric.serve.descriptors import admitted
 from volumetric.serve.engine import Engine
-from volumetric.serve.heap import trim
 from volumetric.serve.opening import opened
 from volumetric.serve.protocol import Config, Protocol
 from volumetric.serve.serving import Served, Serving, Settings, generates, sequence_bytes
@@ -137,6 +136,7 @@ class Server:
 
         The server answers while models are opened; until then it says that it is not ready. Raises what opening raises.
         """
+        heap.bound()
         asyncio.run(self._serve(sock, on_ready))
         if self._failure is not None:
             raise self._failure
@@ -231,7 +231,7 @@ class Server:
                 # Refused bodies hang on the frames of their errors; to look for them takes a tenth of a second.
                 answered = count
                 await self.serving.aside(gc.collect)
-            await self.serving.aside(trim)
+            await self.serving.aside(heap.trim)
 
     async def _watch(self) -> None:
         """Look after devices that hang; who supervises the server hears that none does."""
