@@ -109,9 +109,7 @@ def _of_model(run: RunSettings) -> Opened:
 
 def _facts(samples: Samples, context_length: int) -> NativeFacts:
     of = samples.problem
-    return NativeFacts(
-        context_length=context_length, inputs=samples.scaling, classes=of.classes, features=of.features
-    )
+    return NativeFacts(context_length=context_length, inputs=samples.scaling, classes=of.classes, features=of.features)
 
 
 def _config(run: RunSettings, samples: Samples) -> TrainConfig:
