@@ -32,7 +32,6 @@ outputs = 1
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """Run a verb on a configuration beside a module: what stderr says of it, and the module's name."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", {**sys.modules})
 
     def call(verb: str, text: str, code: str) -> tuple[str, str]:
         module = f"mine{next(NUMBERS)}"

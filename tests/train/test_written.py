@@ -1,5 +1,8 @@
 """What a person writes: Python and TOML take the same names and tables, and a slip is told what was meant."""
 
+# Calls here are wrong on purpose, or looser than what is declared.
+# pyright: reportArgumentType=false, reportCallIssue=false
+
 from __future__ import annotations
 
 import dataclasses
