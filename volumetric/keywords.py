@@ -79,7 +79,8 @@ def _explanation(call: Any, name: str, args: Sequence[Any], given: Mapping[str, 
         missing = [n for n, p in signature.parameters.items() if p.default is p.empty and n not in given and n in known]
         missing = [n for n in missing if n not in places[: len(values)]]
         if missing:
-            wanted = ", ".join(f"{n}=…" for n in missing)
+            by_place = [n for n in places if signature.parameters[n].default is inspect.Parameter.empty]
+            wanted = ", ".join([*by_place, *(f"{n}=…" for n in missing if n not in by_place)])
             return ArgumentError(f"{name} needs {', '.join(missing)}", hint=f"as {name}({wanted})")
         return ArgumentError(f"{name}: {error}", hint=f"it takes {', '.join(known)}")
     return None

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from volumetric._typing import ROWS, Shape
-from volumetric.errors import CheckpointError, ShapeError, SpecError, VolumetricError
+from volumetric.errors import ArgumentError, CheckpointError, ShapeError, SpecError, VolumetricError
 from volumetric.grid import Coord, Grid, Link, Port, check_name
+from volumetric.hints import shown
 from volumetric.keywords import explained
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.layers.fresh import filled, is_drawn
@@ -310,7 +311,18 @@ def _no_ids(sources: list[Source]) -> None:
 
 
 def initialise(network: Network, seed: int = 0) -> Params:
-    """Fill the parameters of a fresh network. Each tensor has a random stream of its own, whatever the order."""
+    """Fill the parameters of a fresh network. Each tensor has a random stream of its own, whatever the order.
+
+    Raises
+    ------
+    ArgumentError : `network` is no network, or `seed` no whole number from 0 on
+    """
+    if not isinstance(network, Network):
+        raise ArgumentError(
+            f"initialise: the network is of type {type(network).__name__}", hint="as initialise(network)"
+        )
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ArgumentError(f"initialise: seed must be a whole number from 0 on, got {shown(seed)}", hint="as seed=1")
     stores: dict[str, WeightStore] = {}
     idle = np.random.Generator(np.random.Philox(seed))
     for key, spec in network.param_specs().items():

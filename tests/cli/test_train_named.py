@@ -212,7 +212,7 @@ BAD = {
     "weights alone": (BOTH + "loss_weights = { value = 1 }", "[train] loss_weights: loss is not given", "loss = {"),
     "weight type": (
         BOTH + "loss = { value = 'mse' }\nloss_weights = { value = 'much' }",
-        "[train] loss_weights: Expected `float`, got `str`",
+        "[train] loss_weights: the weight of output 'value' must be 0 or more, got 'much'",
         "",
     ),
     "other mode": (

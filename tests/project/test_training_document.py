@@ -43,11 +43,15 @@ def test_the_list_of_keys_is_complete() -> None:
 
 
 def test_keys_that_are_commented_out_are_right() -> None:
-    hidden = [line.removeprefix("# ") for line in KEYS.splitlines() if re.match(r"# \w+ = ", line)]
-    assert len(hidden) == 7
-    for line in hidden:
-        section = "train"
-        assert settings_from({section: tomllib.loads(line)}).train != RunSettings().train
+    hidden, section = [], ""
+    for line in KEYS.splitlines():
+        section = line[1:].partition("]")[0] if line.startswith("[") else section
+        if re.match(r"# \w+ = ", line):
+            hidden.append((section, line.removeprefix("# ")))
+    assert len(hidden) == 8
+    for section, line in hidden:
+        found = settings_from({section: tomllib.loads(line)})
+        assert getattr(found, section) != getattr(RunSettings(), section), line
 
 
 @pytest.fixture(autouse=True)

@@ -275,7 +275,7 @@ def test_outputs_are_predicted_by_name(lead: tuple[int, ...]) -> None:
     ("change", "match"),
     [
         ({"loss": {}}, "loss: there is none"),
-        ({"loss": {"output": "mse"}}, "loss of output 'output': expected a loss, got 'mse'"),
+        ({"loss": {"output": 3}}, "expected a (loss|name or a table with a kind), got 3"),
         ({"loss_weights": {"colour": 1.0}}, "loss_weights: output 'colour' has no loss"),
         ({"loss_weights": {"value": -1.0}}, "weight of output 'value' must be 0 or more, got -1.0"),
         ({"loss_weights": {"value": float("nan")}}, "must be 0 or more, got nan"),

@@ -108,7 +108,7 @@ CASES = {
     "NaN as probabilities": Case(CrossEntropy(), 2, TWO * np.nan, "targets[0, 0] is nan", "leave such samples out"),
     # weights of terms
     "a mask of bool": Case(MSE(), 1, REAL, mask=IDS > 0),
-    "a mask of NaN": Case(MSE(), 1, REAL, "a weight that is NaN", "0 or more", mask=REAL[:, 0] * np.nan),
+    "a mask of NaN": Case(MSE(), 1, REAL, "mask[0] is nan", "leave such samples out", mask=REAL[:, 0] * np.nan),
     "a mask below 0": Case(MSE(), 1, REAL, "a weight below 0", "0 or more", mask=-ONE[:, 0]),
     "a mask of nothing": Case(MSE(), 1, REAL, "no term of the loss counts", "masked", mask=ONE[:, 0] * 0),
     "a mask as a column": Case(CrossEntropy(), 2, IDS, "does not fit terms", "mask.reshape([12])", mask=ONE + 1),

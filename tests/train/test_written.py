@@ -1,5 +1,8 @@
 """What a person writes: Python and TOML take the same names and tables, and a slip is told what was meant."""
 
+# Calls here are wrong on purpose, or looser than what is declared.
+# pyright: reportArgumentType=false, reportCallIssue=false
+
 from __future__ import annotations
 
 import dataclasses
@@ -10,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from volumetric import predict
 from volumetric.builders import sequential
 from volumetric.clocked import Clocked
 from volumetric.errors import ArgumentError, ImmutableError, SpecError, VolumetricError
@@ -83,6 +87,13 @@ SLIPS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "layer by position": (lambda: Dense(2, 8), "without their names, got 2", "Dense(in_features=2, out_features=8)"),
     "units": (lambda: Dense(in_features=2, units=8), "no argument 'units'", "did you mean 'out_features'?"),
     "missing": (lambda: Dense(in_features=2), "needs out_features", "Dense(out_features=…)"),
+    "no weights at all": (lambda: train(NET, (X, X)), "train needs data", "train(network, params, data)"),
+    "predict without weights": (lambda: predict(NET, X), "needs inputs", "predict(network, params, inputs)"),
+    "seed of text": (lambda: initialise(NET, seed="a"), "seed must be a whole number", "seed=1"),
+    "weights of weights": (lambda: initialise(initialise(NET)), "of type Params", "initialise(network"),
+    "size of text in a layer": (lambda: Dense(in_features="2", out_features=1), "above 0, got '2'", "without quotes"),
+    "a quotient as size": (lambda: Dense(in_features=4 / 2, out_features=1), "above 0, got 2.0", "write 2; of a"),
+    "no shape of rows": (lambda: Network(layers=[D]), "expects rows of", "input_shape=("),
     "environment by position": (lambda: Gym("CartPole-v1"), "without their names", "Gym(id='CartPole-v1')"),
     "population": (lambda: EvolutionConfig(pop_size=9), "no argument", "did you mean 'population'?"),
     "population of text": (lambda: EvolutionConfig(population="9"), "population: Expected `int`", "without quotes"),

@@ -12,6 +12,7 @@ from volumetric._typing import Array, F32Array
 from volumetric.analysis.standardise import Standardisation
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import ShapeError, SpecError
+from volumetric.keywords import explained
 from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.runtime import Plan, RunOptions, lower
 from volumetric.runtime.device import Executable, Piece, output_of
@@ -52,6 +53,7 @@ def predict(
     batch_size: int = BATCH,
     outputs: Sequence[str],
 ) -> dict[str, F32Array]: ...
+@explained
 def predict(
     network: Network,
     params: Params,

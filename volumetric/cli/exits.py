@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
-import traceback
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import cyclopts
 
-import volumetric
 from volumetric.cli.flags import as_flags
 from volumetric.cli.streams import drop_unwritable, writing
 from volumetric.errors import VolumetricError
+from volumetric.own_code import own_code
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -77,21 +74,12 @@ def _classify(error: Exception, verb: str) -> int:
             return explain(FAILED, "out of memory", _LESS.get(verb, "a smaller --context or --dtype needs less"))
         case _:
             what = f"{type(error).__name__}: {error}"
-            own = _own_code(error)
+            own = own_code(error)
             if own is not None:
                 return explain(
                     FAILED, f"{what} ({own})", "it was raised in a module of yours; --debug shows the way there"
                 )
             return explain(FAILED, f"unexpected {what}", "this is a defect; --debug shows where it happened")
-
-
-def _own_code(error: Exception) -> str | None:
-    """Return file and line of the last step of a traceback in code that is neither this package nor installed."""
-    homes = [str(Path(volumetric.__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(("<", *homes)):
-            return f"{Path(frame.filename).name}, line {frame.lineno}"
-    return None
 
 
 def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:

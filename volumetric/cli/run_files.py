@@ -25,8 +25,8 @@ _NOT_READ: Final = ("targets", "target", "mask")
 def npz_arrays(path: Path, network: Network, afresh: bool) -> dict[str, Array]:
     """Read the arrays of an ``.npz`` file: by input, or as training reads them.
 
-    Of a file with arrays ``inputs`` or ``inputs.NAME``, or with targets, these are the inputs, and targets and masks are
-    left out.
+    Of a file with arrays ``inputs``, ``inputs.NAME`` or with targets, the inputs are read, and targets and masks left
+    out.
 
     Parameters
     ----------

@@ -228,7 +228,7 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
 def _keys_of(config: type, section: str) -> Iterable[str]:
     """Return the keys of a section of a configuration; none where it is a number."""
     of: Any = tables.keywords(config)[section]
-    return tables.keywords(of) if dataclasses.is_dataclass(of) else ()
+    return tables.keywords(of) if isinstance(of, type) and dataclasses.is_dataclass(of) else ()
 
 
 def _check_goal(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -17,9 +17,8 @@ from volumetric.generate.prompt import read_template
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.network import Network
 from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
+from volumetric.runtime.lower import endless, lower
 from volumetric.runtime.open import AnyDevice, capped_threads, open_device
-from volumetric.runtime.streams.rows import endless
 
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transfo
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.hints import shown
 from volumetric.keywords import explained
 from volumetric.layers.state import Memory, StateSpec
 from volumetric.layers.training import Training
@@ -211,13 +212,29 @@ def expect_positive(spec: LayerSpec, *names: str) -> None:
     for name in names:
         value = getattr(spec, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise SpecError(f"{spec.kind}: {name} must be a whole number above 0, got {value!r}")
+            raise SpecError(
+                f"{spec.kind}: {name} must be a whole number above 0, got {shown(value)}", hint=_whole(value)
+            )
+
+
+def _whole(value: object) -> str:
+    """Return how a size is written that is none."""
+    if isinstance(value, float) and value.is_integer() and value >= 1:
+        return f"write {int(value)}; of a quotient, // gives a whole number"
+    if isinstance(value, str):
+        return "write it without quotes"
+    return "sizes count features, rows or heads, and are at least 1"
 
 
 def expect_last(spec: LayerSpec, shape: Shape, size: int) -> None:
     """Raise `ShapeError` unless the last axis of `shape` is `size`."""
     if len(shape) < 2 or shape[-1] != size:
-        raise ShapeError(f"{spec.kind} expects rows of {size} features, got shape {show_shape(shape)}")
+        raise ShapeError(
+            f"{spec.kind} expects rows of {size} features, got shape {show_shape(shape)}",
+            hint=f"input_shape=({size},), input_dtype='float32' says that a network reads such rows; it reads ids else"
+            if len(shape) < 2
+            else None,
+        )
 
 
 def show_shape(shape: Shape) -> str:

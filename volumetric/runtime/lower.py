@@ -211,6 +211,13 @@ def _looks_ahead(step: Step, inputs: Sequence[Shape]) -> bool:
     return sees_batch(step) or (spec is not None and spec.two_way and is_sequence(*inputs))
 
 
+def endless(plan: Plan) -> bool:
+    """Whether nothing that is kept of a stream grows, and every layer goes on for as long as there are rows."""
+    specs: list[LayerSpec] = [step.attrs["spec"] for step in plan.steps if "spec" in step.attrs]
+    goes_on = all(not s.ends_with_context and (s.takes_resets or not s.contextual) for s in specs)
+    return goes_on and all(state.kind == "fixed" for state in plan.states.values())
+
+
 def mark_tail(steps: list[Step]) -> list[Step]:
     """Mark the steps after the last one that mixes rows: they may run on the last row alone."""
     last = max((i for i, step in enumerate(steps) if mixes_rows(step) or sees_batch(step)), default=-1)

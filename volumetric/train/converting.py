@@ -118,6 +118,6 @@ def _wrong(where: str, value: Any, registry: Mapping[str, type], further: str = 
         return SpecError(f"{where}: {value.__name__} is a class", hint=f"make one of it: {value.__name__}()")
     names = ", ".join(registry)
     return SpecError(
-        f"{where}: expected a name, a table with a kind, or an object, got {value!r:.60}",
+        f"{where}: expected a name or a table with a kind, got {value!r:.60}",
         hint=f"one of {names}; as {next(iter(registry.values())).__name__}()" + (f"; {further}" if further else ""),
     )

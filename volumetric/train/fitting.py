@@ -113,17 +113,13 @@ def spread_weights(mask: Array, shape: Shape) -> Array:
 
     Raises
     ------
-    ShapeError, SpecError : it has another shape, or a weight that is negative or NaN
+    ShapeError, SpecError : it has another shape, or a weight below 0
     """
     if mask.shape != shape[: mask.ndim]:
         hint = f"one weight for each term {list(shape)}, or for each sample: [{shape[0] if shape else 1}]"
         if mask.shape[: len(shape)] == shape and mask.size == int(np.prod(shape)):
             hint = f"mask.reshape({list(shape)})"
         raise ShapeError(f"a mask of shape {mask.shape} does not fit terms of shape {shape}", hint=hint)
-    if mask.size and not mask.min() >= 0:
-        low = mask.min()
-        raise SpecError(
-            f"a mask has a weight {'below 0' if low < 0 else 'that is NaN'}",
-            hint="weights of terms are 0 or more; 0 leaves a term out",
-        )
+    if (mask < 0).any():  # a NaN makes the loss one, and is then named by its place
+        raise SpecError("a mask has a weight below 0", hint="weights of terms are 0 or more; 0 leaves a term out")
     return np.broadcast_to(mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim)), shape)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from volumetric.errors import SpecError
 from volumetric.hints import suggestion
+from volumetric.own_code import own_code
 
 
 def import_function(name: str, home: Path, key: str = "fitness") -> Callable[..., Any]:
@@ -82,8 +82,8 @@ def import_beside(module: str, home: Path, where: str) -> Any:
         if isinstance(error, SyntaxError):
             line = f" (line {error.lineno})"
         else:
-            frames = traceback.extract_tb(error.__traceback__)
-            line = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+            place = own_code(error)
+            line = "" if place is None else f" ({place})"
         message = error.msg if isinstance(error, SyntaxError) else error
         raise SpecError(
             f"{where}: {module} cannot be imported: {type(error).__name__}: {message}{line}",

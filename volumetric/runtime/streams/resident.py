@@ -23,12 +23,12 @@ from volumetric.runtime.graph.network import graph_of, resumed_states
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.held import as_numbers
-from volumetric.runtime.lower import looks_ahead, lower
+from volumetric.runtime.lower import endless, looks_ahead, lower
 from volumetric.runtime.state_file import restore_state, save_state
 from volumetric.runtime.streams.held import HeldValues
 from volumetric.runtime.streams.living import Living
 from volumetric.runtime.streams.marks import check_streams, parted
-from volumetric.runtime.streams.rows import RowStream, endless, with_outputs
+from volumetric.runtime.streams.rows import RowStream, with_outputs
 
 LONGEST: Final = 128
 """Rows of one program; longer runs take several, of powers of two."""

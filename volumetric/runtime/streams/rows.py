@@ -13,12 +13,10 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.grid import Coord
-from volumetric.layers import LayerSpec
 from volumetric.network import INPUT, Network, Params, check_params
 from volumetric.runtime.device import Device, Piece, RunOptions
 from volumetric.runtime.held import as_numbers
-from volumetric.runtime.lower import lower
-from volumetric.runtime.plan import Plan
+from volumetric.runtime.lower import endless, lower
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
 from volumetric.runtime.streams.living import HasLiving, Living, Told
@@ -254,13 +252,6 @@ class RowStream(HasLiving):
 def with_outputs(network: Network, outputs: Mapping[str, Coord]) -> Network:
     """Return a network with further outputs."""
     return replace(network, outputs={**network.outputs, **outputs}) if outputs else network
-
-
-def endless(plan: Plan) -> bool:
-    """Whether nothing that is kept of a stream grows, and every layer goes on for as long as there are rows."""
-    specs: list[LayerSpec] = [step.attrs["spec"] for step in plan.steps if "spec" in step.attrs]
-    goes_on = all(not s.ends_with_context and (s.takes_resets or not s.contextual) for s in specs)
-    return goes_on and all(state.kind == "fixed" for state in plan.states.values())
 
 
 def _parts(stream: int, rows: int, marks: Array | None) -> list[_Part]:
