@@ -172,6 +172,10 @@ does not have. No code of a model repository is run: `trust_remote_code` is refu
 | --- | --- | --- | --- |
 {formats}
 
+`convert` and `merge` write over a file or a full directory with `--overwrite` alone, and never over a model that they
+read. A name that ends as another format does, as `out.onnx`, is refused. Inputs that a model standardises go into its
+first layer's weights where a file has no place for them.
+
 Hugging Face directories quantised by GPTQ, AWQ, compressed-tensors, bitsandbytes, MLX or to float8 are read, too, and
 stay packed: [quantised.md](quantised.md).
 

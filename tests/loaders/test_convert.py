@@ -251,7 +251,7 @@ def test_the_real_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
         ("llama", "m", {"dtype": "int8", "format": "hf"}, "holds plain floats, not int8:g32"),
         ("llama", "m.gguf", {"format": "native"}, "is named as a file"),
         ("llama", "m", {"format": "gguf"}, r"m: a file of the format gguf ends in \.gguf"),
-        ("llama", "m.bin", {"format": "loom"}, r"ends in \.json"),
+        ("llama", "m.txt", {"format": "loom"}, r"ends in \.json"),
         ("llama", "m.json", {"format": "hf"}, "is named as a file"),
         ("llama", "m", {"format": "onnx"}, "unknown format 'onnx'"),
     ],
