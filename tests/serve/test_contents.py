@@ -82,7 +82,7 @@ def test_words_of_the_server_keep_their_control_tokens(server):
     seen: list[list[int]] = []
     submit = server.server.serving.models["talker"].engine.submit
     engine: Any = server.server.serving.models["talker"].engine
-    engine.submit = lambda jobs: seen.append(list(jobs[0].prompt)) or submit(jobs)
+    engine.submit = lambda jobs, **turn: seen.append(list(jobs[0].prompt)) or submit(jobs, **turn)
     try:
         messages = [
             {"role": "user", "content": CALL},
