@@ -145,7 +145,9 @@ def test_langchain_tools_and_forms(chat):
     model = chat("smollm2", temperature=1.0, seed=1, max_tokens=80)
     for method in ("json_schema", "function_calling"):
         assert isinstance(model.with_structured_output(Person, method=method).invoke("A person?"), Person)
-    assert isinstance(model.with_structured_output(None, method="json_mode").invoke("As JSON."), dict)
+    likeliest = chat("smollm2", temperature=0.0, max_tokens=80)  # what is drawn as any JSON may not end
+    found = likeliest.with_structured_output(None, method="json_mode").invoke('Write only {"a": 1}')
+    assert isinstance(found, dict)
     answer = model.bind_tools([WEATHER], tool_choice="weather").invoke("What is it like in Rome?")
     (call,) = answer.tool_calls
     assert (call["name"], set(call["args"])) == ("weather", {"town", "days"})
