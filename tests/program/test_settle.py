@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as changed
 
 from tests.devices import graphs
 from tests.program.dispatch_oracles import FIXTURES, load
@@ -216,15 +217,19 @@ def test_what_does_not_fire_stays() -> None:
             np.testing.assert_array_equal(value, states[name], err_msg=name)
 
 
-def test_a_denoiser_that_fires_and_is_not_written_stays() -> None:
-    """What nobody has said the clean content of is not denoised, by the definition and as nodes."""
-    unwritten = Program(Canvas(frames=1, shape=(4, 4), width=D, regions=REGIONS), EDGES[:-1], meters=METERS, heads=2)
-    facts = facts_of(unwritten)
-    p, (xs, _) = filled(facts), rows_of(1, 2)
-    fires = np.ones((1, 2, len(REGIONS)), np.bool_)
-    y, _ = step(facts, p, begun(facts, 2), xs[0], fires[0])
-    at = facts.place("noise").positions
-    np.testing.assert_array_equal(y[:, at], xs[0][:, at])
+@pytest.mark.parametrize(("writes", "goes_on"), [("belief", [False, False]), ("over", [False, True])])
+def test_a_denoiser_goes_on_where_it_fires_and_is_written(writes: str, goes_on: list[bool]) -> None:
+    """Else it holds what it held, or what an edge to a region at the same positions has written; also as nodes."""
+    regions, edges = {**REGIONS, "over": Region(REGIONS["noise"].box)}, (Edge(reads="eye", writes=writes),)
+    facts, plain = (
+        facts_of(Program(Canvas(1, (4, 4), D, regions | {"noise": changed(regions["noise"], carrier=carrier)}), edges))
+        for carrier in ("diffusive", "deterministic")
+    )
+    p, (xs, _), at = filled(facts), rows_of(1, 2), facts.place("noise").positions
+    fires = np.ones((1, 2, len(regions)), np.bool_)
+    fires[0, 0, facts.place("noise").index] = False
+    y, held = (step(of, p, begun(of, 2), xs[0], fires[0])[0] for of in (facts, plain))
+    assert [bool((y[n, at] != held[n, at]).any()) for n in range(2)] == goes_on
     [by_nodes], _ = run(facts, p, xs, fires, NumpyGraphs(np.float64), np.float64)
     np.testing.assert_allclose(by_nodes, y, atol=1e-12)
 

@@ -95,6 +95,15 @@ def test_what_comes_in_where_it_is_replaced_is_read_before() -> None:
     ]
 
 
+@pytest.mark.parametrize(("fill", "cut_off"), [("hold", False), ("drop", False), ("lerp", True)])
+def test_what_comes_in_gets_through_before_a_lagged_edge_replaces_it(fill: Any, cut_off: bool) -> None:
+    """In its first steps an edge with a lag writes nothing, unless it takes the nearest there is."""
+    edges = (Edge(reads="eye", writes="belief", write="replace", lag=2, fill=fill),)
+    program = replace(WIRED, edges=edges, ports={"pixels": In("belief", 3), "mind": Out("belief", 2)})
+    assert (latency(facts_of(program), "mind") is None) == cut_off
+    assert bool(problems(program)) == cut_off
+
+
 def test_an_input_that_nobody_looks_at_is_told() -> None:
     ports = {**PORTS, "notes": In("plan", 2)}
     edges = tuple(edge for edge in WIRED.edges if edge.reads != "plan")

@@ -22,6 +22,7 @@ from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.serve import bodies
 from volumetric.serve import run as serving_run
 from volumetric.serve.fields.completion import CompletionRequest
+from volumetric.serve.problem import RequestError
 from volumetric.serve.serving import Settings
 from volumetric.serve.told import usage
 
@@ -69,20 +70,39 @@ def test_jobs_that_a_device_has_kept_waiting_too_long_are_not_computed_after_all
         assert (engine.scheduler.stats.cancelled, engine.scheduler.stats.finished) == (2, 0)
 
 
-def test_a_body_that_comes_slowly_but_comes_is_taken(monkeypatch: pytest.MonkeyPatch):
+class Clock(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be put forward."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+@pytest.mark.parametrize(("pause", "taken"), [(0.4, True), (1.1, False)])
+def test_a_body_that_comes_slowly_but_comes_is_taken(pause: float, taken: bool):
     """Patience is for each part."""
-    monkeypatch.setattr(bodies, "PATIENCE", 0.5)
     parts = [b'{"prompt"', b': "a', b'b"', b"}"]
 
     async def receive() -> dict[str, Any]:
-        await asyncio.sleep(0.2)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clock)
+        loop.ahead += pause * bodies.PATIENCE
+        for _ in range(3):  # rounds of the loop, in which it finds what is due
+            await asyncio.sleep(0)
         return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
 
     app = SimpleNamespace(state=SimpleNamespace(serving=SimpleNamespace(settings=Settings())))
     headers = [(b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "app": app, "query_string": b""}
-    read = asyncio.run(bodies.body_of(Request(scope, receive), CompletionRequest))
-    assert read.prompt == "ab"
+    body = bodies.body_of(Request(scope, receive), CompletionRequest)
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        if taken:
+            assert runner.run(body).prompt == "ab"
+        else:
+            with pytest.raises(RequestError, match="no more of the body came") as refused:
+                runner.run(body)
+            assert (refused.value.status, len(parts)) == (408, 4)
 
 
 def test_usage_tells_what_was_drafted_in_vain():
