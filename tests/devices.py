@@ -48,3 +48,10 @@ def release() -> None:
     """Forget the open devices."""
     for opened in (device, graphs, narrowed, narrowed_graphs):
         opened.cache_clear()
+
+
+def command_buffers() -> int:
+    """Command buffers that wgpu-native knows: those that are finished and not submitted."""
+    import wgpu.backends.wgpu_native
+
+    return wgpu.diagnostics.wgpu_native_counts.get_dict()["CommandBuffer"]["count"]

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wgpu
 
-from tests.devices import narrowed_graphs
+from tests.devices import command_buffers, narrowed_graphs
 from volumetric.errors import DeviceError
 from volumetric.runtime.gpu.commands import Copy, PlainExecutor
 from volumetric.runtime.gpu.graph import GpuGraphs
@@ -65,8 +64,3 @@ def test_nothing_that_was_recorded_ahead_stays_behind() -> None:
             program.run([np.ones((1, 5), np.float32)])
         program.close()
     assert command_buffers() == before
-
-
-def command_buffers() -> int:
-    """Command buffers that wgpu-native knows."""
-    return wgpu.diagnostics.wgpu_native_counts.get_dict()["CommandBuffer"]["count"]

@@ -56,7 +56,7 @@ class Executor(Protocol):
         ...
 
     def must_be_sent(self, begun: Any) -> bool:
-        """Whether what `begin` returned stays behind for ever unless it is sent."""
+        """Whether what `begin` returned was not sent, and stays behind for ever unless it is."""
         ...
 
     def discard(self, begun: Any) -> None:

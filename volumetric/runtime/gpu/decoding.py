@@ -60,8 +60,13 @@ class EncodedTokens:
         """Submit the next token; returns what `read` wants."""
         if not self._encoded:
             self.encode()
-        buffer, begun = self._encoded.popleft()
-        return buffer, self._recordings.executor.send(begun)
+        executor = self._recordings.executor
+        buffer, begun = self._encoded[0]
+        try:
+            return buffer, executor.send(begun)
+        finally:
+            if not executor.must_be_sent(begun):  # else an interrupt came first: it serves the next loop
+                self._encoded.popleft()
 
     def read(self, sent: tuple[Any, int]) -> list[int]:
         """Wait for the ids of a token."""

@@ -37,8 +37,12 @@ class RepeatedCalls:
         if self._begun is None or self._begun[0] != call:
             self.drop()
             self._begun = call, self._encode(*call)
-        begun, self._begun = self._begun[1], None
-        number = executor.send(begun)
+        begun = self._begun[1]
+        try:
+            number = executor.send(begun)
+        finally:
+            if not executor.must_be_sent(begun):  # else an interrupt came first: it serves the next call
+                self._begun = None
         self._begun = call, self._encode(*call)
         sizes = [rows.total * row_bytes(self._recordings.graph.tensors[i]) // 4 for i in outputs]
         words = np.frombuffer(executor.read(self._buffer, 4 * sum(sizes), number), np.float32)
