@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import volumetric
 from tests.devices import DEVICES, device
 from volumetric.analysis import Standardisation, predict
+from volumetric.analysis.predict import predict_on
 from volumetric.builders import chain, cnn, sequential
 from volumetric.errors import GenerationError, ShapeError, SpecError
 from volumetric.layers import RNN, Dense
@@ -17,6 +19,8 @@ from volumetric.loaders.convert import convert_model
 from volumetric.loaders.native import NativeFacts, save_native
 from volumetric.network import Network, Params, initialise
 
+predicting = sys.modules["volumetric.analysis.predict"]
+"""The module, whose name its function has, too."""
 LLAMA = Path(__file__).parents[1] / "fixtures" / "hf_tiny" / "llama"
 DENSE = sequential(3, 2, hidden=(5,), activation="tanh")
 SEQUENCES = chain([RNN(input_size=2, hidden_size=4), Dense(in_features=4, out_features=1)], (2,))
@@ -55,6 +59,47 @@ def test_sequences_are_strangers_and_rows_without_samples_are_one(opened, name):
         assert y.shape == (3, 4, 1)
         np.testing.assert_allclose(model.predict(x[::-1])[::-1], y, atol=1e-6)
         np.testing.assert_allclose(model.predict(x[1], batch_size=2), y[1], atol=1e-6)
+
+
+class Counting:
+    """An executable, and how many pieces its calls had."""
+
+    def __init__(self, executable):
+        self.options, self.memory, self.new_state = executable.options, executable.memory, executable.new_state
+        self.executable, self.calls = executable, []
+
+    def run(self, pieces):
+        self.calls.append(len(pieces))
+        return self.executable.run(pieces)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "calls"),
+    [
+        (None, None, [16, 16, 3]),
+        ("_TOGETHER_ROWS", 4 * 9 + 3, [9, 9, 9, 8]),
+        ("_TOGETHER_BYTES", 0, [1] * 35),
+    ],
+    ids=["sequences", "rows", "bytes"],
+)
+def test_sequences_share_calls_and_have_the_bits_that_each_has_alone(opened, monkeypatch, limit, value, calls):
+    x = np.random.default_rng(3).normal(size=(35, 4, 2)).astype(np.float32)
+    with opened(SEQUENCES) as model:
+        alone = np.stack([predict_on(model.executable, model.plan, one[None])[0] for one in x])
+        if limit:
+            monkeypatch.setattr(predicting, limit, value)
+        counting = Counting(model.executable)
+        np.testing.assert_array_equal(predict_on(counting, model.plan, x), alone)
+        assert counting.calls == calls
+
+
+def test_long_recurrent_sequences_share_calls(opened):
+    x = np.random.default_rng(4).normal(size=(3, 300, 2)).astype(np.float32)
+    with opened(SEQUENCES) as model:
+        counting = Counting(model.executable)
+        together = predict_on(counting, model.plan, x)
+        assert counting.calls == [3]
+        np.testing.assert_array_equal(together[::-1], predict_on(model.executable, model.plan, x[::-1]))
 
 
 def test_images_may_come_flat_and_features_whole_numbers(opened):

@@ -28,7 +28,11 @@ Given: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 BATCH = 256
 """Rows that are computed at a time."""
 TOGETHER = 16
-"""Sequences that are computed in one call, at most, and of no more than `BATCH` rows."""
+"""Sequences that are computed in one call, at most: 64 save a CPU little, and take llvmpipe twice the time."""
+_TOGETHER_ROWS = 1 << 14
+"""Rows of such a call at most, of sequences that are not longer each."""
+_TOGETHER_BYTES = 64 << 20
+"""What such sequences may keep on the device together, as keys and values of attention do, beyond the first one."""
 
 
 @overload
@@ -164,7 +168,7 @@ class _Calls:
         return max(len(part[INPUT]) for part in self.parts)
 
     def run(self, executable: Executable, names: Sequence[str] | None) -> F32Array | dict[str, F32Array]:
-        together = max(1, min(TOGETHER, BATCH // self.rows, len(self.parts))) if self.sequences else 1
+        together = self._together(executable) if self.sequences else 1
         if isinstance(names, str) or (names is not None and not names):
             raise SpecError(f"outputs={names!r} is no list of names", hint='as in ["output"]')
         wanted = (OUTPUT,) if names is None else tuple(dict.fromkeys(names))
@@ -180,6 +184,12 @@ class _Calls:
                     rows.append(output_of(made, name))
         joined = {name: np.stack(rows) if self.sequences else np.concatenate(rows) for name, rows in found.items()}
         return joined[OUTPUT] if names is None else joined
+
+    def _together(self, executable: Executable) -> int:
+        """Sequences of a call: all have the same length."""
+        memory = executable.memory
+        kept = memory.state_fixed + memory.state_per_token * self.rows
+        return max(1, min(TOGETHER, len(self.parts), _TOGETHER_ROWS // self.rows, _TOGETHER_BYTES // max(kept, 1)))
 
 
 def _numbers(inputs: ArrayLike) -> Array:
