@@ -219,7 +219,7 @@ def test_meters_that_both_parents_have_are_there_once() -> None:
 
 
 def test_parameters_of_losses_alone_are_no_distance() -> None:
-    learns = Learning("ssl_prediction", ("next_step", "masked_prediction"))
+    learns = Learning("ssl_prediction", {"next_step": 1.0, "masked_prediction": 1.0})
     regions = {"eye": changed_to(EYE, learning=learns), "belief": BELIEF}
     network = chain([program(regions)], (2,))
     a = GridGenome.first(network, initialise(network, 1))

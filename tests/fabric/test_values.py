@@ -36,6 +36,10 @@ from volumetric.layers.program.region import Region
 from volumetric.loaders import open_model, save_native
 
 CORE = {"core": Population(cell=GRU(hidden=2))}
+# Any list is taken where the fields, once they are checked, are tuples, as their types say.
+ExplicitEdges: Any = lattice2d.ExplicitEdges
+Nodes: Any = Population
+Graph: Any = lattice2d.Graph
 
 
 def row(*connectivity: Rule) -> Blueprint:
@@ -54,7 +58,7 @@ def edges(blueprint: Blueprint) -> dict[tuple[int, int], tuple[float, int]]:
 @pytest.mark.parametrize("own", [{"distance": 0.25, "delay": 3}, {}, {"distance": None, "delay": 2}])
 def test_explicit_edges_count_wherever_they_stand(own: dict[str, Any]) -> None:
     near, drawn = lattice2d.LocalRadius(1.0, delay=5), lattice2d.SmallWorld(2, seed=1, delay=4)
-    explicit = lattice2d.ExplicitEdges([(1, 0), (2, 2)], **own)
+    explicit = ExplicitEdges([(1, 0), (2, 2)], **own)
     alone = edges(row(explicit))
     assert set(alone) == {(1, 0), (2, 2)}
     for rules in permutations([near, drawn, explicit]):
@@ -65,11 +69,11 @@ def test_explicit_edges_count_wherever_they_stand(own: dict[str, Any]) -> None:
 
 
 def test_explicit_edges_that_contradict_each_other_are_refused() -> None:
-    one = lattice2d.ExplicitEdges([(2, 1), (1, 0)])
-    assert edges(row(one, lattice2d.ExplicitEdges([(1, 0), (1, 0)]))) == edges(row(one))
+    one = ExplicitEdges([(2, 1), (1, 0)])
+    assert edges(row(one, ExplicitEdges([(1, 0), (1, 0)]))) == edges(row(one))
     for other in ({"delay": 2}, {"distance": 2.0}):
         with pytest.raises(SpecError, match="from node 0 to node 1 is explicit twice"):
-            _ = row(one, lattice2d.ExplicitEdges([(1, 0)], **other)).facts
+            _ = row(one, ExplicitEdges([(1, 0)], **other)).facts
 
 
 def test_any_list_is_the_tuple_that_it_holds(tmp_path: Any) -> None:
@@ -96,7 +100,7 @@ def test_any_list_is_the_tuple_that_it_holds(tmp_path: Any) -> None:
     model = fabric.compile(made(np.array, np.array, np.array))
     save_native(tmp_path / "model", model.network, model.params)
     assert open_model(tmp_path / "model").network == fabric.compile(whole).network
-    ranged = lattice2d.Graph(width=4, height=1, inputs={"a": range(2)}, populations=CORE)
+    ranged = Graph(width=4, height=1, inputs={"a": range(2)}, populations=CORE)
     assert ranged.inputs == {"a": (0, 1)}
     ends: dict[str, Any] = {"inputs": {"a": [0]}, "outputs": {"y": [2]}, "populations": CORE}
     places, joins = np.array([[0.0], [1.0], [2.5]]), np.array([[1, 0], [2, 1]])
@@ -199,7 +203,7 @@ def test_odd_fields_are_taken_or_refused_by_name(value: Any) -> None:
 def test_cells_of_one_number_a_head_are_warned_about_and_reach_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """They show 0 whatever they read, so that no output depends on what would come through them."""
     warn_of_narrow_heads.cache_clear()
-    narrow, wide = Population(cell=SLSTM(hidden=2, heads=2)), Population(cell=SLSTM(hidden=2), nodes=[1])
+    narrow, wide = Population(cell=SLSTM(hidden=2, heads=2)), Nodes(cell=SLSTM(hidden=2), nodes=[1])
     assert [record.getMessage() for record in caplog.records] == [
         "SLSTM: 2 heads of one number each are always 0 behind their norm: take fewer heads"
     ]
@@ -220,5 +224,6 @@ def test_layers_of_one_number_a_head_are_warned_about(spec: LayerSpec, caplog: p
     assert [record.getMessage().split()[:5] for record in caplog.records] == [
         [f"{spec.kind}:", *["2", "heads", "of", "one"]]
     ]
-    stream = open_device("reference").stream(network, initialise(network))
+    device: Any = open_device("reference")
+    stream = device.stream(network, initialise(network))
     assert not stream.run(np.ones((1, 3, 2), np.float32)).any()

@@ -45,7 +45,8 @@ def test_the_gradient_is_that_of_loss_and_balance(shape: tuple[int, ...]) -> Non
 def test_devices_learn_by_it_as_the_layers_code_does() -> None:
     network = chain([SPEC], (3,))
     rng = np.random.default_rng(0)
-    batch = Batch(*(rng.standard_normal((2, 4, 3)).astype(np.float32) for _ in range(2)))
+    inputs, targets = (rng.standard_normal((2, 4, 3)).astype(np.float32) for _ in range(2))
+    batch = Batch(inputs, targets)
     plain = chain([Column(embed_dim=3, experts=EXPERTS, refine=2.0)], (3,))
     p, _ = arrays(SPEC, (4, 3), seed=5)
     params = Params({f"0.0.0.0/{name}": WeightStore.from_array(w.astype(np.float32)) for name, w in p.items()})

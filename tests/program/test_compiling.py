@@ -126,7 +126,7 @@ def test_regions_that_training_hides_hold_no_zeros_though_they_never_fire() -> N
     """What is hidden has a learned vector in its place, at all regions that share its positions."""
     hidden = Region(((0, 1), (0, 2)), family="observation", clock="every(2) && !every(2)")
     regions = {"beside": Region(((0, 1), (1, 3))), "apart": Region(((1, 2), (0, 2))), "ear": Region(((1, 2), (2, 3)))}
-    for learning, still in ((None, {0, 1, 2}), (Learning("ssl_prediction", ("masked_prediction",)), {2})):
+    for learning, still in ((None, {0, 1, 2}), (Learning("ssl_prediction", {"masked_prediction": 1.0}), {2})):
         eye = replace(hidden, learning=learning)
         edges, ports = (Edge("ear", "eye"),), {"heard": In("ear", 1), "act": Out("apart", 1)}
         facts = program({"eye": eye, **regions}, edges, ports, (2, 3)).facts

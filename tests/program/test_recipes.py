@@ -298,7 +298,8 @@ def test_updates_are_those_of_the_reference(name: str) -> None:
     network = chain([Layer(program=LEARNING)], (3, 2))
     rng = np.random.default_rng(7)
     shapes = (2, 3, 2), (2, 3, 3)
-    batch = Batch(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
+    inputs, targets = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    batch = Batch(inputs, targets)
     learners = pair(name, network, optimiser=SGD(), seed=5)
     before = learners[0].state.masters
     follow(learners, [batch], updates=2)

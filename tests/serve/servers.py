@@ -104,9 +104,8 @@ def running(
     """Serve `models` while the context lasts; they are closed behind it. Texts are greedy unless told otherwise."""
     sock, ready = listen("127.0.0.1", 0), threading.Event()
     openers = {name: lambda model=model: model for name, model in models.items()}
-    server = Server(
-        openers, Settings(**{"temperature": 0.0} | settings), limits or Limits(), drain=drain, drafts=drafts or {}
-    )
+    chosen: dict[str, Any] = {"temperature": 0.0, **settings}
+    server = Server(openers, Settings(**chosen), limits or Limits(), drain=drain, drafts=drafts or {})
     thread = threading.Thread(target=server.run, args=(sock,), kwargs={"on_ready": ready.set})
     thread.start()
     try:

@@ -130,7 +130,8 @@ def test_langchain_puts_calls_together(client, address):
     from langchain_openai import ChatOpenAI
 
     base, key = f"{address.url}/v1", pydantic.SecretStr("none")
-    model = ChatOpenAI(model="smollm2", base_url=base, api_key=key, temperature=0.0, max_tokens=80)
+    limits: dict[str, Any] = {"temperature": 0.0, "max_tokens": 80}
+    model = ChatOpenAI(model="smollm2", base_url=base, api_key=key, **limits)
     built: Any = None
     for chunk in model.bind_tools([WEATHER], tool_choice="any", parallel_tool_calls=False).stream("Rome?"):
         built = chunk if built is None else built + chunk

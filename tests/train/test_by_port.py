@@ -145,7 +145,7 @@ def test_numbers_that_are_not_finite_are_told_by_port(
     elif way == "batches":
         data, told = (lambda _, batch=data: [batch]), f"in the batch, {told}"
     elif way == "file":
-        np.savez(tmp_path / "samples.npz", **arrays_of(inputs, targets, mask))
+        np.savez(tmp_path / "samples.npz", allow_pickle=False, **arrays_of(inputs, targets, mask))
         config = RunSettings(data=DataSettings(npz=str(tmp_path / "samples.npz")), train=config)
         data, config = open_samples(config, network=of).data, config.train
     with pytest.raises(DivergedError) as caught:

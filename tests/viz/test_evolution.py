@@ -19,7 +19,7 @@ from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.evolution import EvolutionConfig, JsonLines, Population
 from volumetric.evolution.problems import xor
 from volumetric.grid import Link
-from volumetric.layers import Dense, Parallel, Residual, Sequential
+from volumetric.layers import Dense, LayerSpec, Parallel, Residual, Sequential
 from volumetric.viz.curves import fitness_curves, species_stack
 from volumetric.viz.drawing import draw_genome, draw_network
 from volumetric.viz.evolution import plot_run, read_history, similarity_of
@@ -185,7 +185,8 @@ def test_links_from_later_layers_are_drawn() -> None:
 
 def test_a_grid_is_drawn_as_its_slabs() -> None:
     coords = [Coord(z, y, x) for z in range(4) for y in range(4) for x in range(4)]
-    layers = {coord: Dense(in_features=3, out_features=3, activation="tanh") for coord in coords}
+    dense = Dense(in_features=3, out_features=3, activation="tanh")
+    layers: dict[Coord, LayerSpec] = dict.fromkeys(coords, dense)
     layers[Coord(3, 3, 3)] = Sequential(
         layers=(Dense(in_features=3, out_features=2), Dense(in_features=2, out_features=1))
     )

@@ -114,6 +114,6 @@ def body(
         graph=graph,
         inputs={} if inputs is None else inputs,
         outputs={name: out if isinstance(out, Output) else Output(out) for name, out in _items("outputs", given)},
-        connectivity=(LocalRadius(1.5),) if connectivity is None else connectivity,
+        connectivity=(LocalRadius(1.5),) if connectivity is None else tuple(connectivity),
         populations=populations,
     )

@@ -110,13 +110,13 @@ class _Folding:
         coord, spec = wire.coord, self._layers[wire.coord]
         sources = wire.inputs if wire.skip is None else (*wire.inputs, wire.skip)
         found = [self._statistics(source, first) for source in sources]
-        [*given] = (statistics for statistics in found if statistics is not None)
+        given = [statistics for statistics in found if statistics is not None]
         if not given:
             return
         where = f"{spec.kind} at {coord}"
         if len(sources) > 1:
             raise _refused(where, "adds the standardised input to something else")
-        if sources[0].delay:
+        if next(iter(sources)).delay:
             raise _refused(where, "reads earlier rows of the standardised input, which are 0 at first")
         self._read[coord] = given[0]
         if wire.identity:

@@ -26,7 +26,7 @@ from volumetric.weights import WeightStore
 from volumetric.wiring import Source
 
 _COMBINES: Final = ("concat", "add", "avg")
-Stores = dict[str, Any]
+Stores = Mapping[str, Any]
 """Name below a layer → `WeightStore`."""
 
 
