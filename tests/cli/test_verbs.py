@@ -380,7 +380,7 @@ def test_dna_of_a_model_beside_itself_and_beside_another(run, tmp_path):
     code, out, _ = run("dna", str(LLAMA), str(LLAMA), "--heatmap", str(tmp_path / "map.html"))
     assert code == 0
     assert out.splitlines()[-1].startswith("overall 1.0000 over")
-    assert "llama and llama" in (tmp_path / "map.html").read_text(encoding="utf-8")
+    assert f"{LLAMA} and {LLAMA}" in (tmp_path / "map.html").read_text(encoding="utf-8")
     code, out, _ = run("dna", str(LLAMA), str(LLAMA.parent / "qwen2"), "--json")
     assert code == 0
     found = json.loads(out)

@@ -44,7 +44,7 @@ def test_the_file_is_trained(
 
 def test_the_commands_are_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     block = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0]
-    commands = [line.split()[1:] for line in block.splitlines()]
+    commands = [line.partition("#")[0].split()[1:] for line in block.splitlines()]
     assert main(commands[0]) == 0
     quick = [
         "--width",
