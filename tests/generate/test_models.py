@@ -88,7 +88,7 @@ def test_logits_check_their_ids():
         model.logits([])
 
 
-@pytest.mark.parametrize(("asked", "message"), [(0, "at least 1"), (257, "more than the 256")])
+@pytest.mark.parametrize(("asked", "message"), [(-1, "at least 1"), (257, "more than the 256")])
 def test_an_impossible_context_is_refused(asked, message):
     with pytest.raises(SpecError, match=message):
         load("llama", context=asked)

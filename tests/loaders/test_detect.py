@@ -44,6 +44,7 @@ HIDDEN = frozenset(
 HIDDEN_OF_ENCODERS = frozenset(
     {"model_type", "num_attention_heads", "n_heads", "layer_norm_eps", "norm_eps", "hidden_activation", "activation"}
     | {"rope_parameters", "layer_types", "local_attention", "max_position_embeddings", "id2label"}
+    | {"sliding_window", "query_pre_attn_scalar", "use_bidirectional_attention", "architectures"}
 )
 GIVEN: dict[str, Mapping[str, Any] | bool] = {
     "tagger": True,

@@ -60,7 +60,7 @@ def test_directories_without_one_model_say_what_is_there(files: list[str], messa
 
 
 def test_other_files_are_no_models(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is no model file"):
+    with pytest.raises(CheckpointError, match="is a pickle"):
         resolve(str(touch(tmp_path, "model.bin") / "model.bin"))
 
 
