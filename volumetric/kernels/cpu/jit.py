@@ -260,12 +260,15 @@ class Library:
         self._plain = plain
         self._specialised = specialised
         self._compiled: dict[tuple[str, tuple[str | int, ...]], Any] = {}
+        self._open: dict[tuple[str, tuple[str | int, ...]], Any] = {}
 
     def compiled(self, name: str, *constants: str | int) -> Any:
         """Operation `name`, specialised to `constants`; ``.address`` is what a step holds."""
         key = name, constants
         if key not in self._compiled:
-            self._compiled[key] = compile_operation(self._function(name, constants))
+            operation = self._operation(key)
+            operation.compile()
+            self._compiled[key] = self._open.pop(key, operation)
         return self._compiled[key]
 
     def address(self, name: str, *constants: str | int) -> int:
@@ -276,10 +279,14 @@ class Library:
         """Whether the operation was compiled before, in this process or in one that kept it."""
         if (name, constants) in self._compiled:
             return True
-        operation = _operation(self._function(name, constants))
+        operation = self._operation((name, constants))
         cache = operation._cache
         return isinstance(cache, _KernelCache) and cache.holds(operation._sig, operation._targetdescr.target_context)
 
-    def _function(self, name: str, constants: tuple[str | int, ...]) -> Callable[..., None]:
-        make = self._specialised.get(name)
-        return make(*constants) if make else self._plain[name]
+    def _operation(self, key: tuple[str, tuple[str | int, ...]]) -> Any:
+        """An operation that is not compiled yet, the same one until it is."""
+        if key not in self._open:
+            name, constants = key
+            make = self._specialised.get(name)
+            self._open[key] = _operation(make(*constants) if make else self._plain[name])
+        return self._open[key]
