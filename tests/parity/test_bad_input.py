@@ -124,9 +124,13 @@ def test_inputs_of_another_shape_or_type_are_refused(name: str) -> None:
         layers: tuple[LayerSpec, ...] = (Dense(in_features=3, out_features=3), last)
         network = chain(*layers, inputs=3)
         executable = device(name).compile(lower(network), initialise(network), RunOptions())
-        for x in (np.zeros((2, 4), np.float32), np.zeros(3, np.float32), np.zeros((2, 3), np.int32)):
+        inexact = np.full((2, 3), 2**24 + 1)
+        others = (np.zeros((2, 3), kind) for kind in ("complex64", "U1", "S1", "O", "M8[s]"))
+        for x in (np.zeros((2, 4), np.float32), np.zeros(3, np.float32), inexact, *others):
             with pytest.raises(ShapeError, match=r"the network reads float32"):
                 executable.forward(executable.new_state(), x)
+        whole = executable.forward(executable.new_state(), np.ones((2, 3), np.int32))
+        np.testing.assert_array_equal(whole, executable.forward(executable.new_state(), np.ones((2, 3), np.float32)))
         with pytest.raises(ShapeError, match="at least one row"):
             executable.forward(executable.new_state(), np.zeros((0, 3), np.float32))
 

@@ -16,6 +16,8 @@ from volumetric.runtime.device import Given
 from volumetric.runtime.plan import Plan
 
 _LAST_ID = 2**31 - 1
+_NO_NUMBERS = "cSUOMm"
+"""Kinds of NumPy dtypes that hold no real numbers: complex ones, texts, objects, dates and times."""
 
 
 def check_room(position: int, new: int, context: int) -> None:
@@ -133,6 +135,9 @@ def check_input(plan: Plan, x: NDArray[Any], name: str = INPUT) -> NDArray[Any]:
     wants_ids = value.dtype == "int32"
     if wants_ids and x.dtype.kind not in "iu":
         hint = "ids are integers: x.astype(int)" if x.dtype.kind in "fb" else None
+        raise ShapeError(f"{who} reads {value.dtype}, got {x.dtype}", hint=hint)
+    if x.dtype.kind in _NO_NUMBERS:
+        hint = "give real and imaginary parts as features of their own" if x.dtype.kind == "c" else None
         raise ShapeError(f"{who} reads {value.dtype}, got {x.dtype}", hint=hint)
     if not wants_ids and x.dtype.kind in "iu":
         made = x.astype(value.dtype)
