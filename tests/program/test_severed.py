@@ -17,7 +17,7 @@ from volumetric.network import Network, initialise
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire
 from volumetric.program.describe import problems, unseen_inputs
 from volumetric.train import TrainConfig, train
-from volumetric.viz.program import _text
+from volumetric.viz.program_sheet import region_text
 
 REGIONS = {
     "eye": Region(((0, 1), (0, 2)), family="observation"),
@@ -76,8 +76,8 @@ def test_an_output_that_is_cut_off_is_told_with_the_edge_that_does_it() -> None:
         "edge 'plan<act#0' replaces all that 'plan' gets"
     )
     assert influence(cut()) == 0
-    assert "motor → (depends on no input)" in _text(cut(), "act")
-    assert "motor →" in _text(WIRED, "act")
+    assert "motor → (depends on no input)" in region_text(cut(), "act")
+    assert "motor →" in region_text(WIRED, "act")
 
 
 @pytest.mark.parametrize("fields", [{"when": "every(2)"}, {"lag": 1}, {"write": "add"}, {"weight": 0.0}])

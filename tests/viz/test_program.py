@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from volumetric.observe import fired
 from volumetric.program import Canvas, Edge, Program, Region, save_program
 from volumetric.viz import draw_firing, draw_program
 from volumetric.viz.figure import save_figure
-from volumetric.viz.program_arrows import Spot, folded
+from volumetric.viz.program_labels import Spot, edge_label, folded
 
 
 def texts(figure: Any) -> str:
@@ -41,9 +42,8 @@ def test_a_program_is_drawn_with_all_that_it_has() -> None:
         assert word in told
     legend = {text.get_text() for text in figure.legends[0].get_texts()}
     assert {"observation", "state", "residual", "action", "cross", "copy", "writes: replace", "writes: add"} <= legend
-    loops = [patch for patch in figure.axes[0].patches if type(patch).__name__ == "FancyArrowPatch"]
     together = [len(each.get_paths()) for each in figure.axes[0].collections]  # lines of a style, and their heads
-    assert sum(together) / 2 + len(loops) == len(PROGRAM.edges)
+    assert sum(together) / 2 == len(PROGRAM.edges)
 
 
 def test_boxes_have_room_for_their_text_and_lie_apart() -> None:
@@ -65,6 +65,58 @@ def test_boxes_have_room_for_their_text_and_lie_apart() -> None:
                 low[0] <= extent.x0 and extent.x1 <= high[0] and high[1] <= extent.y0 and extent.y1 <= low[1]
                 for low, high in frames
             )
+
+
+def among_all() -> Program:
+    """Eight regions, each of which writes each other one on one condition that is long, and itself on several."""
+    regions = {f"area{i}": Region(((2 * (i // 4), 2 * (i // 4) + 2), (2 * (i % 4), 2 * (i % 4) + 2))) for i in range(8)}
+    edges = [
+        Edge(a, b, when="every(2)" if a == b else "area0.change > 0.25 && every(3)", lag=int(b[-1]) + 1)
+        for a in regions
+        for b in regions
+    ]
+    return Program(Canvas(1, (4, 8), 16, regions), edges)
+
+
+def long_line() -> Program:
+    regions = {f"r{i}": Region(((2 * i, 2 * i + 2),)) for i in range(30)}
+    return Program(Canvas(1, (60,), 16, regions), [Edge(f"r{i}", f"r{i + 1}", when="every(2)") for i in range(29)])
+
+
+@pytest.mark.parametrize("program", [PROGRAM, among_all(), long_line()], ids=["agent", "among all", "line"])
+def test_no_words_hide_one_another_or_leave_the_picture(program: Program) -> None:
+    figure = draw_program(program, "a title that is somewhat longer than a narrow picture is wide.program.json")
+    figure.draw_without_rendering()
+    [legend], page = figure.legends, figure.bbox
+    words = [text for axes in figure.axes for text in axes.texts if not text.get_text().isdigit()]
+    words += [*figure.texts, *legend.get_texts()]
+    extents = [(text.get_text(), text.get_window_extent()) for text in words]
+    for said, extent in extents:
+        assert page.x0 <= extent.x0 < extent.x1 <= page.x1, said
+        assert page.y0 <= extent.y0 < extent.y1 <= page.y1, said
+    for (one, a), (other, b) in combinations(extents, 2):
+        assert not a.overlaps(b), (one, other)
+
+
+@pytest.mark.parametrize("program", [among_all(), long_line()], ids=["among all", "line"])
+def test_each_condition_stands_beside_its_arrow_or_under_its_number(program: Program) -> None:
+    figure = draw_program(program)
+    notes = [text.get_text().partition(": ") for text in figure.legends[0].get_texts()]
+    numbers = {number: note for number, _, note in notes if number.isdigit()}
+    ones = [text.get_text() for text in figure.axes[0].texts if text.get_weight() == "bold" or text.get_fontsize() == 6]
+    beside = Counter(numbers.get(said, " ".join(said.split())) for said in ones)
+    for label, count in Counter(edge_label(edge) for edge in program.edges).items():
+        assert beside[label] >= count
+
+
+def test_a_strip_is_cut_into_bands() -> None:
+    wide, high = draw_program(long_line()).get_size_inches()
+    assert 0.5 < wide / high < 2
+    tall = {f"r{i}": Region(((2 * i, 2 * i + 2), (0, 3))) for i in range(30)}
+    figure = draw_program(Program(Canvas(1, (60, 3), 16, tall), [Edge("r0", "r29")]))
+    wide, high = figure.get_size_inches()
+    assert 0.5 < wide / high < 2
+    assert len(boxes(figure)) == 30
 
 
 @pytest.mark.parametrize(("shape", "frames"), [((6,), 1), ((6,), 6), ((2, 3, 4), 2)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +31,21 @@ def new_figure(*, width: float, height: float) -> Figure:
     return Figure(figsize=(min(width, 60.0), min(height, 60.0)), layout="constrained")
 
 
-def keep_layout(figure: Figure) -> None:
-    """Lay out the axes, titles and legends that a figure has so far, and leave them there, whatever is added.
+def text_width(text: str, size: float, *, bold: bool = False) -> float:
+    """Return the inches that a line of text of `size` points is wide in the standard font, without kerning."""
+    return sum(_advance(letter, bold) for letter in text) * size / 72
 
-    For axes with thousands of things inside that limits and legends do not depend on: laying a figure out looks at all
-    of them several times, which took longer than drawing them.
-    """
-    figure.draw_without_rendering()
-    figure.set_layout_engine(None)
+
+@lru_cache(1024)
+def _advance(letter: str, bold: bool) -> float:
+    """How far a letter moves on, in sizes of the font."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(weight="bold" if bold else "normal", size=100)
+    double, _, _ = text_to_path.get_text_width_height_descent(letter * 2, font, ismath=False)
+    once, _, _ = text_to_path.get_text_width_height_descent(letter, font, ismath=False)
+    return (double - once) / 100
 
 
 def save_figure(figure: Figure, path: Path) -> Path:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, Wire
 from volumetric.layers.program.names import RULES
+from volumetric.viz.program_labels import Labels, Spot, edge_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,31 +21,16 @@ _RULES: Final = (
 )  # fmt: skip
 STYLES: Final = {"add": "-", "gate": (0, (4, 2)), "replace": "-"}
 WIDTHS: Final = {"add": 1.0, "gate": 1.0, "replace": 2.2}
-LINE: Final = 0.155
-"""Inches of a line of text."""
-_LABELS, _REACH = 40, 1.2
-"""Words beside arrows, at most; and inches that a curve goes straight, so that long ones stay near the canvas."""
+_REACH: Final = 1.2
+"""Inches that a curve goes straight, so that long ones stay near the canvas."""
 _HEAD: Final = 3.2 / 72, 1.6 / 72
 """Inches that the head of an arrow is long, and half of its width."""
-Spot = tuple[float, float, float, float]
-"""Left, top, width and height of a box, in inches."""
 _Points: TypeAlias = "list[tuple[float, float]]"
 
 
 def rule_colour(rule: str) -> str:
     """Return the colour of a rule."""
     return _RULES[list(RULES).index(rule) % len(_RULES)] if rule in RULES else "#555555"
-
-
-def folded(text: str, most: int = 34) -> list[str]:
-    """Cut a clock into lines, behind its operators where that goes."""
-    words, found = text.split(" "), [""]
-    for word in words:
-        if found[-1] and len(found[-1]) + len(word) > most:
-            found.append("    " + word)
-        else:
-            found[-1] += (" " if found[-1] else "") + word
-    return found
 
 
 @dataclass(frozen=True)
@@ -61,19 +47,33 @@ class Arrows:
     Parameters
     ----------
     spots : box of each region that is drawn
-    texts : lines of text in it
+    taken : where text stands
+
+    Attributes
+    ----------
+    labels : what stands beside them
     """
 
-    def __init__(self, facts: Facts, spots: Mapping[str, Spot], texts: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, facts: Facts, spots: Mapping[str, Spot], taken: Iterable[Spot]) -> None:
         self.facts, self.spots = facts, spots
         wires = [w for w in self.facts.wires if {w.edge.reads, w.edge.writes} <= self.spots.keys()]
-        self.taken = [_written(spot, texts[name]) for name, spot in self.spots.items()]
-        self.loops = [wire for wire in wires if wire.reads == wire.writes]
         self.ways = [
             _Way(wire, _sides(self.spots[wire.edge.reads], self.spots[wire.edge.writes]))
             for wire in wires
             if wire.reads != wire.writes
         ]
+        places = self._places()
+        self.curves = [(way.wire, _curve(places[i, 0], places[i, 1], way.sides)) for i, way in enumerate(self.ways)]
+        self.curves += self._loops([wire for wire in wires if wire.reads == wire.writes])
+        self.labels = Labels()
+        self.labels.take(taken)
+        self.labels.take(_around(points[end]) for _, points in self.curves for end in (0, -1))
+        for i, (_, points) in enumerate(self.curves):
+            self.labels.pass_by(i, (_middle(points, t / _STEPS) for t in range(_STEPS + 1)))
+        for i, (wire, points) in enumerate(self.curves):
+            text = edge_label(wire.edge)
+            if text:
+                self.labels.place(text, i, [_middle(points, t) for t in _ALONG], rule_colour(wire.rule))
 
     def draw(self, axes: Axes) -> None:
         """Draw them all, those of one style together; limits of the axes stay as they are."""
@@ -81,13 +81,9 @@ class Arrows:
         from matplotlib.lines import Line2D
         from matplotlib.path import Path
 
-        places, told = self._places(), 0
         alike: dict[tuple[tuple[str, Any], ...], list[_Points]] = {}
-        for i, way in enumerate(self.ways):
-            style = _style(way.wire)
-            points = _curve(places[i, 0], places[i, 1], way.sides)
-            alike.setdefault(tuple(style.items()), []).append(points)
-            told += self._say(axes, way.wire, told, lambda points=points: [_middle(points, t) for t in _ALONG])
+        for wire, points in self.curves:
+            alike.setdefault(tuple(_style(wire).items()), []).append(points)
         for items, curves in alike.items():
             style = dict(items)
             heads = [_head(points, style["linewidth"]) for points in curves]
@@ -108,12 +104,7 @@ class Arrows:
                     *begun, marker="o", markersize=2.2, color=style["color"], alpha=style["alpha"], ls="none", zorder=4
                 )
             )
-        used: dict[str, int] = {}
-        for wire in self.loops:
-            name = wire.edge.writes
-            used[name] = used.get(name, -1) + 1
-            spot = self._loop(axes, self.spots[name], used[name], _style(wire))
-            told += self._say(axes, wire, told, lambda spot=spot: [spot])
+        self.labels.draw(axes)
 
     def _places(self) -> dict[tuple[int, int], tuple[float, float]]:
         """Where each arrow begins and ends: side by side, in the order of what is at their other ends."""
@@ -131,7 +122,7 @@ class Arrows:
                 x, y, w, h = self.spots[edge.writes if member[1] == 0 else edge.reads]
                 return y + h / 2 if upright else x + w / 2
 
-            first, last = (0.4, 0.92) if upright else (0.3, 0.95)
+            first, last = (0.4, 0.88) if upright else (0.3, 0.9)
             for n, member in enumerate(sorted(members, key=other)):
                 part = first + (last - first) * (n + 0.5) / len(members)
                 found[member] = (
@@ -141,37 +132,20 @@ class Arrows:
                 )
         return found
 
-    def _say(self, axes: Axes, wire: Wire, told: int, places: Callable[[], _Points]) -> bool:
-        """Write what stands beside an arrow, where it hides least, unless there is nothing or too much already."""
-        text = _told(wire.edge)
-        if not text or told >= _LABELS:
-            return False
-        lines = text.split("\n")
-        wide, high = 0.052 * max(map(len, lines)) + 0.08, 0.12 * len(lines) + 0.05
-        boxes = [(x - wide / 2, y - high / 2, wide, high) for x, y in places()]
-        box = min(boxes, key=lambda box: sum(_shared(box, other) for other in self.taken))
-        self.taken.append(box)
-        axes.text(
-            box[0] + wide / 2, box[1] + high / 2, text, fontsize=5.5, ha="center", va="center", zorder=6,
-            color=rule_colour(wire.rule),
-            bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.9},
-        )  # fmt: skip
-        return True
-
-    @staticmethod
-    def _loop(axes: Axes, spot: Spot, number: int, style: Mapping[str, Any]) -> tuple[float, float]:
-        """Draw an arrow from a region to itself in its lower right corner; return where its text goes."""
-        from matplotlib.patches import FancyArrowPatch
-
-        left, top, wide, high = spot
-        x, y = left + wide - 0.32 - 0.3 * number, top + high - 0.08
-        axes.add_artist(
-            FancyArrowPatch(
-                (x, y), (x + 0.18, y), connectionstyle="arc3,rad=-1.4", arrowstyle="-|>", mutation_scale=8, shrinkA=0,
-                shrinkB=0, zorder=4, **style,
-            )
-        )  # fmt: skip
-        return x + 0.09, y - 0.26
+    def _loops(self, wires: Sequence[Wire]) -> list[tuple[Wire, _Points]]:
+        """Edges from a region to itself: around the lower right corner of its box, one outside of the other."""
+        counts, found = Counter(wire.edge.writes for wire in wires), list[tuple[Wire, _Points]]()
+        used = Counter[str]()
+        for wire in wires:
+            name = wire.edge.writes
+            left, top, wide, high = self.spots[name]
+            right, bottom = left + wide, top + high
+            far = 0.09 + min(0.16, 0.55 * min(wide, high) / counts[name]) * used[name]
+            reach = 0.16 + 0.5 * far
+            used[name] += 1
+            ends = (right, bottom - far), (right - far, bottom)
+            found.append((wire, [ends[0], (right + reach, bottom - far), (right - far, bottom + reach), ends[1]]))
+        return found
 
 
 def _style(wire: Wire) -> dict[str, Any]:
@@ -180,14 +154,6 @@ def _style(wire: Wire) -> dict[str, Any]:
         "color": rule_colour(wire.rule), "linestyle": ":" if faint else STYLES[wire.write],
         "linewidth": WIDTHS[wire.write], "alpha": 0.55 if faint else 0.9,
     }  # fmt: skip
-
-
-def _told(edge: Edge) -> str:
-    """What stands beside an arrow: its condition, its lag and a weight that is not 1."""
-    parts = ["" if edge.when is None else edge.when, "" if edge.lag is None else f"lag {edge.lag}"]
-    parts.append("" if edge.weight == 1 else f"× {edge.weight:.3g}")
-    text = ", ".join(filter(None, parts))
-    return "\n".join(part.strip() for part in folded(text, 26)) if text else ""
 
 
 def _sides(a: Spot, b: Spot) -> tuple[str, str]:
@@ -204,19 +170,15 @@ def _sides(a: Spot, b: Spot) -> tuple[str, str]:
     return (across[0], along[1]) if not above else across
 
 
-def _written(spot: Spot, lines: Sequence[str]) -> Spot:
-    """Where the text of a region stands."""
-    return spot[0] + 0.05, spot[1] + 0.05, 0.06 * max(map(len, lines)), 0.1 + LINE * len(lines)
+def _around(point: tuple[float, float]) -> Spot:
+    """What an end of an arrow takes."""
+    return point[0] - 0.05, point[1] - 0.05, 0.1, 0.1
 
 
-def _shared(a: Spot, b: Spot) -> float:
-    """Area that two boxes have in common."""
-    wide, high = (min(a[i] + a[i + 2], b[i] + b[i + 2]) - max(a[i], b[i]) for i in (0, 1))
-    return max(0.0, wide) * max(0.0, high)
-
-
-_ALONG: Final = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)
+_ALONG: Final = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.12, 0.88)
 """Where words may stand along an arrow, the best first."""
+_STEPS: Final = 24
+"""Points of an arrow that labels look at."""
 _NORMAL: Final = {"left": (-1.0, 0.0), "right": (1.0, 0.0), "top": (0.0, -1.0), "bottom": (0.0, 1.0)}
 
 

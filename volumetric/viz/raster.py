@@ -13,8 +13,8 @@ from volumetric.errors import SpecError
 from volumetric.layers.program.facts import facts_of
 from volumetric.observe.firing import Firing
 from volumetric.viz.figure import new_figure
-from volumetric.viz.program import family_colours
 from volumetric.viz.program_arrows import rule_colour
+from volumetric.viz.program_sheet import family_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,154 @@
+"""Words in a program's picture: how clocks are cut into lines, and where words stand beside arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from volumetric.layers.program.edge import Edge
+from volumetric.viz.figure import text_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LINE: Final = 0.155
+"""Inches of a line of text in a box."""
+Spot = tuple[float, float, float, float]
+"""Left, top, width and height of a box, in inches."""
+_SIZE: Final = 6.0
+_MOST: Final = 400
+"""Words beside arrows, at most."""
+
+
+def folded(text: str, most: int = 34) -> list[str]:
+    """Cut a clock into lines, behind its operators where that goes."""
+    words, found = text.split(" "), [""]
+    for word in words:
+        if found[-1] and len(found[-1]) + len(word) > most:
+            found.append("    " + word)
+        else:
+            found[-1] += (" " if found[-1] else "") + word
+    return found
+
+
+def edge_label(edge: Edge) -> str:
+    """What stands beside an arrow: its condition, its lag and a weight that is not 1."""
+    parts = ["" if edge.when is None else edge.when, "" if edge.lag is None else f"lag {edge.lag}"]
+    parts.append("" if edge.weight == 1 else f"× {edge.weight:.3g}")
+    return ", ".join(filter(None, parts))
+
+
+def label_width(text: str) -> float:
+    """Inches that a label of an arrow is wide."""
+    return max(text_width(line, _SIZE) for line in _lines(text)) + 0.08
+
+
+def _lines(text: str) -> list[str]:
+    return [part.strip() for part in folded(text, 26)]
+
+
+@dataclass(frozen=True)
+class _Label:
+    text: str
+    at: tuple[float, float]
+    colour: str
+
+
+@dataclass
+class Labels:
+    """Labels of arrows: each where it covers no other words and no end of an arrow, else as a number with a note.
+
+    Attributes
+    ----------
+    notes : number of each label that had no room, by its text
+    left_out : labels that are not drawn, as there were too many
+    """
+
+    notes: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
+    _placed: list[_Label] = field(default_factory=list)
+    _taken: dict[tuple[int, int], list[Spot]] = field(default_factory=dict)
+    """What must not be covered, by the square inches that it lies in."""
+    _arrows: dict[tuple[int, int], list[tuple[float, float, int]]] = field(default_factory=dict)
+    """Points of arrows and the numbers of these, by the square inch."""
+
+    def take(self, spots: Iterable[Spot]) -> None:
+        """Keep places free of labels."""
+        for spot in spots:
+            for square in _squares(spot):
+                self._taken.setdefault(square, []).append(spot)
+
+    def pass_by(self, arrow: int, points: Iterable[tuple[float, float]]) -> None:
+        """Tell where an arrow is, which labels of others had better not cover."""
+        for x, y in points:
+            self._arrows.setdefault((int(x // 1), int(y // 1)), []).append((x, y, arrow))
+
+    def place(self, text: str, arrow: int, places: Sequence[tuple[float, float]], colour: str) -> None:
+        """Find a place for a label, of some the best first: as it is where one is free, else as a number.
+
+        Free is a place that hides nothing taken, and at most one other arrow.
+        """
+        if len(self._placed) >= _MOST:
+            self.left_out += 1
+            return
+        lines = _lines(text)
+        sizes = [("\n".join(lines), label_width(text), 0.125 * len(lines) + 0.05)]
+        number = str(self.notes.get(text, len(self.notes) + 1))
+        sizes.append((number, text_width(number, _SIZE) + 0.1, 0.15))
+        for shown, wide, high in sizes:
+            boxes = [(x - wide / 2, y - high / 2, wide, high) for x, y in places]
+            hidden = [(self._hidden(box), self._crossed(box, arrow)) for box in boxes]
+            best = min(range(len(boxes)), key=hidden.__getitem__)
+            if shown != number and hidden[best] > (0, 1):
+                continue
+            if shown == number:
+                self.notes[text] = int(number)
+            self.take([boxes[best]])
+            self._placed.append(_Label(shown, places[best], colour))
+            return
+
+    def _hidden(self, box: Spot) -> float:
+        """Area of a box that is taken."""
+        return sum(_shared(box, other) for square in _squares(box) for other in self._taken.get(square, ()))
+
+    def _crossed(self, box: Spot, arrow: int) -> int:
+        """Count other arrows that a box hides a part of."""
+        x, y, wide, high = box
+        return len(
+            {
+                other
+                for square in _squares(box)
+                for px, py, other in self._arrows.get(square, ())
+                if other != arrow and x <= px <= x + wide and y <= py <= y + high
+            }
+        )
+
+    def draw(self, axes: Axes) -> None:
+        """Draw them all above everything else."""
+        numbers = {str(number) for number in self.notes.values()}
+        for label in self._placed:
+            round_one = label.text in numbers
+            axes.text(
+                *label.at, label.text, fontsize=_SIZE, ha="center", va="center", zorder=6, color=label.colour,
+                weight="bold" if round_one else "normal",
+                bbox={
+                    "boxstyle": "round,pad=0.2", "facecolor": "white", "alpha": 0.9,
+                    "edgecolor": label.colour if round_one else "none", "linewidth": 0.5,
+                },
+            )  # fmt: skip
+
+
+def _squares(spot: Spot) -> list[tuple[int, int]]:
+    x, y, wide, high = spot
+    return [
+        (i, j)
+        for i in range(int(x // 1), int((x + wide) // 1) + 1)
+        for j in range(int(y // 1), int((y + high) // 1) + 1)
+    ]
+
+
+def _shared(a: Spot, b: Spot) -> float:
+    """Area that two boxes have in common."""
+    wide, high = (min(a[i] + a[i + 2], b[i] + b[i + 2]) - max(a[i], b[i]) for i in (0, 1))
+    return max(0.0, wide) * max(0.0, high)
