@@ -201,7 +201,7 @@ def test_constants_are_taken_after_rows_and_exports_are_written(
     save_native(tmp_path / "m", network, params)
     x = np.random.default_rng(0).normal(size=(1, 5, 3)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x)
-    flags = ["program", "compile", str(tmp_path / "m"), "-o", str(tmp_path / "s")]
+    flags = ["program", "compile", str(tmp_path / "m"), "-o", str(tmp_path / "s"), "--overwrite"]
     assert main(flags) == 0
     told = capsys.readouterr().out
     assert "= region store: its keep is 'export', but what it holds depends on what comes in at 'x'" in told
@@ -239,6 +239,34 @@ def test_constants_are_taken_after_rows_and_exports_are_written(
     assert "lost: region 'store': that it is a constant, whose rows are a parameter" in capsys.readouterr().err
 
 
+def test_what_is_there_is_replaced_when_asked_for(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, model, exported = tmp_path / "other.program.json", tmp_path / "model", tmp_path / "new.exported"
+    network = PROGRAM.network()
+    save_native(model, network, initialise(network))
+    export, taken = tmp_path / "canvas.json", tmp_path / "taken"
+    assert main(["program", "export", path, "-o", str(export)]) == 0
+    save_native(taken, network, initialise(network))
+    exported.mkdir()
+    (exported / "mine").write_text("mine")
+    calls = {("compile", path): other, ("compile", str(model)): taken, ("export", path): other}
+    calls["import", str(export)] = other
+    for (verb, source), target in calls.items():
+        other.write_text("mine")
+        capsys.readouterr()
+        assert main(["program", verb, source, "-o", str(target)]) == 2
+        assert f"{target} exists and is not overwritten" in capsys.readouterr().err
+        assert other.read_text() == "mine"
+        assert main(["program", verb, source, "-o", str(target), "--overwrite"]) == 0
+        assert other.read_text() != "mine" or target != other
+        if verb != "compile":
+            assert main(["program", verb, source, "-o", source, "--overwrite"]) == 1
+    assert main(["program", "compile", str(model), "-o", str(tmp_path / "new")]) == 2
+    assert f"{exported} exists and is not overwritten" in capsys.readouterr().err
+    assert main(["program", "check", path, "--overwrite"]) == 2
+
+
 def test_what_cannot_be_compiled_is_an_error_and_writes_nothing(
     path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,8 +290,8 @@ def test_what_cannot_be_compiled_is_an_error_and_writes_nothing(
     assert not out.exists()
     assert not (tmp_path / "s").exists()
     before = Path(path).read_bytes()
-    assert main(["program", "compile", path, "-o", path]) == 2
-    assert "is what is compiled" in capsys.readouterr().err
+    assert main(["program", "compile", path, "-o", path, "--overwrite"]) == 1
+    assert "is what is read" in capsys.readouterr().err
     assert Path(path).read_bytes() == before
     assert main(["run", str(cut), "--in", "x.npz"]) == 1
     assert f"error: {cut} is not JSON" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import OutputOptions
+from volumetric.cli.targets import Overwrite, check_new
 
 
 def program(
@@ -30,6 +31,7 @@ def program(
     row: int = 0,
     meters: Annotated[str | None, Parameter(name="--meters")] = None,
     device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto",
+    overwrite: Overwrite = False,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -77,6 +79,8 @@ def program(
         unless given.
     device : str
         With draw: where the model runs: auto, cpu, gpu, gpu:1, or reference.
+    overwrite : bool
+        With compile, import and export: replace what is there.
     json : bool
         With check, compile and diff: print one JSON object.
     """
@@ -92,18 +96,20 @@ def program(
         raise UsageError(f"program {what} writes no file", hint="--json prints one JSON object")
     if what != "draw" and (rows is not None or row or meters is not None):
         raise UsageError("--in, --row and --meters are of program draw")
+    if overwrite and what not in ("compile", "import", "export"):
+        raise UsageError("--overwrite is of program compile, import and export")
     if what == "compile":
         named = None if outputs is None else tuple(name.strip() for name in outputs.split(",") if name.strip())
         options = {"deploy": deploy, "outputs": named, "drop_inputs": drop_inputs, "after": after}
-        return _compile(files[0], out, options, rows=constants, json=json)
+        return _compile(files[0], out, options, rows=constants, overwrite=overwrite, json=json)
     if what == "draw":
         from volumetric.cli.program_draw import draw
 
         return draw(files[0], out, rows=rows, row=row, meters=meters, device=device)
     if what == "export":
-        return _export(files[0], out)
+        return _export(files[0], out, overwrite=overwrite)
     if what == "import":
-        return _import(files[0], out, heads=heads, operators=operators)
+        return _import(files[0], out, heads=heads, operators=operators, overwrite=overwrite)
     return _diff(*files, json=json) if what == "diff" else _check(files[0], json=json)
 
 
@@ -129,12 +135,14 @@ def _check(path: str, *, json: bool) -> int:
     return exits.FAILED if found else exits.OK
 
 
-def _compile(path: str, out: Path | None, options: dict[str, Any], *, rows: str | None, json: bool) -> int:
+def _compile(
+    path: str, out: Path | None, options: dict[str, Any], *, rows: str | None, overwrite: bool, json: bool
+) -> int:
     from volumetric.cli.program_compile import compile_file
 
     if out is None:
         raise UsageError("program compile writes a program or a network", hint="name it: -o PATH")
-    compile_file(path, out, options=options, rows=rows, json=json)
+    compile_file(path, out, options=options, rows=rows, overwrite=overwrite, json=json)
     return exits.OK
 
 
@@ -157,10 +165,12 @@ def _diff(a: str, b: str, *, json: bool) -> int:
     return exits.OK
 
 
-def _export(path: str, out: Path | None) -> int:
+def _export(path: str, out: Path | None, *, overwrite: bool) -> int:
     from volumetric.atomic import write_atomic
     from volumetric.program import export_canvas, read_program
 
+    if out is not None:
+        check_new(out, path, overwrite=overwrite)
     exported = export_canvas(read_program(path))
     for line in exported.lost:
         console.note(f"lost: {line}")
@@ -171,11 +181,13 @@ def _export(path: str, out: Path | None) -> int:
     return exits.OK
 
 
-def _import(path: str, out: Path | None, *, heads: int, operators: bool) -> int:
+def _import(path: str, out: Path | None, *, heads: int, operators: bool, overwrite: bool) -> int:
     from volumetric.errors import SpecError
     from volumetric.program import import_canvas, save_program
     from volumetric.program.files import read_bytes
 
+    if out is not None:
+        check_new(out, path, overwrite=overwrite)
     try:
         imported = import_canvas(read_bytes(path), operators=operators, heads=heads)
     except SpecError as error:

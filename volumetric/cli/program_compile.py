@@ -13,6 +13,7 @@ import numpy as np
 
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
+from volumetric.cli.targets import check_new
 
 if TYPE_CHECKING:
     from volumetric._typing import Array
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from volumetric.program import Report
 
 
-def compile_file(source: str, out: Path, *, options: Mapping[str, Any], rows: str | None, json: bool) -> None:
+def compile_file(
+    source: str, out: Path, *, options: Mapping[str, Any], rows: str | None, overwrite: bool, json: bool
+) -> None:
     """Compile what a file or directory holds, write it, and print what was done.
 
     Parameters
@@ -29,11 +32,12 @@ def compile_file(source: str, out: Path, *, options: Mapping[str, Any], rows: st
     out : of the same kind
     options : of `volumetric.program.compile`
     rows : file of rows after which constants are taken, as of ``run``
+    overwrite : replace what is there, and what was exported beside it
 
     Raises
     ------
-    UsageError : one is a file of a program and the other is not, or both are the same; a file is to be run
-    VolumetricError : the one cannot be read or compiled, or the other not written
+    UsageError : one is a file of a program and the other is not; a file is to be run; `out` is there
+    VolumetricError : the one cannot be read or compiled, or the other not written; both are the same
     """
     alone = Path(source).suffix == ".json"
     if alone != (out.suffix == ".json"):
@@ -44,8 +48,9 @@ def compile_file(source: str, out: Path, *, options: Mapping[str, Any], rows: st
         )
     if alone and (rows is not None or options["after"] is not None):
         raise UsageError(f"{source} has no weights, with which rows could be run", hint="give a model's directory")
-    if out.exists() and Path(source).exists() and out.samefile(source):
-        raise UsageError(f"--out {out} is what is compiled", hint="name another: what goes could not be had back")
+    check_new(out, source, overwrite=overwrite)
+    if not alone:
+        check_new(_exported(out), source, overwrite=overwrite)
     reports, frozen = _program(source, out, options) if alone else _model(source, out, options, rows)
     if json:
         told = {name: report.to_dict() for name, report in reports.items()}
@@ -96,12 +101,17 @@ def _model(
     )
     save_native(out, made.network, made.params, facts=facts)
     for coord, exported in made.exported.items():
-        folder = out.with_name(f"{out.name}.exported")
+        folder = _exported(out)
         folder = folder if len(made.network.layers) == 1 else folder / str(coord)
         save_exported(folder, exported)
         console.note(f"{len(exported):,} regions exported in {folder}")
     reports = {str(coord): report for coord, report in made.reports.items()}
     return (reports if len(made.network.layers) > 1 else {"": next(iter(reports.values()))}), made.frozen
+
+
+def _exported(out: Path) -> Path:
+    """Where regions of a compiled model are exported."""
+    return out.with_name(f"{out.name}.exported")
 
 
 def _rows(loaded: LoadedModel, rows: str) -> dict[str, Array]:

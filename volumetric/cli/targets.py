@@ -1,4 +1,4 @@
-"""What a verb that writes a model may replace."""
+"""What a verb that writes a model or a program may replace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_new(target: Path, *sources: str, overwrite: bool) -> None:
 
     Raises
     ------
-    CheckpointError : `target` is one of the models that are read
+    CheckpointError : `target` is one of what is read
     UsageError : a file is there, or a directory that is not empty
     """
     check_target(target, *sources)

@@ -214,12 +214,12 @@ def format_of(target: str | Path, asked: Format | None = None, default: Format =
 
 
 def check_target(target: str | Path, *sources: str | os.PathLike[str]) -> None:
-    """Raise `CheckpointError` if a model that is read lies where one is to be written."""
+    """Raise `CheckpointError` if what is read lies where something is to be written."""
     place = Path(target).expanduser()
     for source in filter(os.path.exists, sources):
         holders = (Path(source), Path(source).parent) if Path(source).is_file() else (Path(source),)
         if place.exists() and any(place.samefile(holder) for holder in holders):
-            raise CheckpointError(f"{target} is the model that is read", hint="name another target")
+            raise CheckpointError(f"{target} is what is read", hint="name another target")
 
 
 def save_model(
