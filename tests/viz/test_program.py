@@ -103,8 +103,8 @@ def test_each_condition_stands_beside_its_arrow_or_under_its_number(program: Pro
     figure = draw_program(program)
     notes = [text.get_text().partition(": ") for text in figure.legends[0].get_texts()]
     numbers = {number: note for number, _, note in notes if number.isdigit()}
-    ones = [text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold" or text.get_fontsize() == 6]
-    beside = Counter(numbers.get(said, " ".join(said.split())) for said in ones)
+    words = [text.get_text() for text in figure.axes[0].texts]
+    beside = Counter(numbers.get(said, " ".join(said.split())) for said in words)
     for label, count in Counter(edge_label(edge) for edge in program.edges).items():
         assert beside[label] >= count
 
