@@ -43,38 +43,38 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return call
 
 
+LOSSES = {
+    "types": ("def f(work, y, t):\n    return work.binary('sub', y, t) + [1]\n", "TypeError", 2),
+    "key": ("def f(work, y, t):\n    return {}['size']\n", "KeyError: 'size'", 2),
+    "import": ("import json\njson.loads('{')\n", "JSONDecodeError", 2),
+    "arguments": ("def f(prediction):\n    return prediction\n", "takes 1 arguments", None),
+    "name": ("def g(work, y, t):\n    return y\n", "has no 'f'", None),
+    "syntax": ("def f(work, y, t)\n    return y\n", "SyntaxError", None),
+    "module": ("import a_module_that_is_not\n", "needs 'a_module_that_is_not'", None),
+}
+FITNESSES = {
+    "division": ("def f(genome, rng):\n    return 1 / 0\n", "ZeroDivisionError", 2),
+    "number": ("f = 3\n", "is of type int", None),
+}
+"""A module, what is told of it, and the line of it that is named where it was run."""
+
+
 @pytest.mark.parametrize(
-    ("verb", "text", "code", "what"),
+    ("verb", "text", "code", "what", "line"),
     [
-        ("train", TRAIN, "def f(work, y, t):\n    return work.binary('sub', y, t) + [1]\n", "TypeError"),
-        ("train", TRAIN, "def f(work, y, t):\n    return {}['size']\n", "KeyError: 'size'"),
-        ("evolve", EVOLVE, "def f(genome, rng):\n    return 1 / 0\n", "ZeroDivisionError"),
-        ("train", TRAIN, "import json\njson.loads('{')\n", "JSONDecodeError"),
+        pytest.param(verb, text, *case, id=f"{verb} {name}")
+        for verb, text, cases in (("train", TRAIN, LOSSES), ("evolve", EVOLVE, FITNESSES))
+        for name, case in cases.items()
     ],
-    ids=["types", "key", "fitness", "import"],
 )
-def test_an_error_of_the_person_s_own_code_has_its_line(told, verb, text, code, what):
+def test_an_error_of_the_person_s_own_code_is_told_as_such(told, verb, text, code, what, line):
     err, module = told(verb, text, code)
     assert what in err
-    assert f"{module}.py, line 2" in err
     assert "defect" not in err
-
-
-@pytest.mark.parametrize(
-    ("verb", "text", "code", "message"),
-    [
-        ("train", TRAIN, "def f(prediction):\n    return prediction\n", "takes 1 arguments"),
-        ("train", TRAIN, "def g(work, y, t):\n    return y\n", "has no 'f'"),
-        ("train", TRAIN, "def f(work, y, t)\n    return y\n", "SyntaxError"),
-        ("train", TRAIN, "import a_module_that_is_not\n", "needs 'a_module_that_is_not'"),
-        ("evolve", EVOLVE, "f = 3\n", "is of type int"),
-    ],
-)
-def test_what_cannot_be_taken_is_refused_by_name(told, verb, text, code, message):
-    err, _ = told(verb, text, code)
-    assert message in err
-    assert "defect" not in err
-    assert "Traceback" not in err
+    if line is None:
+        assert "Traceback" not in err
+    else:
+        assert f"{module}.py, line {line}" in err
 
 
 def test_an_error_of_no_code_of_theirs_is_told_as_a_defect(capsys):
