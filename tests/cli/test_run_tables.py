@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cli.test_run import NETWORK, ON_REFERENCE, PARAMS
 from volumetric import Coord, Grid, Network
-from volumetric.layers import RNN, Dense
+from volumetric.layers import Dense
 from volumetric.loaders import save_native
 from volumetric.network import initialise
 
@@ -17,7 +18,6 @@ RANDOM = np.random.default_rng(0)
 X = (RANDOM.standard_normal((60, 3)) * [1, 10, 100] + [5, 0, 1]).round(4).astype(np.float32)
 KINDS = ("ash", "birch", "cedar")
 IDS = (X[:, 0] > 5).astype(int) + (X[:, 1] > 3)
-ON_REFERENCE = ("--device", "reference")
 TOML = """
 device = "reference"
 [data]
@@ -96,13 +96,7 @@ def test_training_takes_the_names_of_run(run, tmp_path):
 
 
 def test_samples_begin_anew_and_rows_of_a_stream_do_not(run, tmp_path):
-    network = Network(
-        grid=Grid(2),
-        layers={Coord(0): RNN(input_size=3, hidden_size=4), Coord(1): Dense(in_features=4, out_features=2)},
-        input_shape=(3,),
-        input_dtype="float32",
-    )
-    save_native(tmp_path / "m", network, initialise(network, seed=2))
+    save_native(tmp_path / "m", NETWORK, PARAMS)
     np.savez(tmp_path / "samples.npz", inputs=X[[0, 0]])
     np.savez(tmp_path / "stream.npz", input=X[[0, 0]])
     for name, same in (("samples", True), ("stream", False)):

@@ -7,16 +7,19 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import openai
+import pytest
 
 from tests.generate.letters import recurrent_letters
 from volumetric.generate import Limits, Model
+from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.runtime.reference import ReferenceDevice
+from volumetric.serve import run as serving_run
 from volumetric.serve.run import Server, listen
 from volumetric.serve.serving import Settings
 
@@ -51,6 +54,27 @@ class Address:
 
     def client(self, key: str = "none", **rest: Any) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=PATIENCE, **rest)
+
+
+def until(what: Callable[[], object]) -> None:
+    """Wait for what another thread brings about."""
+    end = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def hang_devices(patch: pytest.MonkeyPatch) -> threading.Event:
+    """Let devices hang as long as the event that this returns is not set; servers look at them all the time."""
+    step, goes = Rounds.run, threading.Event()
+
+    def hanging(self: Rounds, *args: Any) -> Any:
+        assert goes.wait(PATIENCE)
+        return step(self, *args)
+
+    patch.setattr(Rounds, "run", hanging)
+    patch.setattr(serving_run, "_LOOK", 0.02)
+    return goes
 
 
 def slow_letters() -> Model:

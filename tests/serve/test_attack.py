@@ -8,8 +8,6 @@ import importlib.util
 import json
 import socket
 import sys
-import threading
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,12 +16,11 @@ import openai
 import pytest
 
 from tests.generate.letters import letters, recurrent_letters
-from tests.serve.servers import PATIENCE, Address, ask, running, slow_letters
+from tests.serve.servers import PATIENCE, Address, ask, hang_devices, running, slow_letters, until
 from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import bodies, heap, protocol
-from volumetric.serve import run as serving_run
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -148,22 +145,12 @@ def test_a_device_that_fails_fails_its_requests_alone(server: Address, monkeypat
         assert client.completions.create(model="slow", prompt="ab", max_tokens=2).usage is not None
     engine = server.server.serving.models["slow"].engine
     assert engine is not None
-    until = time.monotonic() + PATIENCE
-    while not engine.scheduler.idle and time.monotonic() < until:
-        time.sleep(0.01)
-    assert engine.scheduler.idle
+    until(lambda: engine.scheduler.idle)
 
 
 def test_a_device_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch):
     """To those who wait, and to whoever watches over the server, which ends without it."""
-    step, goes = Rounds.run, threading.Event()
-
-    def hanging(self: Rounds, *args: Any) -> Any:
-        assert goes.wait(PATIENCE)
-        return step(self, *args)
-
-    monkeypatch.setattr(Rounds, "run", hanging)
-    monkeypatch.setattr(serving_run, "_LOOK", 0.02)
+    goes = hang_devices(monkeypatch)
     model = letters()
     with running({"letters": model}, step_seconds=0.5) as address, address.client() as client:
         for _ in range(2):
@@ -174,9 +161,7 @@ def test_a_device_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch):
                 client.get(f"{address.url}/health", cast_to=object)
             assert (caught.value.code, caught.value.status_code) == ("engine_stuck", 503)
             goes.set()
-            until = time.monotonic() + PATIENCE
-            while ask(address, "/health")[0] != 200 and time.monotonic() < until:
-                time.sleep(0.01)
+            until(lambda: ask(address, "/health")[0] == 200)
             assert client.completions.create(model="letters", prompt="ab").choices[0].text == "cdefgh"
             goes.clear()
         with pytest.raises(openai.InternalServerError, match="the device has not answered for"):

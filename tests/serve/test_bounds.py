@@ -16,7 +16,7 @@ import pytest
 
 from tests.generate.byte_tokens import byte_tokens
 from tests.generate.letters import letters, recurrent_letters
-from tests.serve.servers import PATIENCE, Address, ask, running
+from tests.serve.servers import PATIENCE, Address, ask, running, until
 from volumetric.errors import DoesNotFitError
 from volumetric.generate.grammar import Grammars
 from volumetric.runtime.reference import ReferenceDevice
@@ -126,10 +126,7 @@ def test_connections_have_a_number():
             assert json.loads(answer.read())["error"]["code"] == "too_many_connections"
             assert sock.recv(1) == b""
         held.pop().close()
-        until = time.monotonic() + PATIENCE
-        while (status := _status(address)) != 200 and time.monotonic() < until:
-            pass
-        assert status == 200
+        until(lambda: _status(address) == 200)
         for one in held:
             one.close()
 
@@ -167,8 +164,5 @@ def test_a_grammar_is_given_up_when_its_client_leaves(monkeypatch: pytest.Monkey
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         assert begun.wait(PATIENCE)
         connection.close()
-        until = time.monotonic() + PATIENCE
-        while served.busy and time.monotonic() < until:
-            pass
-        assert not served.busy
+        until(lambda: not served.busy)
         assert (path, 499) in address.server.serving.answered

@@ -42,12 +42,6 @@ def address() -> Iterator[Address]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def client(address: Address) -> Iterator[openai.OpenAI]:
-    with address.client() as client:
-        yield client
-
-
 def named(calls: Any) -> list[tuple[str, Any]]:
     return [(call.function.name, json.loads(call.function.arguments)) for call in calls]
 

@@ -29,12 +29,6 @@ def address() -> Iterator[Address]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def client(address: Address) -> Iterator[openai.OpenAI]:
-    with address.client() as client:
-        yield client
-
-
 @pytest.mark.parametrize("marks", FAMILIES)
 def test_prompts_have_the_tokens_of_the_model(marks: tuple[str, ...], address: Address):
     model = address.server.serving.models["coder"].model

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,23 +12,14 @@ import pytest
 from starlette.requests import Request
 
 from tests.generate.letters import letters
-from tests.serve.servers import PATIENCE, running
+from tests.serve.servers import hang_devices, running, until
 from volumetric.generate import Limits
 from volumetric.generate.events import Generation, GenerationStats
-from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.serve import bodies
-from volumetric.serve import run as serving_run
 from volumetric.serve.fields.completion import CompletionRequest
 from volumetric.serve.problem import RequestError
 from volumetric.serve.serving import Settings
 from volumetric.serve.told import usage
-
-
-def until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not what() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert what()
 
 
 def test_a_request_that_is_refused_in_the_middle_leaves_nothing_behind():
@@ -51,14 +39,7 @@ def test_a_request_that_is_refused_in_the_middle_leaves_nothing_behind():
 
 
 def test_jobs_that_a_device_has_kept_waiting_too_long_are_not_computed_after_all(monkeypatch: pytest.MonkeyPatch):
-    step, goes = Rounds.run, threading.Event()
-
-    def hanging(self: Rounds, *args: Any) -> Any:
-        assert goes.wait(PATIENCE)
-        return step(self, *args)
-
-    monkeypatch.setattr(Rounds, "run", hanging)
-    monkeypatch.setattr(serving_run, "_LOOK", 0.02)
+    goes = hang_devices(monkeypatch)
     model = letters(context=2000, context_length=2000)
     with running({"letters": model}, step_seconds=0.2) as address, address.client() as client:
         engine = address.server.serving.models["letters"].engine

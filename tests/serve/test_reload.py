@@ -5,26 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
 
 from tests.generate.letters import letters
-from tests.serve.servers import PATIENCE, running, slow_letters
+from tests.serve.servers import PATIENCE, running, slow_letters, until
 from volumetric.errors import CheckpointError, ShuttingDownError
 from volumetric.generate import Limits, Model
 from volumetric.serve.engine import Engine
 from volumetric.serve.run import Server, listen
 from volumetric.serve.serving import Served, Settings
-
-
-def until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not what() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert what()
 
 
 def reload(server) -> None:

@@ -39,12 +39,6 @@ def address() -> Iterator[Address]:
     patch.undo()
 
 
-@pytest.fixture(scope="module")
-def client(address: Address) -> Iterator[openai.OpenAI]:
-    with address.client() as client:
-        yield client
-
-
 def test_a_text(client):
     answer = client.responses.create(model="letters", input="ab", metadata={"who": "me"}, store=False)
     assert (answer.output_text, answer.status, answer.object) == ("cdefgh", "completed", "response")

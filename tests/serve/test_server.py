@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 
 import volumetric
 from tests.generate.letters import letters, recurrent_letters, write_letters
-from tests.serve.servers import JSON, PATIENCE, ask, running, slow_letters
+from tests.serve.servers import JSON, PATIENCE, ask, running, slow_letters, until
 from volumetric.generate import Limits
 from volumetric.runtime.reference import ReferenceDevice
 
@@ -184,10 +183,7 @@ def test_a_client_that_leaves_gives_its_seat_back(server):
             )
             if path_ends:
                 sock.recv(100)
-    until = time.monotonic() + PATIENCE
-    while not scheduler.idle and time.monotonic() < until:
-        time.sleep(0.01)
-    assert scheduler.idle
+    until(lambda: scheduler.idle)
     assert not server.server.serving.models["random"].engine.waiting
 
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
-import time
 from pathlib import Path
-from typing import Any
 
 import openai
 import pytest
 
 from tests.generate.letters import letters
-from tests.serve.servers import PATIENCE, running
-from volumetric.generate.scheduling.rounds import Rounds
-from volumetric.serve import run as serving_run
+from tests.serve.servers import PATIENCE, hang_devices, running, until
 from volumetric.serve import supervisor as supervising
 from volumetric.serve.engine import Engine
 
@@ -23,13 +18,7 @@ from volumetric.serve.engine import Engine
 def test_who_supervises_the_server_hears_when_it_is_ready_and_that_no_device_hangs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    step, goes = Rounds.run, threading.Event()
-
-    def hanging(self: Rounds, *args: Any) -> Any:
-        assert goes.wait(PATIENCE)
-        return step(self, *args)
-
-    monkeypatch.setattr(Rounds, "run", hanging)
+    goes = hang_devices(monkeypatch)
     watch, looks = Engine.watch, [0]
 
     def watching(self: Engine) -> None:
@@ -37,7 +26,6 @@ def test_who_supervises_the_server_hears_when_it_is_ready_and_that_no_device_han
         looks[0] += 1
 
     monkeypatch.setattr(Engine, "watch", watching)
-    monkeypatch.setattr(serving_run, "_LOOK", 0.02)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind(str(tmp_path / "notify"))
         supervisor.settimeout(PATIENCE)
@@ -52,9 +40,8 @@ def test_who_supervises_the_server_hears_when_it_is_ready_and_that_no_device_han
             with contextlib.suppress(BlockingIOError):
                 while supervisor.recv(100):
                     pass
-            before, until = looks[0], time.monotonic() + PATIENCE
-            while looks[0] < before + 3 and time.monotonic() < until:
-                time.sleep(0.01)
+            before = looks[0]
+            until(lambda: looks[0] >= before + 3)
             with pytest.raises(BlockingIOError):
                 supervisor.recv(100)
             goes.set()

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.generate.letters import deep_letters, letters, recurrent_letters
-from tests.serve.servers import PATIENCE, Address, running, slowed
+from tests.serve.servers import PATIENCE, Address, running, slowed, until
 from volumetric.generate import Limits, Model
 from volumetric.layers import MultiHeadAttention
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import engine
 from volumetric.serve.engine import Engine
-
-
-def until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not what() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert what()
 
 
 def engine_of(address: Address) -> Engine:
