@@ -89,7 +89,8 @@ def test_a_history_that_is_ahead_of_the_checkpoint_is_cut(run, tmp_path, capsys)
         ("generations = 0", "generations", ""),
         ("x = ", "not valid TOML", ""),
         ('problem = { kind = "table" }', "npz or csv", ""),
-        ('algorithm = "classic"\n[network]\nbuilder = "cnn"', "network", ""),
+        ('algorithm = "classic"\n[network]\nbuilder = "cnn"', "network", 'algorithm = "grid"'),
+        ('[network]\nbuilder = "mlp"\n[train]\nepochs = 3', "network", "volumetric train FILE"),
     ],
 )
 def test_what_is_wrong_is_named(run, text, wrong, hint):

@@ -183,7 +183,7 @@ def test_what_is_for_tokens_points_to_predict(opened):
         for call in (model.logits, model.generate, model.stream, model.perplexity, lambda _: model.session()):
             with pytest.raises(GenerationError, match=r"does not read tokens but float32 \[samples, 3\]") as caught:
                 call(X)
-            assert caught.value.hint == "use model.predict(inputs)"
+            assert caught.value.hint == "model.predict(inputs) takes rows, and volumetric run MODEL --in FILE"
 
 
 def test_a_language_model_predicts_the_logits_of_several_texts():

@@ -44,6 +44,14 @@ def test_paths(files: list[str], source: str, kind: str, weights: str, tmp_path:
     assert found.name == (Path(weights).stem if kind == "gguf" else tmp_path.name)
 
 
+@pytest.mark.parametrize("inner", ["model", "champion"])
+def test_the_directory_of_a_run_is_told_where_its_model_is(inner: str, tmp_path: Path) -> None:
+    touch(tmp_path, "history.jsonl", "checkpoints/step-1.npz", f"{inner}/network.json", f"{inner}/weights.safetensors")
+    with pytest.raises(CheckpointError, match="no model in") as caught:
+        resolve(str(tmp_path))
+    assert caught.value.hint == f"name the model in it: {tmp_path / inner}"
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

@@ -257,7 +257,7 @@ def test_it_is_saved_and_opened_and_programs_inside_of_networks_are_compiled(tmp
     with pytest.raises(SpecError, match="can go only where the program is all"):
         compile_network(network, params, outputs=["guess"])
     dense = Network(grid=Grid(1), layers={Coord(0): layers[Coord(0)]}, input_shape=(2,), input_dtype="float32")
-    with pytest.raises(SpecError, match="no layer of the network is a program"):
+    with pytest.raises(SpecError, match="no layer of the network is a program; there is: dense"):
         compile_network(dense, initialise(dense))
 
 

@@ -44,7 +44,7 @@ def app() -> cyclopts.App:
     """Build the command line. Each verb is a function of its name in the module of its name."""
     built = cyclopts.App(
         name="volumetric",
-        help="A numeric neural engine: language models on CPU and GPU, in 21 numeric types.",
+        help="A numeric neural engine: language models and networks of any kind, trained or evolved, on CPU and GPU.",
         version=__version__,
         version_flags=["--version"],
         result_action="return_value",

@@ -116,7 +116,19 @@ def _unknown_option(error: cyclopts.UnknownOptionError, verb: str) -> tuple[str,
     """What to say of a flag that there is not; only one that is nearly spelled so is named beside it."""
     name = (error.token.keyword or error.token.value).partition("=")[0]
     known = [own for argument in error.argument_collection if argument.parse for own in argument.names]
-    return f"{verb} has no flag {name}", f"{_meant(name, known)}{_usage_hint(verb)}"
+    return f"{verb} has no flag {name}", _set(verb, name) or f"{_meant(name, known)}{_usage_hint(verb)}"
+
+
+def _set(verb: str, name: str) -> str | None:
+    """How to say what is no flag, but a key of the file that a verb takes."""
+    if verb == "train":
+        from volumetric.train.settings import place_of
+    elif verb == "evolve":
+        from volumetric.evolution.job import place_of
+    else:
+        return None
+    place = place_of(name.lstrip("-").replace("-", "_"))
+    return place and f"it is a key of the file: --set {place}=…"
 
 
 def _unknown_verb(error: cyclopts.UnknownCommandError) -> tuple[str, str]:

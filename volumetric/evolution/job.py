@@ -42,9 +42,7 @@ Algorithm = Literal["classic", "grid", "elites"]
 Search = Literal["fitness", "novelty", "nsga2"]
 MAX_BYTES: Final = 1_000_000
 MAX_WORKERS: Final = 1024
-_OF_TRAIN: Final = frozenset(
-    ["train", "data", "clocked", "history", "observe", "resume", "epochs", "loss", "optimiser"]
-)
+_OF_TRAIN: Final = {"train", "data", "clocked", "history", "observe", "resume", "epochs", "loss", "optimiser"}
 """Keys of files for ``train``."""
 _HOMES = ("builder", "file", "options")
 FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
@@ -186,6 +184,14 @@ def read_job(path: Path, changes: Mapping[str, Any] | None = None) -> Job:
         raise SpecError(f"{path}: {error}", hint=error.hint) from None
 
 
+def place_of(key: str) -> str | None:
+    """Return where a key stands in a file for ``evolve``, as "species.target"; None: nowhere."""
+    rules = [(kind, name) for kind in (EvolutionConfig, GridConfig) for name in tables.keywords(kind)]
+    if key in (*_SCALARS, *(name for _, name in rules)):
+        return key
+    return next((f"{name}.{key}" for kind, name in rules if key in _keys_of(kind, name)), None)
+
+
 def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None = None) -> Job:
     """Make a job of the tables of a TOML file. Raises `SpecError` as `read_job` does."""
     types = tables.keywords(Job)
@@ -196,8 +202,10 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
     allowed = (*_SCALARS, *sections, *rules)
 
     def elsewhere(key: str) -> str | None:
-        if key in _OF_TRAIN:
+        if key in _OF_TRAIN or (key == "network" and not _OF_TRAIN.isdisjoint(table)):
             return "that is of a run of training: volumetric train FILE"
+        if key == "network":
+            return 'a network that evolution begins with is of algorithm = "grid"'
         section = next((name for name in rules if key in _keys_of(kind, name)), None)
         return None if section is None else f"it stands in [{section}]: {section}.{key}"
 

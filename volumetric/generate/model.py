@@ -364,7 +364,8 @@ class Model(Prompts, Encodes, Adapts, Predicts):
         if value.dtype != "int32":
             axes = ", ".join(map(str, ("samples", *value.shape[1:])))
             raise GenerationError(
-                f"{self.name} does not read tokens but {value.dtype} [{axes}]", hint="use model.predict(inputs)"
+                f"{self.name} does not read tokens but {value.dtype} [{axes}]",
+                hint="model.predict(inputs) takes rows, and volumetric run MODEL --in FILE",
             )
 
     def close(self) -> None:

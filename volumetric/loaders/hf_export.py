@@ -36,7 +36,8 @@ def blueprint_of(model: LoadedModel) -> Blueprint:
     """
     if not model.config:
         raise UnsupportedError(
-            f"{model.name} is no model of a known family", hint="write it in the native format, which holds any network"
+            f"{model.name} is of none of the families that other programs know",
+            hint="write it in the native format, which holds any network",
         )
     blueprint = archs.build(Config(model.config, f"{model.name}: config.json"))
     if model.hidden is None and blueprint.hidden is not None and blueprint.network != model.network:

@@ -119,7 +119,9 @@ def _directory(path: Path, name: str) -> Location:
     if files:
         names = ", ".join(file.name for file in files[:8])
         raise CheckpointError(f"{path} has {len(files)} GGUF files: {names}", hint="give the one you mean")
-    raise CheckpointError(f"no model in {path}: {list_found(path)}", hint="only safetensors and GGUF can be read")
+    inside = sorted(file.parent for file in path.glob(f"*/{NATIVE_NAME}"))
+    hint = f"name the model in it: {inside[0]}" if inside else "only safetensors and GGUF can be read"
+    raise CheckpointError(f"no model in {path}: {list_found(path)}", hint=hint)
 
 
 def _in_package(text: str) -> Location:

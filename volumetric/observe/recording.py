@@ -139,6 +139,11 @@ class Recording:
         """
         where = Path(path)
         try:
+            if where.is_dir():
+                raise CheckpointError(
+                    f"{where} is a directory and no recording",
+                    hint=f"`volumetric scope record {where}` makes one of a model",
+                )
             if not where.is_file():
                 raise CheckpointError(f"cannot read {where}: there is no such file", hint="check the path")
             with where.open("rb") as handle:

@@ -301,28 +301,38 @@ def _put(table: dict[str, Any], name: str, value: Any) -> None:
     table[last] = value
 
 
+_SCALARS: Final[Mapping[str, type]] = {"seed": int, "device": str, "output": str, "resume": bool}
+_SECTIONS: Final[Mapping[str, type]] = {
+    "network": NetworkSettings,
+    "data": DataSettings,
+    "clocked": ClockedSettings,
+    "history": HistorySettings,
+    "observe": ObserveSettings,
+}
+
+
+def place_of(key: str) -> str | None:
+    """Return where a key stands in a file for ``train``, as "train.epochs"; None: nowhere."""
+    if key in _SCALARS:
+        return key
+    sections = {"train": TrainConfig, **_SECTIONS}
+    section = next((name for name, of in sections.items() if key in tables.keywords(of)), None)
+    return None if section is None else f"{section}.{key}"
+
+
 def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None = None) -> RunSettings:
     """Make settings of the tables of a TOML file. Raises `SpecError` as `read_settings` does."""
-    scalars = {"seed": int, "device": str, "output": str, "resume": bool}
-    sections = {
-        "network": NetworkSettings,
-        "data": DataSettings,
-        "clocked": ClockedSettings,
-        "history": HistorySettings,
-        "observe": ObserveSettings,
-    }
-    allowed = (*scalars, *sections, "train")
-    keys = {"train": TrainConfig, **sections}
+    allowed = (*_SCALARS, *_SECTIONS, "train")
 
     def elsewhere(key: str) -> str | None:
         if key in _OF_EVOLVE:
             return "that is of a run of evolution: volumetric evolve FILE"
-        section = next((name for name, of in keys.items() if key in tables.keywords(of)), None)
-        return None if section is None else f"it stands in [{section}]: {section}.{key}"
+        place = place_of(key)
+        return None if place is None else f"it stands in [{place.partition('.')[0]}]: {place}"
 
     given = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
-    values: dict[str, Any] = {key: tables.typed(given[key], to, key) for key, to in scalars.items() if key in given}
-    values |= {key: tables.call(make, given.get(key, {}), f"[{key}]") for key, make in sections.items()}
+    values: dict[str, Any] = {key: tables.typed(given[key], to, key) for key, to in _SCALARS.items() if key in given}
+    values |= {key: tables.call(make, given.get(key, {}), f"[{key}]") for key, make in _SECTIONS.items()}
     section = given.get("train", {})
     return RunSettings(
         name=name,

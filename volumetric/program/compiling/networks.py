@@ -60,7 +60,11 @@ def compile_network(
     check_params(network, params)
     at = [coord for coord, spec in network.layers.items() if isinstance(spec, Program)]
     if not at:
-        raise SpecError("compile: no layer of the network is a program")
+        kinds = ", ".join(sorted({spec.kind for spec in network.layers.values()}))
+        raise SpecError(
+            f"compile: no layer of the network is a program; there is: {kinds or 'none'}",
+            hint="give a file x.program.json, or a model with a program, as program.network() makes it",
+        )
     if (outputs is not None or drop_inputs or rows is not None) and len(network.layers) > 1:
         raise SpecError(
             "compile: outputs and inputs can go only where the program is all there is, and rows come in only there",
