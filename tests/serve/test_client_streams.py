@@ -108,6 +108,20 @@ def test_openai_puts_calls_of_responses_together(client):
     assert (call.name, set(call.parsed_arguments)) == ("weather", {"town", "days"})
 
 
+def test_calls_have_no_arguments_that_their_function_does_not_name(client):
+    named = {"type": "object", "properties": {"tasks": {"enum": ["a", "b"]}}}
+    function: dict[str, Any] = {"name": "record", "description": "Records.", "parameters": named}
+    for strict, others in (({}, False), ({"strict": False}, True)):
+        function |= strict
+        whole = client.chat.completions.create(**ASK, **CALLED, tools=[{"type": "function", "function": function}])
+        (call,) = whole.choices[0].message.tool_calls
+        ask = {"model": "smollm2", "input": ASK["messages"], "max_output_tokens": 80, "temperature": 0.0}
+        tool: Any = {"type": "function", **function}
+        (other,) = client.responses.create(**ask, **CALLED, tools=[tool]).output
+        assert call.function.arguments == other.arguments
+        assert bool(json.loads(other.arguments).keys() - {"tasks"}) == others
+
+
 def test_litellm_puts_calls_together(client, address, monkeypatch):
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else the import asks the network for prices
     with an_event_loop():

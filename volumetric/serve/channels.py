@@ -59,7 +59,7 @@ class Harmony:
         rules = [
             json_rule(
                 name,
-                tool.parameters,
+                tool.arguments,
                 behind=lark(f"{_CHANNEL}commentary to=functions.{tool.name} {_CONSTRAIN}json{_MESSAGE}"),
             )
             for name, tool in zip(names, asked.tools, strict=True)

@@ -76,7 +76,7 @@ def _tool(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     for name in given.keys() - _TOOL:
         if given[name] not in (None, False):
             raise bad(f"{where}.{name} is refused: this server does not honour it", param=f"{where}.{name}")
-    names = ("name", "description", "parameters")
+    names = ("name", "description", "parameters", "strict")
     return {"type": "function", "function": {key: given[key] for key in names if given.get(key) is not None}}
 
 

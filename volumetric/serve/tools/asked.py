@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from volumetric.serve.problem import RequestError, bad
+from volumetric.serve.tools.closed import closed
 
 MOST_TOOLS: Final = 128
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -22,10 +23,17 @@ class Tool:
     ----------
     name : its name
     parameters : JSON schema of its arguments
+    closed : calls have no arguments but those that it names, where it does not say of others
     """
 
     name: str
     parameters: Mapping[str, Any]
+    closed: bool = True
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The schema to which calls are held."""
+        return closed(self.parameters) if self.closed else self.parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +43,7 @@ class AskedTools:
     Attributes
     ----------
     tools : those that the answer may call
-    told : all tools as templates read them
+    told : all tools as templates read them, without `strict`, which speaks to the server
     required : whether the answer must be a call
     parallel : whether it may be several
     """
@@ -73,7 +81,7 @@ def tools_of(tools: Sequence[Mapping[str, Any]] | None, choice: Any, *, parallel
             raise bad(f"tool_choice names {name!r}, the tools are {', '.join(names)}", param="tool_choice")
     return AskedTools(
         tools=[tool for tool in found if tool.name in wanted],
-        told=[{"type": "function", "function": dict(tool["function"])} for tool in tools],
+        told=[{"type": "function", "function": _told(tool["function"])} for tool in tools],
         required=named is not None or choice == "required",
         parallel=parallel and named is None,  # a function that is named is called exactly once, as OpenAI says
     )
@@ -109,7 +117,14 @@ def _tool(given: Mapping[str, Any], where: str) -> Tool:
         raise _ill(f"{where}.function.name", "1 to 64 letters, digits, underscores, dots and dashes", name)
     if parameters is not None and not isinstance(parameters, Mapping):
         raise _ill(f"{where}.function.parameters", "a JSON schema", parameters)
-    return Tool(name, parameters or _NOTHING)
+    strict = function.get("strict")
+    if strict is not None and not isinstance(strict, bool):
+        raise _ill(f"{where}.function.strict", "true or false", strict)
+    return Tool(name, parameters or _NOTHING, closed=strict is not False)
+
+
+def _told(function: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in function.items() if name != "strict"}
 
 
 def _ill(place: str, expected: str, got: object) -> RequestError:

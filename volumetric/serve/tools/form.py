@@ -141,6 +141,6 @@ class CallForm:
     def _rules(self, name: str, tool: Tool) -> Sequence[str]:
         head = self.texts(self.opening + tool.name + self.between)
         if self.elements is None:
-            return [f"{json_rule(name, tool.parameters, behind=head)} {self.texts(self.closing)}"]
+            return [f"{json_rule(name, tool.arguments, behind=head)} {self.texts(self.closing)}"]
         arguments, rules = parameter_rules(name, tool.parameters, self.elements)
         return [f"{name}: {head} {arguments} {self.texts(self.closing)}", *rules]
