@@ -5,8 +5,7 @@ A script of a client is run as `python SCRIPT URL ANSWER`: the base URL of a ser
 pydantic, on which every client for Python stands, are imported here.
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here: some clients read those of `weather` without the names of this module.
 import asyncio
 import inspect
 import itertools

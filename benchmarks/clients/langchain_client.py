@@ -31,18 +31,14 @@ def plain() -> None:
     check_equal(usage["total_tokens"], usage["input_tokens"] + usage["output_tokens"])
 
 
-@case("plain, asynchronous")
-async def plain_async() -> None:
-    check_answer((await MODEL.ainvoke(QUESTION)).content)
-
-
 @case("streamed")
 def streamed() -> None:
     check_answer(joined(MODEL.stream(QUESTION)).content)
 
 
-@case("streamed events")
-async def streamed_events() -> None:
+@case("asynchronous, plain and streamed")
+async def asynchronous() -> None:  # one case: models share connections, which belong to one event loop
+    check_answer((await MODEL.ainvoke(QUESTION)).content)
     events = [event async for event in MODEL.astream_events(QUESTION, version="v2")]
     pieces = [event["data"]["chunk"].content for event in events if event["event"] == "on_chat_model_stream"]
     check_answer("".join(pieces))
