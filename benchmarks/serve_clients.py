@@ -121,7 +121,18 @@ def main() -> int:
         parser.error(f"--only: there is no client {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     places = [python_place(path) for path in given.python or [sys.executable]]
     places += [node_place(directory) for directory in given.node]
-    command = [sys.executable, "-m", "volumetric", "serve", given.model, str(SMALL_ENCODER), "--alias", CHAT, "--alias", ENCODER]
+    command = [
+        sys.executable,
+        "-m",
+        "volumetric",
+        "serve",
+        given.model,
+        str(SMALL_ENCODER),
+        "--alias",
+        CHAT,
+        "--alias",
+        ENCODER,
+    ]
     command += ["--device", given.device, "--port", "0", "--quiet", "--offline"]
     passed = failed = 0
     with subprocess.Popen(command) as server:
@@ -136,7 +147,9 @@ def main() -> int:
                     script = str(SCRIPTS / place.clients[name][0])
                     run = [*place.command, script, f"http://127.0.0.1:{port}/v1", answer]
                     for case, wrong in results(run, given.patience, given.verbose):
-                        print(f"{'FAIL' if wrong else 'pass'}  {told}  {case}{f': {wrong}' if wrong else ''}", flush=True)
+                        print(
+                            f"{'FAIL' if wrong else 'pass'}  {told}  {case}{f': {wrong}' if wrong else ''}", flush=True
+                        )
                         failed += wrong is not None
                         passed += wrong is None
             server.send_signal(signal.SIGTERM)

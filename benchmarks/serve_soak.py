@@ -351,7 +351,7 @@ def port_of(pid: int) -> int:
     import http.client
 
     until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until:
+    while time.monotonic() < until and _runs(pid):
         time.sleep(0.2)
         for port in _listening(pid):
             try:
@@ -362,6 +362,11 @@ def port_of(pid: int) -> int:
             except OSError:
                 continue
     raise SystemExit("the server did not start")
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process has not ended; one that nobody has waited for yet has a state of its own."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def _listening(pid: int) -> list[int]:

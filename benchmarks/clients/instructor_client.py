@@ -36,7 +36,9 @@ add("JSON schema", instructor.Mode.JSON_SCHEMA)
 
 @case("plain with its completion")
 def with_completion() -> None:
-    found, answer = client(instructor.Mode.TOOLS).chat.completions.create_with_completion(**PLAIN, response_model=Person)
+    found, answer = client(instructor.Mode.TOOLS).chat.completions.create_with_completion(
+        **PLAIN, response_model=Person
+    )
     check_person(found)
     check_equal(answer.usage.total_tokens, answer.usage.prompt_tokens + answer.usage.completion_tokens)
 
@@ -44,7 +46,9 @@ def with_completion() -> None:
 @case("list, streamed")
 def listed() -> None:  # without strict this client says that the list may be left out, and any field be there
     ask = PLAIN | {"max_tokens": 2 * TOKENS}
-    first = next(iter(client(instructor.Mode.TOOLS_STRICT).chat.completions.create_iterable(**ask, response_model=Person)))
+    first = next(
+        iter(client(instructor.Mode.TOOLS_STRICT).chat.completions.create_iterable(**ask, response_model=Person))
+    )
     check_person(first)
 
 

@@ -89,8 +89,11 @@ def responses_tool() -> None:
     (call,) = litellm.responses(**ask).output
     check_call(call.name, call.arguments)
     events = list(litellm.responses(**ask, stream=True))
+    (built,) = events[-1].response.output
+    check_equal((built.name, built.arguments), (call.name, call.arguments))
+    # litellm 1.83 asks for the whole answer where it does not know the model, and tells it as a stream without these
     deltas = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
-    check_equal("".join(deltas), call.arguments)
+    check_equal("".join(deltas), call.arguments if deltas else "")
 
 
 @case("text completion")

@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 from cases import (
-    ANSWER, ASK, CALLED, CHAT, ENCODER, FORM, FUNCTION, GREEDY, MESSAGES, QUESTION, STRICT, TEXTS, TOKENS, TOOL, URL, Person,
+    ASK, CALLED, CHAT, ENCODER, FORM, FUNCTION, GREEDY, MESSAGES, QUESTION, STRICT, TEXTS, TOKENS, TOOL, URL, Person,
     Weather, case, check_answer, check_call, check_equal, check_person, check_vectors, run_cases,
 )  # fmt: skip
 
@@ -55,8 +55,28 @@ def stream_helper() -> None:
     check_answer(said)
 
 
-def called(tool: dict[str, Any], **rest: Any) -> str:
-    """Return the arguments of a call, which must be the same whole, in pieces, and in the client's own stream."""
+@case(".stream(), asynchronous")
+async def stream_helper_async() -> None:
+    async with (
+        openai.AsyncOpenAI(base_url=URL, api_key="none", max_retries=0, timeout=120) as client,
+        client.chat.completions.stream(**ASK) as stream,
+    ):
+        check_answer((await stream.get_final_completion()).choices[0].message.content)
+
+
+@case(".stream() of two answers with log-probabilities")
+def stream_helper_choices() -> None:
+    ask = ASK | {"n": 2, "seed": 1, "temperature": 1.0, "logprobs": True, "top_logprobs": 2}
+    whole = CLIENT.chat.completions.create(**ask)
+    with CLIENT.chat.completions.stream(**ask) as stream:
+        built = stream.until_done().current_completion_snapshot
+    for one, other in zip(whole.choices, built.choices, strict=True):
+        check_equal(other.message.content, one.message.content)
+        check_equal([token.token for token in other.logprobs.content], [token.token for token in one.logprobs.content])
+
+
+def called(tool: dict[str, Any], **rest: Any) -> None:
+    """A call must be the same whole, in pieces, and in the client's own stream."""
     ask = ASK | CALLED | {"tools": [tool]} | rest
     (call,) = CLIENT.chat.completions.create(**ask).choices[0].message.tool_calls
     check_call(call.function.name, call.function.arguments)
@@ -69,12 +89,21 @@ def called(tool: dict[str, Any], **rest: Any) -> str:
         (built,) = stream.get_final_completion().choices[0].message.tool_calls
     check_equal((built.function.name, built.function.arguments), (call.function.name, call.function.arguments))
     check_equal(events.count("tool_calls.function.arguments.done"), 1)
-    return call.function.arguments
 
 
 @case("tool, plain and streamed")
 def tool() -> None:
     called(TOOL)
+
+
+@case("tool that may be called, plain and streamed")
+def free_tool() -> None:
+    ask = ASK | {"tools": [TOOL]}
+    message = CLIENT.chat.completions.create(**ask).choices[0].message
+    with CLIENT.chat.completions.stream(**ask) as stream:
+        built = stream.until_done().current_completion_snapshot.choices[0].message
+    check_equal(built.content or None, message.content)
+    check_equal(*([one.function.arguments for one in told.tool_calls or ()] for told in (message, built)))
 
 
 @case("named tool, plain and streamed")
@@ -183,7 +212,7 @@ def errors() -> None:
     for wrong, kind in (
         ({"model": "words"}, openai.NotFoundError),
         ({"temperature": -1}, openai.BadRequestError),
-        ({"messages": [{"role": "user", "content": ANSWER * 500}]}, openai.BadRequestError),
+        ({"messages": [{"role": "user", "content": "a word " * 10_000}]}, openai.BadRequestError),
     ):
         try:
             CLIENT.chat.completions.create(**ASK | wrong)
