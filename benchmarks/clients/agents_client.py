@@ -5,12 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from agents import (
-    Agent, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled,
-)  # fmt: skip
+    Agent,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from cases import (
-    CALLS, CHAT, QUESTION, TOKENS, URL, Person, case, check_answer, check_equal, check_function_called, run_cases,
+    CALLS,
+    CHAT,
+    QUESTION,
+    TOKENS,
+    URL,
+    Person,
+    case,
+    check_answer,
+    check_equal,
+    check_function_called,
+    run_cases,
     weather,
-)  # fmt: skip
+)
 from openai import AsyncOpenAI
 
 set_tracing_disabled(True)

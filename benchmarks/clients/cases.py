@@ -1,8 +1,8 @@
 """Cases: what the script of a client tries, what each answer must be, and how `serve_clients.py` is told of it.
 
 A script of a client is run as `python SCRIPT URL ANSWER`: the base URL of a server, and what its model says to
-`QUESTION`, greedily, with at most `TOKENS` tokens. It prints one line of JSON for each case. Only the standard library and
-pydantic, on which every client for Python stands, are imported here.
+`QUESTION`, greedily, with at most `TOKENS` tokens. It prints one line of JSON for each case. Only the standard library
+and pydantic, on which every client for Python stands, are imported here.
 """
 
 # Annotations are evaluated here: some clients read those of `weather` without the names of this module.
@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import pydantic
 
-URL, ANSWER = (sys.argv + ["", ""])[1:3]
+URL, ANSWER = [*sys.argv, "", ""][1:3]
 CHAT, ENCODER = "chat", "encoder"
 """Names of the models."""
 QUESTION = "What is the weather in Rome? Answer in one word."

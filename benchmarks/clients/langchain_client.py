@@ -5,9 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from cases import (
-    CALLED, CHAT, ENCODER, GREEDY, QUESTION, STRICT, TEXTS, TOOL, URL, Person, Weather, case, check_answer, check_call,
-    check_equal, check_vectors, run_cases,
-)  # fmt: skip
+    CALLED,
+    CHAT,
+    ENCODER,
+    GREEDY,
+    QUESTION,
+    STRICT,
+    TEXTS,
+    TOOL,
+    URL,
+    Person,
+    Weather,
+    case,
+    check_answer,
+    check_call,
+    check_equal,
+    check_vectors,
+    run_cases,
+)
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
 PLACE: dict[str, Any] = {"base_url": URL, "api_key": "none", "max_retries": 0}

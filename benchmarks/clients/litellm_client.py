@@ -6,12 +6,32 @@ import os
 from typing import Any
 
 from cases import (
-    ASK, CALLED, CHAT, ENCODER, FORM, FUNCTION, GREEDY, MESSAGES, QUESTION, STRICT, TEXTS, TOKENS, TOOL, URL, Person,
-    case, check_answer, check_call, check_equal, check_person, check_vectors, run_cases,
-)  # fmt: skip
+    ASK,
+    CALLED,
+    CHAT,
+    ENCODER,
+    FORM,
+    FUNCTION,
+    GREEDY,
+    MESSAGES,
+    QUESTION,
+    STRICT,
+    TEXTS,
+    TOKENS,
+    TOOL,
+    URL,
+    Person,
+    case,
+    check_answer,
+    check_call,
+    check_equal,
+    check_person,
+    check_vectors,
+    run_cases,
+)
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else the import asks the network for prices
-import litellm  # noqa: E402
+import litellm
 
 PLACE: dict[str, Any] = {"api_base": URL, "api_key": "none", "num_retries": 0}
 CHATS: dict[str, Any] = ASK | PLACE | {"model": f"openai/{CHAT}"}

@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from cases import (
-    CHAT, GREEDY, QUESTION, TOKENS, URL, Person, case, check_answer, check_call, check_equal, run_cases, weather,
-)  # fmt: skip
+    CHAT,
+    GREEDY,
+    QUESTION,
+    TOKENS,
+    URL,
+    Person,
+    case,
+    check_answer,
+    check_call,
+    check_equal,
+    run_cases,
+    weather,
+)
 from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool

@@ -1,4 +1,4 @@
-"""OpenAI's client for Python, 2 and 3: chats, its own streams, tools, forms, responses, text completions, embeddings."""
+"""OpenAI's client for Python, 2 and 3: chats, its own streams, tools, forms, responses, completions, embeddings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,30 @@ from typing import Any
 
 import openai
 from cases import (
-    ASK, CALLED, CHAT, ENCODER, FORM, FUNCTION, GREEDY, MESSAGES, QUESTION, STRICT, TEXTS, TOKENS, TOOL, URL, Person,
-    Weather, case, check_answer, check_call, check_equal, check_person, check_vectors, run_cases,
-)  # fmt: skip
+    ASK,
+    CALLED,
+    CHAT,
+    ENCODER,
+    FORM,
+    FUNCTION,
+    GREEDY,
+    MESSAGES,
+    QUESTION,
+    STRICT,
+    TEXTS,
+    TOKENS,
+    TOOL,
+    URL,
+    Person,
+    Weather,
+    case,
+    check_answer,
+    check_call,
+    check_equal,
+    check_person,
+    check_vectors,
+    run_cases,
+)
 
 CLIENT = openai.OpenAI(base_url=URL, api_key="none", max_retries=0, timeout=120)
 RESPONSE: dict[str, Any] = {"model": CHAT, "input": QUESTION, "temperature": 0.0, "max_output_tokens": TOKENS}

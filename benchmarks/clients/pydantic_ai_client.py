@@ -5,9 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from cases import (
-    CALLS, CHAT, ENCODER, GREEDY, QUESTION, TEXTS, URL, Person, case, check_answer, check_equal, check_function_called,
-    check_vectors, run_cases, weather,
-)  # fmt: skip
+    CALLS,
+    CHAT,
+    ENCODER,
+    GREEDY,
+    QUESTION,
+    TEXTS,
+    URL,
+    Person,
+    case,
+    check_answer,
+    check_equal,
+    check_function_called,
+    check_vectors,
+    run_cases,
+    weather,
+)
 from pydantic_ai import Agent, NativeOutput, ToolOutput
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
