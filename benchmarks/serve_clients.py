@@ -7,9 +7,9 @@ Starts `volumetric serve` with the model and a small encoder, and runs the scrip
 which may have a client in another version or beside another openai (this Python alone unless given), and with the
 packages that `npm install` has put under each `--node`. A script asks at temperature 0 and holds streams to whole
 answers, answers to the one that a request without any client has, and calls and structured answers to their schemas.
-Tools are required, so that any model calls them; its answer to `QUESTION` of `clients/cases.py` must end within `TOKENS`
-tokens. Prints one line for each case, `not installed` for clients that are in none of these places, and the exit code is
-1 if a case failed. `--verbose` shows what scripts write to stderr.
+Tools are required, so that any model calls them; its answer to `QUESTION` of `clients/cases.py` must end within
+`TOKENS` tokens. Prints one line for each case, `not installed` for clients that are in none of these places, and the
+exit code is 1 if a case failed. `--verbose` shows what scripts write to stderr.
 """
 
 from __future__ import annotations
