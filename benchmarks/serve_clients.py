@@ -9,7 +9,7 @@ packages that `npm install` has put under each `--node`. A script asks at temper
 answers, answers to the one that a request without any client has, and calls and structured answers to their schemas.
 Tools are required, so that any model calls them; its answer to `QUESTION` of `clients/cases.py` must end within
 `TOKENS` tokens. Prints one line for each case, `not installed` for clients that are in none of these places, and the
-exit code is 1 if a case failed. `--verbose` shows what scripts write to stderr.
+exit code is 1 if a case failed, or none was run. `--verbose` shows what scripts write to stderr.
 """
 
 from __future__ import annotations
