@@ -66,6 +66,12 @@ def even_lanes(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     return _shuffle(e, a, b, list(range(0, 2 * LANES, 2)))
 
 
+@define(Floats, Floats, Floats)
+def odd_lanes(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The numbers that `even_lanes` leaves out."""
+    return _shuffle(e, a, b, list(range(1, 2 * LANES, 2)))
+
+
 @define(Floats, Floats)
 def spread_first(e: Emitter, a: ir.Value) -> ir.Value:
     """The first eight numbers with a zero behind each."""
@@ -76,6 +82,18 @@ def spread_first(e: Emitter, a: ir.Value) -> ir.Value:
 def spread_last(e: Emitter, a: ir.Value) -> ir.Value:
     """The last eight numbers with a zero behind each."""
     return _shuffle(e, a, e.floats(0.0), [8 + lane // 2 if lane % 2 == 0 else LANES for lane in range(LANES)])
+
+
+@define(Floats, Floats)
+def spread_first_odd(e: Emitter, a: ir.Value) -> ir.Value:
+    """The first eight numbers with a zero in front of each."""
+    return _shuffle(e, a, e.floats(0.0), [lane // 2 if lane % 2 else LANES for lane in range(LANES)])
+
+
+@define(Floats, Floats)
+def spread_last_odd(e: Emitter, a: ir.Value) -> ir.Value:
+    """The last eight numbers with a zero in front of each."""
+    return _shuffle(e, a, e.floats(0.0), [8 + lane // 2 if lane % 2 else LANES for lane in range(LANES)])
 
 
 @define(Floats, types.int64, types.int64, Floats)
@@ -100,6 +118,13 @@ def where_equal(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise:
 def where_at_most(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
     """`then` where ``a <= b``, else `otherwise`."""
     return e.b.select(e.b.fcmp_ordered("<=", a, b), then, otherwise)
+
+
+@define(Floats, Floats, Floats, Floats, Floats)
+def where_beats(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """`then` where `a` takes the place of `b` as the largest: it is greater, or the first NaN; else `otherwise`."""
+    less = e.b.fcmp_unordered("<", b, a)  # true for any NaN as well
+    return e.b.select(e.b.and_(less, e.b.fcmp_ordered("ord", b, b)), then, otherwise)
 
 
 @define(Floats, Floats)

@@ -9,9 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
+from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_beats, where_equal
 from volumetric.kernels.cpu.graph.shares import share
-from volumetric.kernels.cpu.graph.taps import WIDEST_STRIDE, add_tap, first_with, lane_numbers, last_with, load_tap
+from volumetric.kernels.cpu.graph.taps import (
+    WIDEST_STRIDE,
+    add_inside,
+    add_tap,
+    first_with,
+    lane_numbers,
+    last_with,
+    load_inside,
+    load_tap,
+)
 from volumetric.kernels.cpu.graph.windows import (
     BEFORE,
     COUNTS,
@@ -25,7 +34,7 @@ from volumetric.kernels.cpu.graph.windows import (
 )
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, store_f32
-from volumetric.kernels.cpu.simd import magnitude, peak, peak_size, splat, store, where_less, where_nan
+from volumetric.kernels.cpu.simd import load, magnitude, peak, peak_size, splat, store
 from volumetric.kernels.cpu.steps import scratch, word
 
 f32 = np.float32
@@ -66,6 +75,24 @@ def _tap_place(table, i, t2):
 
 
 @kernel
+def _inside(table):
+    """First window of a line that lies inside of the image with all taps, and one past the last, for `load_inside`."""
+    stride, shift = field(table, STRIDE, 2), -field(table, BEFORE, 2)
+    reach = (field(table, KERNEL, 2) - 1) * field(table, DILATION, 2)
+    high = last_with(field(table, SIZES, 2), stride, shift + reach, field(table, COUNTS, 2))
+    return first_with(stride, shift), high - (1 if (stride == 2) & (reach == 0) else 0)
+
+
+@kernel
+def _put(y, value, count):
+    """Write the first `count` lanes. Masks are slow where registers are narrower than 16 numbers."""
+    if count >= 16:
+        store(y, value)
+    else:
+        store_part(y, value, count)
+
+
+@kernel
 def _first_tap(start, dilation):
     """First tap inside of the image of a window that starts at `start`, perhaps in front of it."""
     return max(0, -start) if dilation == 1 else first_window(dilation, start)
@@ -94,10 +121,9 @@ def _largest_of_many(x, count, block):
     least, zero = splat(f32(-np.inf)), splat(f32(0.0))
     best, first = least, lane_numbers()
     for i in range(0, count, 16):
-        v = load_part_or(x + 4 * i, count - i, least)
-        number = lane_numbers() + splat(f32(i))
-        first = where_nan(v, where_nan(best, first, number), where_less(best, v, number, first))
-        best = where_nan(v, where_nan(best, best, v), where_less(best, v, v, best))
+        v = load(x + 4 * i) if count - i >= 16 else load_part_or(x + 4 * i, count - i, least)
+        first = where_beats(v, best, lane_numbers() + splat(f32(i)), first)
+        best = where_beats(v, best, v, best)
     size = peak_size(magnitude(best))
     if size == size:
         top = peak(best)
@@ -114,45 +140,55 @@ def _largest_of_many(x, count, block):
 
 @kernel
 def _line_max(table, x, w0, w1, y, tap):
-    """Largest elements of a line of windows, 16 at a time."""
+    """Largest elements of a line of windows, 16 at a time: the last 16, where they are not enough, once more in part."""
     s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
     k1, k2, stride = field(table, KERNEL, 1), field(table, KERNEL, 2), field(table, STRIDE, 2)
-    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
+    d0, d1, d2 = field(table, DILATION, 0), field(table, DILATION, 1), field(table, DILATION, 2)
+    before = field(table, BEFORE, 2)
     at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
-    least = splat(f32(-np.inf))
-    for i in range(0, n2, 16):
+    least, (low2, high2) = splat(f32(-np.inf)), _inside(table)
+    for start in range(0, n2, 16):
+        i = max(0, min(start, n2 - 16))
+        inside, place = (i >= low2) & (i + 16 <= high2), 4 * (i * stride - before)
         best, first = least, splat(f32(0.0))
         for t0 in range(low0, high0):
             for t1 in range(low1, high1):
-                line = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
+                line, number = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2, (t0 * k1 + t1) * k2
                 for t2 in range(k2):
-                    place, low, high = _tap_place(table, i, t2)
-                    v = load_tap(line + place, stride, low, high, least)
-                    number = splat(f32((t0 * k1 + t1) * k2 + t2))
-                    first = where_nan(v, where_nan(best, first, number), where_less(best, v, number, first))
-                    best = where_nan(v, where_nan(best, best, v), where_less(best, v, v, best))
-        store_part(y + 4 * i, best, n2 - i)
+                    if inside:
+                        v = load_inside(line + place + 4 * t2 * d2, stride, t2)
+                    else:
+                        edge, low, high = _tap_place(table, i, t2)
+                        v = load_tap(line + edge, stride, low, high, least)
+                    first = where_beats(v, best, splat(f32(number + t2)), first)
+                    best = where_beats(v, best, v, best)
+        _put(y + 4 * i, best, n2 - i)
         if tap != 0:
-            store_part(tap + 4 * i, first, n2 - i)
+            _put(tap + 4 * i, first, n2 - i)
 
 
 @kernel
 def _line_sum(table, x, w0, w1, y):
-    """Sums of a line of windows, 16 at a time."""
+    """Sums of a line of windows, 16 at a time, as `_line_max`."""
     s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
-    k2, stride = field(table, KERNEL, 2), field(table, STRIDE, 2)
-    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
+    k2, stride, before = field(table, KERNEL, 2), field(table, STRIDE, 2), field(table, BEFORE, 2)
+    d0, d1, d2 = field(table, DILATION, 0), field(table, DILATION, 1), field(table, DILATION, 2)
     at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
-    zero = splat(f32(0.0))
-    for i in range(0, n2, 16):
+    zero, (low2, high2) = splat(f32(0.0)), _inside(table)
+    for start in range(0, n2, 16):
+        i = max(0, min(start, n2 - 16))
+        inside, place = (i >= low2) & (i + 16 <= high2), 4 * (i * stride - before)
         total = zero
         for t0 in range(low0, high0):
             for t1 in range(low1, high1):
                 line = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
                 for t2 in range(k2):
-                    place, low, high = _tap_place(table, i, t2)
-                    total = total + load_tap(line + place, stride, low, high, zero)
-        store_part(y + 4 * i, total, n2 - i)
+                    if inside:
+                        total = total + load_inside(line + place + 4 * t2 * d2, stride, t2)
+                    else:
+                        edge, low, high = _tap_place(table, i, t2)
+                        total = total + load_tap(line + edge, stride, low, high, zero)
+        _put(y + 4 * i, total, n2 - i)
 
 
 @kernel
@@ -163,21 +199,26 @@ def _line_back(table, g, w0, w1, image, tap):
     """
     s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
     k1, k2, stride = field(table, KERNEL, 1), field(table, KERNEL, 2), field(table, STRIDE, 2)
-    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
+    d0, d1, d2 = field(table, DILATION, 0), field(table, DILATION, 1), field(table, DILATION, 2)
+    before = field(table, BEFORE, 2)
     at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
-    zero = splat(f32(0.0))
+    zero, (low2, high2) = splat(f32(0.0)), _inside(table)
     for i in range(0, n2, 16):
-        value = load_part(g + 4 * i, n2 - i)
-        chosen = load_part(tap + 4 * i, n2 - i) if tap != 0 else zero
+        inside, place = (i >= low2) & (i + 16 <= high2), 4 * (i * stride - before)
+        value = load(g + 4 * i) if inside else load_part(g + 4 * i, n2 - i)
+        chosen = zero
+        if tap != 0:
+            chosen = load(tap + 4 * i) if inside else load_part(tap + 4 * i, n2 - i)
         for t0 in range(low0, high0):
             for t1 in range(low1, high1):
-                line = image + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
+                line, number = image + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2, (t0 * k1 + t1) * k2
                 for t2 in range(k2 - 1, -1, -1):
-                    place, low, high = _tap_place(table, i, t2)
-                    part = value
-                    if tap != 0:
-                        part = where_equal(chosen, splat(f32((t0 * k1 + t1) * k2 + t2)), value, zero)
-                    add_tap(line + place, stride, low, high, part)
+                    part = where_equal(chosen, splat(f32(number + t2)), value, zero) if tap != 0 else value
+                    if inside:
+                        add_inside(line + place + 4 * t2 * d2, stride, t2, part)
+                    else:
+                        edge, low, high = _tap_place(table, i, t2)
+                        add_tap(line + edge, stride, low, high, part)
 
 
 def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -261,9 +302,8 @@ def _cleared(table, y, image):
     """Set one image to zeros and return where it lies."""
     size = field(table, SIZES, 0) * field(table, SIZES, 1) * field(table, SIZES, 2)
     out = y + 4 * image * size
-    zero = splat(f32(0.0))
     for i in range(0, size, 16):
-        store_part(out + 4 * i, zero, size - i)
+        _put(out + 4 * i, splat(f32(0.0)), size - i)
     return out
 
 
