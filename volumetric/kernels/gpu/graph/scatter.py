@@ -1,6 +1,6 @@
 """Sums of rows by id, without atomics and so with the same bits in each run: ids are sorted, and alike ones are summed.
 
-The work grows with the number of ids and its logarithm; the least that moves is the result, most of whose rows may be 0.
+The work grows with the number of ids and its logarithm; the least that moves is the result, whose rows may be mostly 0.
 """
 
 from __future__ import annotations
