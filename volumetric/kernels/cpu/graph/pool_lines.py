@@ -29,7 +29,7 @@ from volumetric.kernels.cpu.graph.windows import (
     last_window,
 )
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.simd import load, splat, store
+from volumetric.kernels.cpu.simd import load, splat
 
 f32 = np.float32
 
@@ -76,15 +76,6 @@ def _inside(table):
 def _halves(table):
     """Whether windows are two neighbours, two elements apart: without a loop over taps they take half of the time."""
     return (field(table, STRIDE, 2) == 2) & (field(table, KERNEL, 2) == 2) & (field(table, DILATION, 2) == 1)
-
-
-@kernel
-def put(y, value, count):
-    """Write the first `count` lanes. Masks are slow where registers are narrower than 16 numbers."""
-    if count >= 16:
-        store(y, value)
-    else:
-        store_part(y, value, count)
 
 
 @kernel
@@ -137,9 +128,9 @@ def line_max(table, x, w0, w1, y, tap):
                     for t2 in range(k2):
                         place, low, high = _tap_place(table, i, t2)
                         best, first = _larger(load_tap(line + place, stride, low, high, least), tap1 + t2, best, first)
-        put(y + 4 * i, best, n2 - i)
+        store_part(y + 4 * i, best, n2 - i)
         if tap != 0:
-            put(tap + 4 * i, first, n2 - i)
+            store_part(tap + 4 * i, first, n2 - i)
 
 
 @kernel
@@ -170,7 +161,7 @@ def line_sum(table, x, w0, w1, y):
                     for t2 in range(k2):
                         place, low, high = _tap_place(table, i, t2)
                         total = total + load_tap(line + place, stride, low, high, zero)
-        put(y + 4 * i, total, n2 - i)
+        store_part(y + 4 * i, total, n2 - i)
 
 
 @kernel

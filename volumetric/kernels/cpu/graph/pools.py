@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part_or, where_beats, where_equal
+from volumetric.kernels.cpu.graph.lanes import load_part_or, store_part, where_beats, where_equal
 from volumetric.kernels.cpu.graph.pool_lines import (
     first_tap,
     last_tap,
     line_back,
     line_max,
     line_sum,
-    put,
     side_by_side,
 )
 from volumetric.kernels.cpu.graph.shares import share
@@ -152,7 +151,7 @@ def _cleared(table, y, image):
     size = field(table, SIZES, 0) * field(table, SIZES, 1) * field(table, SIZES, 2)
     out = y + 4 * image * size
     for i in range(0, size, 16):
-        put(out + 4 * i, splat(f32(0.0)), size - i)
+        store_part(out + 4 * i, splat(f32(0.0)), size - i)
     return out
 
 
