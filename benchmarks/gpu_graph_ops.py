@@ -98,6 +98,17 @@ def cross_entropy(rows: int, classes: int) -> Case:
     return Case(op="loss", inputs=(normal(rows, classes), ids), attrs=attrs, moved=8.0 * rows * classes)
 
 
+def scatter(ids: Array, width: int) -> Case:
+    """The gradient of an embedding with 32000 rows."""
+    return Case(
+        op="scatter_rows",
+        inputs=(normal(len(ids), width), ids.astype(np.int32)),
+        attrs={"rows": 32000},
+        moved=4.0 * (len(ids) + 32000) * width,
+        torch=lambda torch, g, ids: torch.ops.aten.embedding_dense_backward(g, ids, 32000, -1, False),
+    )
+
+
 def windows(n: int, c: int, side: int) -> Case:
     attrs = {"kernel": (3, 3), "stride": (1, 1), "dilation": (1, 1), "before": (1, 1), "counts": (side, side)}
     return Case(
@@ -172,12 +183,10 @@ def cases(small: bool) -> dict[str, Callable[[], Case]]:
             moved=8.0 * rows * 1024 // d,
             torch=lambda t, x, ids: x[ids],
         ),
-        "scatter rows": lambda: Case(
-            op="scatter_rows",
-            inputs=(normal(rows, 1024 // d), (np.arange(rows, dtype=np.int32) ** 2) % 1000),
-            attrs={"rows": 32000},
-            moved=4.0 * (rows + 32000) * 1024 / d,
-        ),
+        "scatter rows": lambda: scatter((np.arange(rows, dtype=np.int32) ** 2) % 1000, 1024 // d),
+        "scatter rows of any id": lambda: scatter(np.random.default_rng(2).integers(0, 32000, rows // 2), 512 // d),
+        "scatter rows of words": lambda: scatter(np.random.default_rng(3).zipf(1.2, 8 * rows) % 32000, 512 // d),
+        "scatter rows of one id": lambda: scatter(np.full(rows // 2, 7), 512 // d),
         "unfold 3x3": lambda: windows(32 // (d // 4 or 1), 64, 56),
         "lstm 64x128x512": lambda: recurrent("lstm", 64, 128 // d, 512 // d),
         "gru 256x128x128": lambda: recurrent("gru", 256, 128 // d, 128),

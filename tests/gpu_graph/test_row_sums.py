@@ -40,6 +40,37 @@ def test_sums_by_lists_are_those_by_ids(ids: np.ndarray) -> None:
     np.testing.assert_allclose(found, want, rtol=0, atol=2e-6 * max(1.0, np.abs(want).max()))
 
 
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
+def test_sums_by_ids_that_come_with_a_call_are_those_of_the_reference(ids: np.ndarray) -> None:
+    graphs = device("gpu").graphs()
+    draw = np.random.default_rng(2)
+    of = ids.astype(np.int32)
+    program = graphs.compile(summed(ids, known=False), graphs.store())
+    for n in range(2):  # whole numbers, whose sums are exact in any order; the second ids are in another one
+        g = draw.integers(-9, 10, (len(ids), 5)).astype(np.float32)
+        of = draw.permutation(of) if n else of
+        [found] = program.run([of, g])
+        np.testing.assert_array_equal(found, interpret(program.graph, [of, g], {}, np.float64)[0])
+
+
+@pytest.mark.parametrize("count", [1, 255, 257, 4095, 4097, 9000])
+def test_sums_by_ids_have_the_same_bits_in_each_run(count: int) -> None:
+    draw = np.random.default_rng(count)
+    ids = np.minimum(draw.zipf(1.3, count), 40).astype(np.int32) - 1
+    g = draw.standard_normal((count, 131)).astype(np.float32)
+    work = GraphBuilder()
+    x, of = work.input("g", g.shape), work.input("ids", ids.shape, "int32")
+    graph = work.finish([work.scatter_rows(x, of, 40)])
+    graphs = device("gpu").graphs()
+    program = graphs.compile(graph, graphs.store())
+    first, *others = (program.run([g, ids])[0] for _ in range(3))
+    assert all(np.array_equal(first, other) for other in others)
+    want = interpret(graph, [g, ids], {}, np.float64)[0]
+    size = np.zeros((40, 131))
+    np.add.at(size, ids, np.abs(g))
+    assert (np.abs(first - want) <= 1e-6 * size).all()
+
+
 def test_ids_that_are_given_or_out_of_range_or_none_stay() -> None:
     for ids, known in ((IDS["mixed"], False), (np.array([1, 7]), True), (np.array([-1]), True), (np.zeros(0), True)):
         graph = summed(ids, known=known)

@@ -104,5 +104,9 @@ def _cors(origins: Sequence[str]) -> list[Middleware]:
     ]
 
 
-def _passed(request: Request, error: Exception) -> Response:
-    raise error
+async def _passed(request: Request, error: Exception) -> Response:
+    """Let the guard answer. No coroutine would be called in a thread."""
+    try:
+        raise error
+    finally:
+        del error  # else error and frame hold each other, and the body of the request with them

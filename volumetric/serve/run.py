@@ -137,7 +137,8 @@ class Server:
         The server answers while models are opened; until then it says that it is not ready. Raises what opening raises.
         """
         heap.bound()
-        asyncio.run(self._serve(sock, on_ready))
+        with heap.searched():
+            asyncio.run(self._serve(sock, on_ready))
         if self._failure is not None:
             raise self._failure
 
@@ -212,6 +213,7 @@ class Server:
                 self._whole = sum(sequence_bytes(one.model) for one in served if generates(one.model))
                 for one in served:
                     one.engine = self._engine(one.model, one.draft)
+            await asyncio.to_thread(heap.settle)
         except Exception as error:  # `run` raises it, once the server has ended
             self._failure = error
             if self._server is not None:
@@ -228,7 +230,7 @@ class Server:
             await asyncio.sleep(_TIDY)
             count, busy = sum(self.serving.answered.values()), any(one.busy for one in self.serving.models.values())
             if count != answered and not busy:
-                # Refused bodies hang on the frames of their errors; to look for them takes a tenth of a second.
+                # What has ended may hang together in cycles for which nobody has looked since.
                 answered = count
                 await self.serving.aside(gc.collect)
             await self.serving.aside(heap.trim)
@@ -304,6 +306,7 @@ class Server:
             self._before.discard(before)
             await asyncio.to_thread(before.close)
             await self.serving.compilers.close([one.forms for one in (*self.serving.models.values(), *self._before)])
+        await asyncio.to_thread(heap.settle)
 
     def _end(self) -> None:
         """Take nothing new, and stop when what runs has ended, or its time is over."""

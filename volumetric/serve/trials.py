@@ -207,6 +207,7 @@ class Trials:
             job.waiting -= 1
             if not job.waiting:
                 job.task.cancel()
+            del job  # else its error and this frame hold each other, and the grammar with them
 
     async def close(self) -> None:
         """End the process that tries grammars."""

@@ -9,23 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
-from volumetric.kernels.cpu.graph.shares import share
-from volumetric.kernels.cpu.graph.taps import WIDEST_STRIDE, add_tap, first_with, lane_numbers, last_with, load_tap
-from volumetric.kernels.cpu.graph.windows import (
-    BEFORE,
-    COUNTS,
-    DILATION,
-    KERNEL,
-    SIZES,
-    STRIDE,
-    field,
-    first_window,
-    last_window,
+from volumetric.kernels.cpu.graph.lanes import load_part_or, store_part, where_beats, where_equal
+from volumetric.kernels.cpu.graph.pool_lines import (
+    first_tap,
+    last_tap,
+    line_back,
+    line_max,
+    line_sum,
+    side_by_side,
 )
+from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.graph.taps import lane_numbers
+from volumetric.kernels.cpu.graph.windows import BEFORE, COUNTS, DILATION, KERNEL, SIZES, STRIDE, field
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, store_f32
-from volumetric.kernels.cpu.simd import magnitude, peak, peak_size, splat, store, where_less, where_nan
+from volumetric.kernels.cpu.simd import load, magnitude, peak, peak_size, splat, store
 from volumetric.kernels.cpu.steps import scratch, word
 
 f32 = np.float32
@@ -33,48 +31,8 @@ f32 = np.float32
 POOL_ARGUMENTS = ("x", "y", "tap", "images", "table")
 """`images` is N · C; `table` as in `windows`. Of a gradient x is what comes in, y the image. `tap` is 0: not wanted."""
 
-FEWEST = 8
-"""Windows of a line from which it pays to take 16 at a time."""
 LONG = 24
 """Neighbouring elements of one window from which it pays to take 16 of them at a time."""
-
-
-@kernel
-def _side_by_side(table):
-    """Whether a line of windows is taken 16 windows at a time."""
-    return (field(table, STRIDE, 2) <= WIDEST_STRIDE) & (field(table, COUNTS, 2) >= FEWEST)
-
-
-@kernel
-def _line_ends(table, w0, w1):
-    """Where windows `w0`, `w1` of two axes start, and the taps of each inside of the image: first and one past last."""
-    at0 = w0 * field(table, STRIDE, 0) - field(table, BEFORE, 0)
-    at1 = w1 * field(table, STRIDE, 1) - field(table, BEFORE, 1)
-    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
-    low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, field(table, SIZES, 0), field(table, KERNEL, 0))
-    low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, field(table, SIZES, 1), field(table, KERNEL, 1))
-    return at0, at1, low0, high0, low1, high1
-
-
-@kernel
-def _tap_place(table, i, t2):
-    """Where tap `t2` of window `i` lies on its line, and which of the windows from `i` on see it."""
-    stride, shift = field(table, STRIDE, 2), t2 * field(table, DILATION, 2) - field(table, BEFORE, 2)
-    low = first_with(stride, shift) - i
-    high = last_with(field(table, SIZES, 2), stride, shift, field(table, COUNTS, 2)) - i
-    return 4 * (shift + i * stride), low, high
-
-
-@kernel
-def _first_tap(start, dilation):
-    """First tap inside of the image of a window that starts at `start`, perhaps in front of it."""
-    return max(0, -start) if dilation == 1 else first_window(dilation, start)
-
-
-@kernel
-def _last_tap(start, dilation, size, taps):
-    """One past its last tap inside of the image."""
-    return min(taps, size - start) if dilation == 1 else last_window(size, dilation, start, taps)
 
 
 @kernel
@@ -94,10 +52,9 @@ def _largest_of_many(x, count, block):
     least, zero = splat(f32(-np.inf)), splat(f32(0.0))
     best, first = least, lane_numbers()
     for i in range(0, count, 16):
-        v = load_part_or(x + 4 * i, count - i, least)
-        number = lane_numbers() + splat(f32(i))
-        first = where_nan(v, where_nan(best, first, number), where_less(best, v, number, first))
-        best = where_nan(v, where_nan(best, best, v), where_less(best, v, v, best))
+        v = load(x + 4 * i) if count - i >= 16 else load_part_or(x + 4 * i, count - i, least)
+        first = where_beats(v, best, lane_numbers() + splat(f32(i)), first)
+        best = where_beats(v, best, v, best)
     size = peak_size(magnitude(best))
     if size == size:
         top = peak(best)
@@ -112,74 +69,6 @@ def _largest_of_many(x, count, block):
     return top, where
 
 
-@kernel
-def _line_max(table, x, w0, w1, y, tap):
-    """Largest elements of a line of windows, 16 at a time."""
-    s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
-    k1, k2, stride = field(table, KERNEL, 1), field(table, KERNEL, 2), field(table, STRIDE, 2)
-    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
-    at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
-    least = splat(f32(-np.inf))
-    for i in range(0, n2, 16):
-        best, first = least, splat(f32(0.0))
-        for t0 in range(low0, high0):
-            for t1 in range(low1, high1):
-                line = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
-                for t2 in range(k2):
-                    place, low, high = _tap_place(table, i, t2)
-                    v = load_tap(line + place, stride, low, high, least)
-                    number = splat(f32((t0 * k1 + t1) * k2 + t2))
-                    first = where_nan(v, where_nan(best, first, number), where_less(best, v, number, first))
-                    best = where_nan(v, where_nan(best, best, v), where_less(best, v, v, best))
-        store_part(y + 4 * i, best, n2 - i)
-        if tap != 0:
-            store_part(tap + 4 * i, first, n2 - i)
-
-
-@kernel
-def _line_sum(table, x, w0, w1, y):
-    """Sums of a line of windows, 16 at a time."""
-    s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
-    k2, stride = field(table, KERNEL, 2), field(table, STRIDE, 2)
-    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
-    at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
-    zero = splat(f32(0.0))
-    for i in range(0, n2, 16):
-        total = zero
-        for t0 in range(low0, high0):
-            for t1 in range(low1, high1):
-                line = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
-                for t2 in range(k2):
-                    place, low, high = _tap_place(table, i, t2)
-                    total = total + load_tap(line + place, stride, low, high, zero)
-        store_part(y + 4 * i, total, n2 - i)
-
-
-@kernel
-def _line_back(table, g, w0, w1, image, tap):
-    """Add a line of windows' numbers, 16 at a time, to the elements that `tap` says, or, if that is 0, to all they see.
-
-    Of windows that overlap, the later one sees an element by an earlier tap: so taps fall while windows rise.
-    """
-    s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
-    k1, k2, stride = field(table, KERNEL, 1), field(table, KERNEL, 2), field(table, STRIDE, 2)
-    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
-    at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
-    zero = splat(f32(0.0))
-    for i in range(0, n2, 16):
-        value = load_part(g + 4 * i, n2 - i)
-        chosen = load_part(tap + 4 * i, n2 - i) if tap != 0 else zero
-        for t0 in range(low0, high0):
-            for t1 in range(low1, high1):
-                line = image + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
-                for t2 in range(k2 - 1, -1, -1):
-                    place, low, high = _tap_place(table, i, t2)
-                    part = value
-                    if tap != 0:
-                        part = where_equal(chosen, splat(f32((t0 * k1 + t1) * k2 + t2)), value, zero)
-                    add_tap(line + place, stride, low, high, part)
-
-
 def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Find the largest element of each window and its tap."""
     table = word(step, 4)
@@ -189,22 +78,22 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
-    lines, wanted, block = _side_by_side(table), word(step, 2) != 0, scratch(control, thread)
+    lines, wanted, block = side_by_side(table), word(step, 2) != 0, scratch(control, thread)
     items = word(step, 3) * n0
     for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
         x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
         at0 = item % n0 * step0 - b0
-        low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
+        low0, high0 = first_tap(at0, d0), last_tap(at0, d0, s0, k0)
         for w1 in range(n1):
             if lines:
                 place = 4 * (item * n1 + w1) * n2
-                _line_max(table, x, item % n0, w1, word(step, 1) + place, word(step, 2) + place if wanted else 0)
+                line_max(table, x, item % n0, w1, word(step, 1) + place, word(step, 2) + place if wanted else 0)
                 continue
             at1 = w1 * step1 - b1
-            low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
+            low1, high1 = first_tap(at1, d1), last_tap(at1, d1, s1, k1)
             for w2 in range(n2):
                 at2 = w2 * step2 - b2
-                low2, high2 = _first_tap(at2, d2), _last_tap(at2, d2, s2, k2)
+                low2, high2 = first_tap(at2, d2), last_tap(at2, d2, s2, k2)
                 best, where = f32(-np.inf), 0
                 for t0 in range(low0, high0):
                     for t1 in range(low1, high1):
@@ -232,21 +121,21 @@ def pool_sum(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
-    lines = _side_by_side(table)
+    lines = side_by_side(table)
     items = word(step, 3) * n0
     for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
         x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
         at0 = item % n0 * step0 - b0
-        low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
+        low0, high0 = first_tap(at0, d0), last_tap(at0, d0, s0, k0)
         for w1 in range(n1):
             if lines:
-                _line_sum(table, x, item % n0, w1, word(step, 1) + 4 * (item * n1 + w1) * n2)
+                line_sum(table, x, item % n0, w1, word(step, 1) + 4 * (item * n1 + w1) * n2)
                 continue
             at1 = w1 * step1 - b1
-            low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
+            low1, high1 = first_tap(at1, d1), last_tap(at1, d1, s1, k1)
             for w2 in range(n2):
                 at2 = w2 * step2 - b2
-                low2, high2 = _first_tap(at2, d2), _last_tap(at2, d2, s2, k2)
+                low2, high2 = first_tap(at2, d2), last_tap(at2, d2, s2, k2)
                 total = f32(0.0)
                 for t0 in range(low0, high0):
                     for t1 in range(low1, high1):
@@ -261,9 +150,8 @@ def _cleared(table, y, image):
     """Set one image to zeros and return where it lies."""
     size = field(table, SIZES, 0) * field(table, SIZES, 1) * field(table, SIZES, 2)
     out = y + 4 * image * size
-    zero = splat(f32(0.0))
     for i in range(0, size, 16):
-        store_part(out + 4 * i, zero, size - i)
+        store_part(out + 4 * i, splat(f32(0.0)), size - i)
     return out
 
 
@@ -276,7 +164,7 @@ def pool_max_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
-    lines = _side_by_side(table)
+    lines = side_by_side(table)
     images = word(step, 3)
     for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
         out = _cleared(table, word(step, 1), image)
@@ -284,7 +172,7 @@ def pool_max_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
         for w0 in range(n0):
             for w1 in range(n1):
                 if lines:
-                    _line_back(table, word(step, 0) + place, w0, w1, out, word(step, 2) + place)
+                    line_back(table, word(step, 0) + place, w0, w1, out, word(step, 2) + place)
                     place += 4 * n2
                     continue
                 for w2 in range(n2):
@@ -307,24 +195,24 @@ def pool_spread(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
-    lines = _side_by_side(table)
+    lines = side_by_side(table)
     images = word(step, 3)
     for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
         out = _cleared(table, word(step, 1), image)
         g = word(step, 0) + 4 * image * n0 * n1 * n2
         for w0 in range(n0):
             at0 = w0 * step0 - b0
-            low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
+            low0, high0 = first_tap(at0, d0), last_tap(at0, d0, s0, k0)
             for w1 in range(n1):
                 if lines:
-                    _line_back(table, g, w0, w1, out, 0)
+                    line_back(table, g, w0, w1, out, 0)
                     g += 4 * n2
                     continue
                 at1 = w1 * step1 - b1
-                low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
+                low1, high1 = first_tap(at1, d1), last_tap(at1, d1, s1, k1)
                 for w2 in range(n2):
                     at2 = w2 * step2 - b2
-                    low2, high2 = _first_tap(at2, d2), _last_tap(at2, d2, s2, k2)
+                    low2, high2 = first_tap(at2, d2), last_tap(at2, d2, s2, k2)
                     value = load_f32(g)
                     g += 4
                     for t0 in range(low0, high0):

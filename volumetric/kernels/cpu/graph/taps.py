@@ -14,12 +14,15 @@ from volumetric.kernels.cpu.graph.lanes import (
     even_lanes,
     load_between,
     masked_load,
+    odd_lanes,
     spread_first,
+    spread_first_odd,
     spread_last,
+    spread_last_odd,
     store_between,
 )
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.simd import Floats, define, load
+from volumetric.kernels.cpu.simd import Floats, define, load, store
 
 WIDEST_STRIDE = 2
 
@@ -78,3 +81,30 @@ def add_tap(x, stride, low, high, value):
         if last > 16:
             here, first, last = x + 64, first - 16, last - 16
             store_between(here, load_between(here, first, last) + spread_last(value), first, last)
+
+
+@kernel
+def load_inside(x, stride, tap):
+    """The element of each of 16 windows that lie inside of the line with all their taps; no mask is needed.
+
+    `x` as in `load_tap`, and `tap` the number of the tap. Of windows two elements apart 31 elements count. The 32nd
+    is read behind them for the first tap, in front of them for others: there lies another tap of the same windows.
+    """
+    if stride == 1:
+        return load(x)
+    if tap == 0:
+        return even_lanes(load(x), load(x + 64))
+    return odd_lanes(load(x - 4), load(x + 60))
+
+
+@kernel
+def add_inside(x, stride, tap, value):
+    """Add the lanes of `value` to the elements that `load_inside` finds."""
+    if stride == 1:
+        store(x, load(x) + value)
+    elif tap == 0:
+        store(x, load(x) + spread_first(value))
+        store(x + 64, load(x + 64) + spread_last(value))
+    else:
+        store(x - 4, load(x - 4) + spread_first_odd(value))
+        store(x + 60, load(x + 60) + spread_last_odd(value))

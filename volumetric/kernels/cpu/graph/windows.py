@@ -20,7 +20,7 @@ from volumetric.kernels.cpu.graph.lanes import (
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
-from volumetric.kernels.cpu.simd import splat
+from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import word
 
 f32 = np.float32
@@ -60,12 +60,18 @@ def _copy_line(x, stride, low, high, count, out):
     """One tap of a line of windows: ``out[w] = x[stride w]`` from window `low` up to `high`, 0 outside."""
     if stride == 1:
         for i in range(0, count, 16):
-            store_part(out + 4 * i, load_between(x + 4 * i, low - i, high - i), count - i)
+            if (i >= low) & (i + 16 <= high):
+                store(out + 4 * i, load(x + 4 * i))
+            else:
+                store_part(out + 4 * i, load_between(x + 4 * i, low - i, high - i), count - i)
     elif stride == 2:
         for i in range(0, count, 16):
             here, first, last = x + 8 * i, 2 * (low - i), 2 * (high - i) - 1
-            pair = even_lanes(load_between(here, first, last), load_between(here + 64, first - 16, last - 16))
-            store_part(out + 4 * i, pair, count - i)
+            if (first <= 0) & (last > 31):
+                store(out + 4 * i, even_lanes(load(here), load(here + 64)))
+            else:
+                pair = even_lanes(load_between(here, first, last), load_between(here + 64, first - 16, last - 16))
+                store_part(out + 4 * i, pair, count - i)
     else:
         _zeros(out, count)
         for w in range(low, high):
@@ -77,8 +83,11 @@ def _add_line(columns, x, stride, low, high):
     """Add what `_copy_line` copies back to where it comes from."""
     if stride == 1:
         for i in range(0, high, 16):
-            value = load_between(x + 4 * i, low - i, high - i) + load_between(columns + 4 * i, low - i, high - i)
-            store_between(x + 4 * i, value, low - i, high - i)
+            if (i >= low) & (i + 16 <= high):
+                store(x + 4 * i, load(x + 4 * i) + load(columns + 4 * i))
+            else:
+                value = load_between(x + 4 * i, low - i, high - i) + load_between(columns + 4 * i, low - i, high - i)
+                store_between(x + 4 * i, value, low - i, high - i)
     elif stride == 2:
         for i in range(0, high, 16):
             here, first, last = x + 8 * i, 2 * (low - i), 2 * (high - i) - 1

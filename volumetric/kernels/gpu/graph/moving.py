@@ -218,31 +218,6 @@ def weigh_rows(request: Request) -> Lowered:
     return alone(one_each("weigh_rows", count * width, request.caps, {**names, "y": result()}, dims))
 
 
-def scatter_rows(request: Request) -> Lowered:
-    """Sums of rows by id, in the order of the ids."""
-    (count, width), caps = request.inputs[0], request.caps
-    zero = fill(request.out_size, caps, result())
-    if count == 0:
-        return alone(zero)
-    workgroup = min(128, caps.max_workgroup)
-    blocks = ceil_div(width, workgroup)
-    buffers = {"g": source(0), "ids": source(1), "y": result()}
-    # In the worst case an invocation looks at each id, and some more for each tile of them.
-    part = ceil_div(count, caps.pieces(1, count + ceil_div(count, 32)))
-    sums = [
-        launch(
-            "scatter_rows",
-            ids * blocks,
-            buffers,
-            (first + ids, width, blocks, ids * blocks, first),
-            workgroup=workgroup,
-        )
-        for first in range(0, count, part)
-        for ids in (min(part, count - first),)
-    ]
-    return Lowered(launches=(zero, *sums))
-
-
 def sum_listed(request: Request) -> Lowered:
     """Sums of listed rows."""
     count, width = request.out_size, request.outputs[0][1]

@@ -21,6 +21,7 @@ from volumetric.kernels.gpu.graph import (
     reduce,
     rows,
     scans,
+    scatter,
     training,
     windows,
 )
@@ -46,7 +47,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "reduce": reduce.reduce,
     "assign": moving.assign,
     "gather_rows": moving.gather_rows,
-    "scatter_rows": moving.scatter_rows,
+    "scatter_rows": scatter.scatter_rows,
     "sum_listed": moving.sum_listed,
     "softmax": rows.softmax,
     "softmax_grad": rows.softmax_grad,

@@ -1,8 +1,8 @@
 """Sums of rows by ids that are known when a graph is recorded: lists of the rows of each sum take the place of the ids.
 
-Without them a workgroup has to look through all ids for those of its row: as many comparisons as the square of their
-number. ``sum_listed`` g [n,D], list int32 [n], starts int32 [rows + 1] → [rows,D]: row r the sum of the rows of g that
-``list`` names from ``starts[r]`` on, ``longest`` at most. Graphs as they are built do not hold it.
+Without them each run sorts the ids first. ``sum_listed`` g [n,D], list int32 [n], starts int32 [rows + 1] →
+[rows,D]: row r the sum of the rows of g that ``list`` names from ``starts[r]`` on, ``longest`` at most. Graphs as they
+are built do not hold it.
 """
 
 from __future__ import annotations
