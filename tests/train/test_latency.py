@@ -82,5 +82,5 @@ def test_the_command_line_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture
         npz = "rows.npz"
         """
     )
-    assert main(["train", str(tmp_path / "short.toml"), "--device", "reference"]) == 0
+    assert main(["train", str(tmp_path / "short.toml"), "--device", "reference", "--out", str(tmp_path / "out")]) == 0
     assert "warning: fabric 0.0.0.0: output 'output' depends on input 'input' after 3 rows" in capsys.readouterr().err
