@@ -7,7 +7,7 @@ import pytest
 
 from volumetric.errors import GenerationError
 from volumetric.layers import StateSpec
-from volumetric.runtime.cpu.cache import KVStorage, Pair
+from volumetric.runtime.cpu.cache import KVStorage, Pair, in_blocks
 from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory
 from volumetric.runtime.held import Coded, as_numbers
 
@@ -95,3 +95,51 @@ def test_a_fork_of_a_beginning_holds_it_and_no_more() -> None:
         full.fork(3)
     assert not full.fork(0).read("b/h").any()  # pyright: ignore[reportAttributeAccessIssue]  (no codes)
     check(full, numbers(5))
+
+
+@pytest.mark.parametrize("storage", ["float32", "int8"])
+@pytest.mark.parametrize("rows", [1, 16, 33, 300, 1000])
+def test_what_is_kept_for_later_takes_what_is_held_alone(rows: int, storage: KVStorage) -> None:
+    of, fresh = state(storage), state(storage)
+    fresh.fill(numbers(rows), rows)
+    of.memory.reserve(0, 1)
+    of.memory.reserve(1, min(rows + 200, 1000) - 1)  # as of a sequence that was longer
+    of.fill(numbers(rows), rows)
+    before = of.save()
+    of.shrink_to_fit()
+    held = next(value for key, value in of.memory.plain.items() if key == "d/seen")
+    assert len(held) == rows
+    assert all(cache.capacity in (0, in_blocks(rows)) for cache in of.memory.caches)
+    assert of.save() == before == fresh.save()
+    table = of.memory.table
+    of.shrink_to_fit()
+    assert of.memory.table == table  # there is nothing left to do
+    fork = of.fork()
+    if rows < 1000:
+        fork.memory.reserve(rows, 1)
+        fork.advance(1)
+        fork.trim(0)
+        of.memory.reserve(rows, 1)
+    assert of.save() == before
+
+
+def test_a_copy_of_a_beginning_does_not_take_the_memory_of_the_whole() -> None:
+    attended = Pair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
+    specs = {key: spec for key, spec in SPECS.items() if key.startswith("a/")}
+    of = CpuState(StateMemory(StateLayout(specs=specs, pairs=(attended,), storage="float32", limit=1000)))
+    of.fill({key: value for key, value in numbers(900).items() if key in specs}, 900)
+    assert of.fork(20).memory.nbytes <= of.memory.nbytes / 10
+    assert of.fork(20).memory.room(20) > 0  # it goes on
+    assert of.fork().memory.nbytes == of.memory.nbytes
+
+
+def test_layers_that_grow_together_have_one_block() -> None:
+    names = "abc"
+    specs = {f"{at}/{what}": SPECS["a/k"] for at in names for what in "kv"}
+    pairs = tuple(Pair(kv_heads=2, head_dim=5, keys=f"{at}/k", values=f"{at}/v") for at in names)
+    of = CpuState(StateMemory(StateLayout(specs=specs, pairs=pairs, storage="float32", limit=1000)))
+    for rows in (1, 40, 900):
+        of.memory.reserve(0, rows)
+        [starts, *_] = zip(*(cache.words for cache in of.memory.caches), strict=True)
+        size = of.memory.nbytes // len(names)
+        assert [start - starts[0] for start in starts] == [0, size, 2 * size]

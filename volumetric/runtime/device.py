@@ -133,6 +133,10 @@ class State(Protocol):
         """
         ...
 
+    def shrink_to_fit(self) -> None:
+        """Give memory back that nothing is held in: what is kept for later needs no room to grow."""
+        ...
+
     def save(self) -> bytes:
         """Return the state as bytes that `Executable.restore` takes, on this device or another.
 

@@ -65,6 +65,9 @@ class NullState:
             twin.trim(position)
         return twin
 
+    def shrink_to_fit(self) -> None:
+        """Nothing is allocated."""
+
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""
         return save_state(self, self._specs)

@@ -120,6 +120,13 @@ class ReferenceState:
             twin.trim(position)
         return twin
 
+    def shrink_to_fit(self) -> None:
+        """Let go of the rows behind those that were cut off."""
+        self.values = {
+            key: value if value.base is None or value.base.nbytes <= value.nbytes else value.copy()
+            for key, value in self.values.items()
+        }
+
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""
         return save_state(self, self._specs)

@@ -132,6 +132,7 @@ class Prefixes:
             entry, above = above.entry, above.parent
             if entry is not None and entry.rows >= reach:
                 self._drop(entry)
+        state.shrink_to_fit()  # memory grows by doubling, which is not counted
         entry = Entry(state, len(ids), nbytes, node)
         node.entry = self._entries[id(entry)] = entry
         self.nbytes += nbytes

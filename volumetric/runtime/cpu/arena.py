@@ -12,6 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 from volumetric.kernels.cpu.steps import CONTROL_WORDS, SCRATCH_BYTES_WORD, SCRATCH_WORD
 
 _HUGE = 2 << 20
+_NUMPY_HUGE = 4 << 20  # from which on NumPy asks for huge pages, too
+_APART = 128 << 10  # from which on a mapping of its own is worth it; of a quarter of a GiB these are 2,000
 
 
 class Arena:
@@ -26,12 +28,7 @@ class Arena:
     """
 
     def __init__(self, size: int) -> None:
-        # Private: advice alone brings huge pages to private memory; for shared memory they are mostly switched off.
-        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-        self._map = mmap.mmap(-1, size + _HUGE, **private)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._map.madvise(mmap.MADV_HUGEPAGE)
-        self._bytes = np.frombuffer(self._map, np.uint8)
+        self._bytes = np.frombuffer(_mapping(size + _HUGE, huge=True), np.uint8)
         self._next = self._bytes.ctypes.data + -self._bytes.ctypes.data % _HUGE
         self._end = self._bytes.ctypes.data + self._bytes.size
         self.used = 0
@@ -45,6 +42,29 @@ class Arena:
         self._next += size
         self.used += size
         return address
+
+
+def _mapping(size: int, *, huge: bool) -> mmap.mmap:
+    # Private: advice alone brings huge pages to private memory; for shared memory they are mostly switched off.
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    try:
+        found = mmap.mmap(-1, size, **private)
+    except OSError as error:
+        raise MemoryError(f"there are no {size} bytes to map: {error.strerror}") from error
+    if huge and hasattr(mmap, "MADV_HUGEPAGE"):
+        found.madvise(mmap.MADV_HUGEPAGE)
+    return found
+
+
+def apart_zeros(size: int) -> NDArray[np.uint8]:
+    """`size` zero bytes as `aligned_zeros`, but not of the heap unless they are few: for what may live long.
+
+    They go back to the system as soon as nobody has them. On a heap much that is freed around them would not, and the
+    C library takes what is larger from there, too, once it has seen as much freed: up to 32 MiB, in glibc.
+    """
+    if size < _APART:
+        return aligned_zeros(size)
+    return np.frombuffer(_mapping(size, huge=size >= _NUMPY_HUGE), np.uint8)
 
 
 class Scratch:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.kernels.cpu.append import STORAGE_BYTES
-from volumetric.runtime.cpu.arena import address_of
+from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.held import Coded, Held, after_zeros, as_codes, as_numbers, count_of, last_of
 
 _FIRST = 32  # rows of the first allocation: what schedulers count for a short sequence
@@ -33,6 +33,10 @@ class Pair:
     head_dim: int
     keys: str | None = None
     values: str | None = None
+
+
+def _padded(head_dim: int) -> int:
+    return -(-head_dim // 16) * 16
 
 
 def in_blocks(rows: int) -> int:
@@ -70,7 +74,7 @@ class Cache:
         self.window = window if most < limit else None
         self._most = min(most, limit)
         self.first = self.capacity = 0
-        self._halves = self._allocate(0)
+        self._halves = self._laid_out(0)
 
     @property
     def words(self) -> tuple[int, int, int, int]:
@@ -90,24 +94,53 @@ class Cache:
 
     def room(self, position: int) -> int:
         """Rows that fit from `position` on, before any must move."""
-        return self.capacity - (position - self.first if self._pair.keys is not None else 0)
+        return self.capacity - self._held(position, self.first)
 
     def places(self, position: int, rows: int) -> int:
         """Rows that attention finds here in a call of `rows` rows from `position` on."""
-        return rows + (position - self.first if self._pair.keys is not None else 0)
+        return rows + self._held(position, self.first)
 
-    def reserve(self, position: int, rows: int) -> bool:
-        """Make room for `rows` rows from `position` on; returns whether `words` are others now."""
+    @property
+    def growth(self) -> tuple[int | None, bool]:
+        """Equal for caches of a state that get more memory at the same calls."""
+        return self.window, self._pair.keys is None
+
+    def capacity_for(self, position: int, rows: int) -> int:
+        """Return the capacity with which there is room for `rows` rows from `position` on: the present one, or more."""
+        if rows <= self.room(position):
+            return self.capacity
+        held = self._held(position, self._needed_from(position))
+        return max(self.capacity, grown(self.capacity, held + rows, self._most))
+
+    def capacity_of_copy(self, position: int, *, fit: bool) -> int:
+        """Return the capacity of a copy up to `position`: what that fills, or room to go on where it is not to `fit`."""
+        held = self._held(position, self.first)
+        if fit or not held:
+            return in_blocks(held)
+        roomy = grown(held, min(held + 1, self._most), self._most)
+        return min(self.capacity, roomy) if self.capacity > held else roomy
+
+    def bytes_of(self, capacity: int) -> int:
+        """Return bytes of keys and values of so many rows, a multiple of 64."""
+        return sum(_Half.size(self._pair, capacity, self._storage, keys=keys) for keys in (True, False))
+
+    def reserve(self, position: int, rows: int, memory: NDArray[np.uint8] | None = None) -> bool:
+        """Make room for `rows` rows from `position` on; returns whether `words` are others now.
+
+        Parameters
+        ----------
+        memory : zeros, of `bytes_of` the capacity that `capacity_for` tells, where that is another one; None: its own
+        """
         if rows <= self.room(position):
             return False
-        self._begin(self._needed_from(position), position, rows)
+        self._begin(self._needed_from(position), position, rows, memory)
         return True
 
-    def copy(self, position: int) -> Cache:
-        """Return an independent cache that holds the same rows, up to `position`."""
+    def copy(self, position: int, capacity: int, memory: NDArray[np.uint8]) -> Cache:
+        """Return an independent cache that holds the same rows, up to `position`, in `memory`, see `reserve`."""
         twin = Cache(self._pair, self._storage, window=self.window, limit=self._limit)
-        twin.first, twin.capacity, twin._halves = self.first, self.capacity, self._allocate(self.capacity)
-        twin._take(self._halves, 0, position - self.first)
+        twin.first, twin.capacity, twin._halves = self.first, capacity, self._laid_out(capacity, memory)
+        twin._take(self._halves, 0, self._held(position, self.first))
         return twin
 
     def clear(self) -> None:
@@ -140,18 +173,26 @@ class Cache:
         """First row, of those with which a block begins, that a row at `position` needs."""
         return 0 if self.window is None else max(0, position + 1 - self.window) // _BLOCK * _BLOCK
 
-    def _begin(self, first: int, position: int, rows: int) -> None:
+    def _held(self, position: int, first: int) -> int:
+        """Rows from `first` on that are there at `position`; none of those that live one step."""
+        return position - first if self._pair.keys is not None else 0
+
+    def _begin(self, first: int, position: int, rows: int, memory: NDArray[np.uint8] | None = None) -> None:
         """Hold rows from `first` on, of those up to `position` that are there, with room for `rows` more."""
-        dropped, held = first - self.first, position - first if self._pair.keys is not None else 0
+        dropped, held = first - self.first, self._held(position, first)
         capacity, old = grown(self.capacity, held + rows, self._most), self._halves
         if capacity > self.capacity:
-            self.capacity, self._halves = capacity, self._allocate(capacity)
+            self.capacity, self._halves = capacity, self._laid_out(capacity, memory)
         self._take(old, dropped, held)
         self.first = first
 
-    def _allocate(self, capacity: int) -> tuple[_Half, _Half]:
-        keys, values = (_Half(self._pair, capacity, self._storage, keys=half) for half in (True, False))
-        return keys, values
+    def _laid_out(self, capacity: int, memory: NDArray[np.uint8] | None = None) -> tuple[_Half, _Half]:
+        """Return keys and values of so many rows, one behind the other in `memory`, which is zeros; None: new memory."""
+        if memory is None:
+            memory = aligned_zeros(self.bytes_of(capacity))
+        size = _Half.size(self._pair, capacity, self._storage, keys=True)
+        keys = _Half(self._pair, capacity, self._storage, memory[:size], keys=True)
+        return keys, _Half(self._pair, capacity, self._storage, memory[size:], keys=False)
 
     def _take(self, halves: tuple[_Half, _Half], start: int, rows: int) -> None:
         """Copy `rows` rows from `start` on to the front; they may lie in the same memory."""
@@ -166,17 +207,26 @@ class _Half:
     Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``.
     """
 
-    def __init__(self, pair: Pair, capacity: int, storage: KVStorage, *, keys: bool) -> None:
+    def __init__(
+        self, pair: Pair, capacity: int, storage: KVStorage, memory: NDArray[np.uint8], *, keys: bool
+    ) -> None:
         self._storage: KVStorage = storage
         self._block = _BLOCK if keys else 1
         self._width = pair.head_dim
-        inner = (pair.head_dim, _BLOCK) if keys else (-(-pair.head_dim // 16) * 16,)
+        inner = (pair.head_dim, _BLOCK) if keys else (_padded(pair.head_dim),)
         shape = (pair.kv_heads, capacity // self._block, *inner)
         size = math.prod(shape) * STORAGE_BYTES[storage]
         scales = 4 * pair.kv_heads * capacity if storage == "int8" else 0
-        self.memory: NDArray[np.uint8] = np.zeros(size + scales, np.uint8)
-        self._codes = self.memory[:size].view(storage).reshape(shape)
-        self._scales = self.memory[size:].view(np.float32).reshape(pair.kv_heads, -1)
+        self.memory = memory
+        self._codes = memory[:size].view(storage).reshape(shape)
+        self._scales = memory[size : size + scales].view(np.float32).reshape(pair.kv_heads, -1)
+
+    @staticmethod
+    def size(pair: Pair, capacity: int, storage: KVStorage, *, keys: bool) -> int:
+        """Return bytes of so many rows, a multiple of 64."""
+        numbers = pair.head_dim if keys else _padded(pair.head_dim)
+        row = numbers * STORAGE_BYTES[storage] + (4 if storage == "int8" else 0)
+        return -(-pair.kv_heads * capacity * row // 64) * 64
 
     def take(self, other: _Half, start: int, rows: int) -> None:
         """Copy `rows` rows of `other`, which may be this one, from `start` on, both multiples of 16, to the front."""

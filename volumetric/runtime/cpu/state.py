@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.layers import StateSpec
-from volumetric.runtime.cpu.arena import address_of
+from volumetric.runtime.cpu.arena import address_of, apart_zeros
 from volumetric.runtime.cpu.cache import Cache, KVStorage, Pair, grown
 from volumetric.runtime.held import Held, as_numbers, reach_of
 from volumetric.runtime.plan import Plan
@@ -113,7 +113,8 @@ class StateMemory:
         """Make room for `rows` rows from `position` on, keeping what they read of those before."""
         if rows <= self.room(position):
             return
-        moved = [cache.reserve(position, rows) for cache in self.caches]
+        blocks = _blocks(self.caches, [cache.capacity_for(position, rows) for cache in self.caches])
+        moved = [cache.reserve(position, rows, block) for cache, block in zip(self.caches, blocks, strict=True)]
         for key in self._row_keys:
             value = self.plain[key]
             if position + rows > len(value):
@@ -124,18 +125,32 @@ class StateMemory:
         if any(moved):
             self._write_table()
 
-    def copy(self, position: int) -> StateMemory:
-        """Independent memory that holds the same up to row `position`."""
+    def copy(self, position: int, *, fit: bool = False) -> StateMemory:
+        """Independent memory that holds the same up to row `position`, and where it is to `fit` has no room for more."""
         other = StateMemory(self.layout)
-        other.caches = [cache.copy(position) for cache in self.caches]
+        capacities = [cache.capacity_of_copy(position, fit=fit) for cache in self.caches]
+        blocks = _blocks(other.caches, capacities)
+        other.caches = [
+            cache.copy(position, capacity, block)
+            for cache, capacity, block in zip(self.caches, capacities, blocks, strict=True)
+        ]
         for key, value in self.plain.items():
             if self.layout.specs[key].kind == "fixed":
                 other.plain[key] = value.copy()
             else:
-                other.plain[key] = np.zeros_like(value)
+                other.plain[key] = np.zeros((position, *value.shape[1:]) if fit else value.shape, value.dtype)
                 other.plain[key][:position] = value[:position]
         other._write_table()
         return other
+
+    def shrink_to_fit(self, position: int) -> None:
+        """Give memory back that `position` rows do not need."""
+        fits = [cache.capacity_of_copy(position, fit=True) for cache in self.caches]
+        spare = any(len(self.plain[key]) > position for key in self._row_keys)
+        if spare or any(cache.capacity > fit for cache, fit in zip(self.caches, fits, strict=True)):
+            fitting = self.copy(position, fit=True)
+            self.caches, self.plain = fitting.caches, fitting.plain
+            self._write_table()
 
     def clear(self) -> None:
         """Begin anew. Rows are never read before they are written, fixed states are zeros again."""
@@ -198,6 +213,25 @@ class StateMemory:
         self.table = address_of(self._table)
 
 
+def _blocks(caches: Sequence[Cache], capacities: Sequence[int]) -> list[NDArray[np.uint8] | None]:
+    """Return memory for the caches that get another capacity, one block for all that grow together.
+
+    A block for each layer would be of the heap, and leave it full of holes where many states come and go.
+    """
+    sizes = [
+        cache.bytes_of(capacity) if capacity != cache.capacity else 0
+        for cache, capacity in zip(caches, capacities, strict=True)
+    ]
+    found: list[NDArray[np.uint8] | None] = [None] * len(caches)
+    for growth in {cache.growth for cache in caches}:
+        alike = [i for i, cache in enumerate(caches) if cache.growth == growth and sizes[i]]
+        block, start = apart_zeros(sum(sizes[i] for i in alike)), 0
+        for i in alike:
+            found[i] = block[start : start + sizes[i]]
+            start += sizes[i]
+    return found
+
+
 class CpuState:
     """Position and states of one sequence."""
 
@@ -255,6 +289,10 @@ class CpuState:
             return twin
         check_trim(self._position, position, self.memory.layout.specs, self.reach)
         return CpuState(self.memory.copy(position), position, self._reach)
+
+    def shrink_to_fit(self) -> None:
+        """Give memory back that nothing is held in."""
+        self.memory.shrink_to_fit(self._position)
 
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""

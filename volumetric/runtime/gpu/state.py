@@ -80,6 +80,9 @@ class GpuState:
                 twin.trim(position)
         return twin
 
+    def shrink_to_fit(self) -> None:
+        """Nothing: a state has the pages that it needs."""
+
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""
         with self.pool.lock:
