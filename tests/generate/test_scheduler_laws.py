@@ -16,7 +16,7 @@ from volumetric.generate.scheduling.prefixes import Prefixes, common
 from volumetric.layers import LSTM, MultiHeadAttention
 from volumetric.network import Params
 from volumetric.runtime.device import RunOptions
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.runtime.reference import ReferenceDevice, ReferenceState
 from volumetric.weights import WeightStore
 
 ATTENTION = MultiHeadAttention(embed_dim=8, num_heads=2)
@@ -95,6 +95,28 @@ def test_of_kept_states_that_go_first_which_was_used_longest_ago():
     kept.keep(prompts[2], model.executable.new_state())
     assert [kept.find(prompt).rows for prompt in prompts] == [4, 0, 4]
     assert (kept.nbytes, len(kept), kept.evictions) == (8, 2, 1)
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_kept_states_take_the_memory_that_is_counted_for_them(name: str):
+    """Whatever room they had to go on, and wherever a sequence that began alike was cut off."""
+    model = deep_letters(device(name), ATTENTION, context=200)
+    scheduler = Scheduler(model, Limits(prefix_bytes=2**20))
+    for rows, more in ((20, 1), (20, 14), (40, 30), (140, 3), (3, 40), (33, 100)):
+        scheduler.submit(job(model, [rows % 7, 1, 2] * (rows // 3), max_tokens=more))
+        finish(scheduler)
+    kept = scheduler._seats._prefixes
+    assert kept is not None
+    assert len(kept) == scheduler.stats.prefix_entries > 3
+    taken = sum(_bytes_of(entry.state) for entry in kept._entries.values())
+    assert scheduler.stats.prefix_bytes * 0.9 <= taken <= scheduler.stats.prefix_bytes
+
+
+def _bytes_of(state: Any) -> int:
+    """Bytes that are allocated for a state."""
+    if isinstance(state, ReferenceState):
+        return sum((value if value.base is None else value.base).nbytes for value in state.values.values())
+    return state.memory.nbytes
 
 
 @pytest.mark.parametrize("n", [1, 3])

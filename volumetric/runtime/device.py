@@ -80,12 +80,14 @@ class MemoryReport:
     state_per_token : that a sequence takes for each token until it is longer than the windows of layers that have one;
         from then on these take no more
     state_fixed : that a sequence takes beside them, however many tokens it has
+    block : tokens of which a state that has no room to grow holds a multiple
     """
 
     weights: int
     scratch: int
     state_per_token: int
     state_fixed: int = 0
+    block: int = 1
 
 
 class State(Protocol):

@@ -72,7 +72,7 @@ class Prefixes:
     Parameters
     ----------
     limit : bytes of all entries, at most
-    bytes_of : bytes of a state of so many rows
+    bytes_of : bytes of a state of so many rows that has no room for more
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Prefixes:
             entry, above = above.entry, above.parent
             if entry is not None and entry.rows >= reach:
                 self._drop(entry)
-        state.shrink_to_fit()  # memory grows by doubling, which is not counted
+        state.shrink_to_fit()  # what it has to go on is not counted
         entry = Entry(state, len(ids), nbytes, node)
         node.entry = self._entries[id(entry)] = entry
         self.nbytes += nbytes

@@ -19,11 +19,16 @@ class Room:
 
     def __init__(self, memory: MemoryReport, limit: int | None) -> None:
         self._row, self._fixed = memory.state_per_token, memory.state_fixed
+        self._block = memory.block
         self.limit = limit
 
     def bytes_of(self, rows: int) -> int:
-        """Bytes of a state of so many rows."""
+        """Bytes of a state of so many rows that goes on."""
         return self._fixed + -(-rows // BLOCK) * BLOCK * self._row if rows else 0
+
+    def bytes_kept(self, rows: int) -> int:
+        """Bytes of a state of so many rows that has no room for more."""
+        return self._fixed + -(-rows // self._block) * self._block * self._row if rows else 0
 
     def rows(self, states: int) -> int | None:
         """Return how many rows each of so many equal states may have; None: any number."""

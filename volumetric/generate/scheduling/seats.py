@@ -43,7 +43,7 @@ class Seats:
         self._room = room
         self._settle = settle
         self._pace = Pace(limits.max_stall)
-        self._prefixes = Prefixes(limits.prefix_bytes, room.bytes_of) if limits.prefix_bytes else None
+        self._prefixes = Prefixes(limits.prefix_bytes, room.bytes_kept) if limits.prefix_bytes else None
         self._spare: list[State] = []
         self._resting: list[Live] = []
         """Those without a slot whose states are kept, the one that rests longest first."""

@@ -15,7 +15,7 @@ from volumetric.runtime.held import Coded, Held, after_zeros, as_codes, as_numbe
 
 _FIRST = 32  # rows of the first allocation: what schedulers count for a short sequence
 _WINDOW = 256  # rows below which no window is worth dropping rows for
-_BLOCK = 16  # rows that keys keep side by side
+BLOCK = 16  # rows that keys keep side by side
 
 KVStorage = Literal["float32", "float16", "int8"]
 
@@ -41,7 +41,7 @@ def _padded(head_dim: int) -> int:
 
 def in_blocks(rows: int) -> int:
     """Rows that whole blocks have, as many as `rows` need."""
-    return -(-rows // _BLOCK) * _BLOCK
+    return -(-rows // BLOCK) * BLOCK
 
 
 def grown(capacity: int, needed: int, most: int) -> int:
@@ -113,7 +113,7 @@ class Cache:
         return max(self.capacity, grown(self.capacity, held + rows, self._most))
 
     def capacity_of_copy(self, position: int, *, fit: bool) -> int:
-        """Return the capacity of a copy up to `position`: what that fills, or room to go on where it is not to `fit`."""
+        """Return the capacity of a copy up to `position`: what that fills, or, not to `fit`, room to go on."""
         held = self._held(position, self.first)
         if fit or not held:
             return in_blocks(held)
@@ -153,7 +153,7 @@ class Cache:
 
     def fill(self, keys: Held, values: Held, position: int) -> None:
         """Hold these last rows before `position`, or as many of them as there is room for; before them zeros."""
-        first = max(0, position - count_of(keys)) // _BLOCK * _BLOCK if self.window is not None else 0
+        first = max(0, position - count_of(keys)) // BLOCK * BLOCK if self.window is not None else 0
         if position - first > self._most:
             first = self._needed_from(position)
         self.first = first
@@ -171,7 +171,7 @@ class Cache:
 
     def _needed_from(self, position: int) -> int:
         """First row, of those with which a block begins, that a row at `position` needs."""
-        return 0 if self.window is None else max(0, position + 1 - self.window) // _BLOCK * _BLOCK
+        return 0 if self.window is None else max(0, position + 1 - self.window) // BLOCK * BLOCK
 
     def _held(self, position: int, first: int) -> int:
         """Rows from `first` on that are there at `position`; none of those that live one step."""
@@ -187,7 +187,7 @@ class Cache:
         self.first = first
 
     def _laid_out(self, capacity: int, memory: NDArray[np.uint8] | None = None) -> tuple[_Half, _Half]:
-        """Return keys and values of so many rows, one behind the other in `memory`, which is zeros; None: new memory."""
+        """Return keys and values of so many rows, one behind the other in `memory`, of zeros; None: new memory."""
         if memory is None:
             memory = aligned_zeros(self.bytes_of(capacity))
         size = _Half.size(self._pair, capacity, self._storage, keys=True)
@@ -207,13 +207,11 @@ class _Half:
     Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``.
     """
 
-    def __init__(
-        self, pair: Pair, capacity: int, storage: KVStorage, memory: NDArray[np.uint8], *, keys: bool
-    ) -> None:
+    def __init__(self, pair: Pair, capacity: int, storage: KVStorage, memory: NDArray[np.uint8], *, keys: bool) -> None:
         self._storage: KVStorage = storage
-        self._block = _BLOCK if keys else 1
+        self._block = BLOCK if keys else 1
         self._width = pair.head_dim
-        inner = (pair.head_dim, _BLOCK) if keys else (_padded(pair.head_dim),)
+        inner = (pair.head_dim, BLOCK) if keys else (_padded(pair.head_dim),)
         shape = (pair.kv_heads, capacity // self._block, *inner)
         size = math.prod(shape) * STORAGE_BYTES[storage]
         scales = 4 * pair.kv_heads * capacity if storage == "int8" else 0
@@ -240,7 +238,7 @@ class _Half:
         if self._block == 1:
             numbers = self._codes[:, :rows, : self._width].transpose(1, 0, 2).copy()
         else:
-            panels = self._codes[:, : -(-rows // _BLOCK)].transpose(1, 3, 0, 2)
+            panels = self._codes[:, : -(-rows // BLOCK)].transpose(1, 3, 0, 2)
             numbers = panels.reshape(-1, *panels.shape[2:])[:rows].copy()
         return Coded(numbers, self._scales.T[:rows].copy()) if self._scales.size else numbers
 
@@ -254,7 +252,7 @@ class _Half:
         if self._block == 1:
             self._codes[:, :rows, : self._width] = numbers.transpose(1, 0, 2)
             return
-        blocks = -(-rows // _BLOCK)
-        panels = np.zeros((blocks * _BLOCK, *row), numbers.dtype)
+        blocks = -(-rows // BLOCK)
+        panels = np.zeros((blocks * BLOCK, *row), numbers.dtype)
         panels[:rows] = numbers
-        self._codes[:, :blocks] = panels.reshape(blocks, _BLOCK, *row).transpose(2, 0, 3, 1)
+        self._codes[:, :blocks] = panels.reshape(blocks, BLOCK, *row).transpose(2, 0, 3, 1)

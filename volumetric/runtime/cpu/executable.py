@@ -11,6 +11,7 @@ from volumetric._typing import F32Array
 from volumetric.errors import DeviceError, GenerationError
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import check_once, check_pieces, deal, greedy_each
+from volumetric.runtime.cpu.cache import BLOCK
 from volumetric.runtime.cpu.decoding import TokenLoop
 from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.running import CHUNK, Call, Runner
@@ -50,6 +51,7 @@ class CpuExecutable:
             scratch=runner.scratch_bytes,
             state_per_token=per_token,
             state_fixed=fixed_bytes(program.cut.plan.states),
+            block=BLOCK,
         )
 
     def new_state(self) -> CpuState:

@@ -126,7 +126,7 @@ class StateMemory:
             self._write_table()
 
     def copy(self, position: int, *, fit: bool = False) -> StateMemory:
-        """Independent memory that holds the same up to row `position`, and where it is to `fit` has no room for more."""
+        """Independent memory that holds the same up to row `position`; where it is to `fit` it has room for no more."""
         other = StateMemory(self.layout)
         capacities = [cache.capacity_of_copy(position, fit=fit) for cache in self.caches]
         blocks = _blocks(other.caches, capacities)

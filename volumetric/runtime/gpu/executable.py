@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import DeviceError, GenerationError, UnsupportedError
+from volumetric.kernels.gpu.attention import PAGE
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import check_once, check_pieces, greedy_each
@@ -124,6 +125,7 @@ class GpuExecutable:
             scratch=scratch,
             state_per_token=self._row_bytes,
             state_fixed=self.pool.fixed.line_bytes,
+            block=PAGE,
         )
 
     @property
