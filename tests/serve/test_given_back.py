@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 from starlette.requests import Request
 
 from tests.generate.letters import letters
-from tests.serve.servers import hang_devices, running, until
+from tests.serve.servers import PATIENCE, ask, hang_devices, running, until
+from volumetric.errors import SpecError
 from volumetric.generate import Limits
 from volumetric.generate.events import Generation, GenerationStats
 from volumetric.serve import bodies
+from volumetric.serve import run as serving_run
 from volumetric.serve.fields.completion import CompletionRequest
 from volumetric.serve.problem import RequestError
 from volumetric.serve.serving import Settings
@@ -49,6 +52,46 @@ def test_jobs_that_a_device_has_kept_waiting_too_long_are_not_computed_after_all
         goes.set()
         until(lambda: engine.scheduler.idle)
         assert (engine.scheduler.stats.cancelled, engine.scheduler.stats.finished) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/completions", {"prompt": "a", "mood": 1}, 400),
+        ("/v1/completions", {"prompt": "a" * 20_000, "mood": 1}, 400),  # which is read in a thread
+        ("/v1/completions", {"prompt": "ab" * 2000}, 400),
+        ("/v1/completions", {"prompt": "a", "guided_regex": "("}, 400),
+        ("/nowhere", {}, 404),
+    ],
+)
+def test_a_refused_request_is_freed_at_once(
+    path: str, body: dict[str, Any], status: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Its error, and with that the frames that have its body, wait for no search for cycles."""
+    monkeypatch.setattr(serving_run, "_TIDY", 10 * PATIENCE)
+    with running({"letters": letters()}) as address:
+        gc.collect()
+        gc.disable()
+        try:
+            assert ask(address, path, json.dumps(body).encode())[0] == status
+            until(lambda: not [one for one in gc.get_objects() if type(one) is RequestError or type(one) is SpecError])
+        finally:
+            gc.enable()
+
+
+def test_what_a_server_has_is_left_out_of_the_search_for_cycles_while_it_runs():
+    before = gc.get_threshold()
+    gc.unfreeze()
+    gc.set_threshold(100_000, 10, 10)  # as the command line has it
+    try:
+        with running({"letters": letters()}):
+            assert gc.get_freeze_count() > 10_000
+            assert gc.get_threshold()[0] < 10_000
+        assert gc.get_threshold() == (100_000, 10, 10)
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.set_threshold(*before)
+        gc.freeze()  # as it was
 
 
 class Clock(asyncio.SelectorEventLoop):

@@ -22,12 +22,13 @@ _BETWEEN: Final = 1_000
 @contextmanager
 def searched() -> Iterator[None]:
     """Let the search for cycles of objects be behind the context as it was before it, whatever `settle` does there."""
-    thresholds = gc.get_threshold()
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        if not frozen:  # else whoever runs the server has left out what is there, too
+            gc.unfreeze()
 
 
 def settle() -> None:
