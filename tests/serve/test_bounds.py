@@ -86,6 +86,26 @@ def test_a_lenient_server_gives_up_on_many_fields():
         read(json.dumps({"prompt": "a", **fields}).encode(), CompletionRequest, lenient=True)
 
 
+@pytest.mark.parametrize("one", ["[]", "{}", "[[]]", '{"a":[]}', '[{},"[[[]]]"]'])
+def test_lists_and_objects_have_a_number(one: str):
+    body = f'{{"prompt": [{",".join([one] * 100_001)}]}}'
+    with pytest.raises(RequestError, match="more than 100000 lists and objects"):
+        read(body.encode(), CompletionRequest)
+
+
+@pytest.mark.parametrize("text", ["[{" * 60_000, '"[' * 100_001, "\\[" * 100_001, '[\"{' * 100_001])
+def test_brackets_in_texts_are_no_lists(text: str):
+    assert read(json.dumps({"prompt": text}).encode(), CompletionRequest).prompt == text
+
+
+@pytest.mark.parametrize("end", ["", "\\"])
+def test_a_text_that_never_ends_is_looked_at_once(end: str):
+    """From each of its quotation marks on it would take hours."""
+    body = b'{"prompt": "' + b'\\"[' * 1_000_000 + end.encode()
+    with pytest.raises(RequestError, match="not JSON"):
+        read(body, CompletionRequest)
+
+
 def test_a_long_text_is_refused_by_its_beginning():
     """Where the longest token is so long that the length says nothing."""
     tokenizer = recurrent_letters(ReferenceDevice()).tokenizer

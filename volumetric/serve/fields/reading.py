@@ -47,6 +47,11 @@ _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _LONG = re.compile(r"Expected `\w+` of length <= (?P<most>\d+)")
 _MOST_FIELDS: Final = 256
 """Fields of a body."""
+_MOST_PARTS: Final = 100_000
+"""Lists and objects of a body. Of the millions that 8 MiB can hold each takes ten times its two characters of memory,
+and to make them takes a second in which nothing else runs."""
+_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.|\\\Z)*+(?:"|\Z)', re.DOTALL)
+"""A text of JSON, or what never ends: so that no quotation mark is looked at twice."""
 _MOST_LEFT_OUT: Final = 100
 """Fields without effect of one request, at most; with more it is refused."""
 
@@ -63,6 +68,8 @@ def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
     ------
     RequestError : the body is no JSON, has a field that `kind` has not, or one of another type
     """
+    if not _has_few_parts(body):
+        raise bad(f"the body has more than {_MOST_PARTS} lists and objects", code="invalid_value")
     try:
         given: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -92,6 +99,19 @@ def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
                 raise
             logger.warning("a request has the field %s, which has no effect here", shown(problem.param))
     return converted(given, kind)
+
+
+def _has_few_parts(body: bytes) -> bool:
+    """Whether a body has no more lists and objects than is allowed; brackets in texts are none."""
+    if body.count(b"[") + body.count(b"{") <= _MOST_PARTS:
+        return True
+    count = end = 0
+    for text in _TEXT.finditer(body):
+        count += body.count(b"[", end, text.start()) + body.count(b"{", end, text.start())
+        end = text.end()
+        if count > _MOST_PARTS:
+            return False
+    return count + body.count(b"[", end) + body.count(b"{", end) <= _MOST_PARTS
 
 
 def _left_out(given: Any, place: str) -> bool:
