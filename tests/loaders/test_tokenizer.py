@@ -275,6 +275,13 @@ def test_interrupts_pass_through_the_guard() -> None:
             raise error
 
 
+def test_an_error_of_a_text_names_the_file_and_not_where_it_is() -> None:
+    for error, told in ((GenerationError, "tokenizer.json: y: z"), (CheckpointError, "/srv/x/tokenizer.json: y: z")):
+        with pytest.raises(error) as caught, Guard("/srv/x/tokenizer.json", "y", error):
+            raise ValueError("z")
+        assert str(caught.value) == told
+
+
 def test_text_and_ids_that_are_none(tmp_path: Path) -> None:
     found = tokenizer(tmp_path)
     with pytest.raises(GenerationError, match="surrogate"):

@@ -8,6 +8,7 @@ the file descriptor of stderr by then; redirecting that would swallow what other
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from types import TracebackType
 from typing import Final
 
@@ -22,7 +23,7 @@ class Guard:
 
     Parameters
     ----------
-    where : file name for messages
+    where : file, for messages; those of texts have its name alone
     what : what failed if something did, "the text cannot be encoded"
     error : what an ordinary exception of the library becomes; a panic is always a `CheckpointError`, because only a
         damaged file leads to one
@@ -46,4 +47,6 @@ class Guard:
         if type(error).__module__ == _PANIC:
             raise CheckpointError(f"{self._where}: damaged tokenizer: {self._what}: {reason}") from error
         if isinstance(error, Exception):
-            raise self._error(f"{self._where}: {self._what}: {reason}") from error
+            # What a text was no good for, whoever sent it is told: not where the file is.
+            where = PurePath(self._where).name if self._error is GenerationError else self._where
+            raise self._error(f"{where}: {self._what}: {reason}") from error

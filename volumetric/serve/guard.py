@@ -6,7 +6,6 @@ Plain ASGI: it adds microseconds, and leaves streams alone.
 from __future__ import annotations
 
 import hmac
-import logging
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
@@ -20,8 +19,6 @@ from volumetric.serve.problem import LAST, RequestError, problem_of
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
-
-logger = logging.getLogger(__name__)
 
 _OPEN = ("/health", "/v1/health")
 """Paths that need no key: load balancers ask there."""
@@ -95,12 +92,10 @@ class Guard:
 
 
 def _answer(error: Exception, scope: Scope) -> Response:
-    """Return what is answered in the place of an error; what nobody foresaw is in the log, too."""
+    """Return what is answered in the place of an error."""
     if isinstance(error, HTTPException) and error.status_code == 405 and scope["method"] == "OPTIONS":
         return Response(status_code=204, headers={"allow": _allowed(error, "OPTIONS")})
     problem = _problem(error, scope)
-    if problem.status >= 500 and not isinstance(error, RequestError):
-        logger.error("request %s: %s", scope["state"]["request_id"], error, exc_info=error)
     return Response(problem.encoded, problem.status, headers=dict(problem.headers), media_type="application/json")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -10,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from volumetric.errors import (
+    CheckpointError,
     DeviceError,
     DoesNotFitError,
     ExpiredError,
@@ -21,9 +24,20 @@ from volumetric.errors import (
     VolumetricError,
 )
 
+logger = logging.getLogger(__name__)
+
 INVALID = "invalid_request_error"
-_COMMANDS: Final = (GenerationError.advice, DeviceError.advice)
+_COMMANDS: Final = (GenerationError.advice, DeviceError.advice, CheckpointError.advice)
 """General advice that is for those who have the program before them."""
+_DIRECTORIES: Final = re.compile(
+    r"""
+    (?:^[^\s/\\:]*(?:[/\\][^/\\:\n]+)*        # a path that an error begins with, from the root or not
+      |(?<![\w.~:/\\-])(?:[A-Za-z]:|~|\.\.?)?  # or one within it, from the root, from home or from where it began
+       (?:[/\\][^\s/\\:][^/\\:'"\n]*)*)
+    [/\\](?=[^\s/\\:'"])                      # up to the name of the file
+    """,
+    re.VERBOSE,
+)
 LAST: Final = MappingProxyType({"connection": "close"})
 """Headers of an answer behind which the rest of a body may come yet, which is no request."""
 
@@ -78,11 +92,20 @@ def bad(message: str, *, param: str | None = None, code: str | None = None) -> R
     return RequestError(400, message, param=param, code=code)
 
 
+def without_directories(text: str) -> str:
+    """Return a text with the names of files alone, where it has paths of this machine."""
+    return _DIRECTORIES.sub("", text)
+
+
 def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
-    """Return what a client is told of an error of the engine. What nobody foresaw gives no details away."""
+    """Return what a client is told of an error of the engine. What nobody foresaw gives no details away.
+
+    What is no fault of the request is in the log, whole.
+    """
     if isinstance(error, RequestError):
         return error
     if not isinstance(error, VolumetricError):
+        logger.error("%s", error, exc_info=error)
         return RequestError(500, "the server failed; its log tells why", kind="server_error", code="internal_error")
     message = f"{error}; {error.hint}" if error.hint and error.hint not in _COMMANDS else str(error)
     if isinstance(error, OverloadedError):
@@ -100,4 +123,7 @@ def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
         return RequestError(400, message, param=param, code="invalid_value")
     if isinstance(error, GenerationError):
         return RequestError(400, message, param=param)
-    return RequestError(500, message, kind="server_error", code="device_error")
+    # A device that fails tells all requests under way so: their tracebacks would be the same.
+    logger.error("%s", message, exc_info=None if isinstance(error, DeviceError) else error)
+    code = "model_error" if isinstance(error, CheckpointError) else "device_error"
+    return RequestError(500, without_directories(message), kind="server_error", code=code)
