@@ -9,7 +9,8 @@ no HTTP; bodies of 10 MB; and what costs more than it looks (`serve_killers.py`)
 lists of half a million items, texts of megabytes. Each must be answered by 4xx in the shape of OpenAI's errors (or by
 200 where it is still valid, 503 where it waited too long, 307 where a path has a slash too many), within `--patience`
 seconds; only one whose head or body never ends may be left without an answer. Beside them `/health` is asked ten
-times a second, and must answer within a second. Then the server must answer a good request as before, and its
+times a second, and must answer within a second; where it does not, how much of it the server's event loop waited for
+a processor, on which others compute, is printed too. Then the server must answer a good request as before, and its
 resident memory, less that of kept prefixes, must come back to within 50 MiB of what it was after the first hundredth
 of all requests. Prints counts by kind and status, and each request that went wrong; the exit code is 1 if there was
 one, or if the server's log holds a traceback.
@@ -95,15 +96,28 @@ def fuzz(port: int, count: int, seed: int, clients: int, patience: float) -> tup
     return counts, wrong
 
 
-def watched(port: int, ended: Any, told: Any) -> None:
-    """Tell how long each answer of ``/health`` took, until all has ended; in a process that does nothing else."""
-    waits: list[float] = []
+def scheduled(pid: int) -> tuple[float, float]:
+    """Return seconds that the first thread of a process computed, and that it waited for a processor."""
+    try:
+        computed, waited = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[:2]
+    except OSError:  # no Linux
+        return 0.0, 0.0
+    return int(computed) / 1e9, int(waited) / 1e9
+
+
+def watched(port: int, pid: int, ended: Any, told: Any) -> None:
+    """Tell of each answer of ``/health`` until all has ended, in a process that does nothing else.
+
+    Three numbers: seconds until it came, and those of `scheduled` meanwhile.
+    """
+    waits: list[tuple[float, float, float]] = []
     while not ended.wait(0.1):
-        began = time.perf_counter()
+        before, began = scheduled(pid), time.perf_counter()
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=120)) as connection:
             connection.request("GET", "/health")
             connection.getresponse().read()
-        waits.append(time.perf_counter() - began)
+        seconds, after = time.perf_counter() - began, scheduled(pid)
+        waits.append((seconds, after[0] - before[0], after[1] - before[1]))
     told.put(waits)
 
 
@@ -142,7 +156,7 @@ def main() -> int:
                 first = resident(server.pid, port)
                 apart = multiprocessing.get_context("spawn")
                 ended, told = apart.Event(), apart.Queue()
-                watching = apart.Process(target=watched, args=(port, ended, told), daemon=True)
+                watching = apart.Process(target=watched, args=(port, server.pid, ended, told), daemon=True)
                 watching.start()
                 counts, wrong = fuzz(port, given.requests, given.seed, given.clients, given.patience)
                 ended.set()
@@ -163,8 +177,10 @@ def main() -> int:
     print(
         f"{len(wrong)} of {given.requests} went wrong; the server ended with {code}; {tracebacks} tracebacks in its log"
     )
-    late = sum(wait > 1 for wait in waits)
-    print(f"{len(waits)} answers of /health, the longest after {max(waits):.2f} s, {late} after more than 1 s")
+    late = [wait for wait in waits if wait[0] > 1]
+    print(f"{len(waits)} answers of /health, the longest after {max(waits)[0]:.2f} s, {len(late)} after more than 1 s")
+    for seconds, computed, waited in late:
+        print(f"    {seconds:.2f} s: the event loop computed {computed:.2f}, and waited {waited:.2f} for a processor")
     print(f"memory without prefixes: {first:.0f} MiB before, {last:.0f} MiB behind")
     print("a good request is answered as before" if before == after else "A GOOD REQUEST IS NOT ANSWERED AS BEFORE")
     return 0 if not wrong and not tracebacks and before == after and code == 0 and not late and last < first + 50 else 1
