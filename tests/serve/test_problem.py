@@ -42,9 +42,13 @@ def test_clients_are_told_the_cause_and_the_log_where(
         raise faults[error]
 
     monkeypatch.setattr(type(model.tokenizer), "encode", failing)
-    with running({"letters": model}) as address, address.client() as client, caplog.at_level(logging.ERROR):
-        with pytest.raises(openai.InternalServerError) as caught:
-            client.completions.create(model="letters", prompt="ab")
+    with (
+        running({"letters": model}) as address,
+        address.client() as client,
+        caplog.at_level(logging.ERROR),
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        client.completions.create(model="letters", prompt="ab")
     told = {
         "checkpoint": ("tokenizer.json: damaged tokenizer", "model_error"),
         "unforeseen": ("the server failed; its log tells why", "internal_error"),
