@@ -19,7 +19,7 @@ class VolumetricError(Exception):
         What failed, where, expected against found. One line.
     hint : str, optional
         What the person can do about it. One line. Where the place of the error knows nothing better, it is the general
-        advice for this kind of error.
+        advice for this kind of error, if there is any that names something to look at.
     """
 
     advice: ClassVar[str | None] = None
@@ -34,13 +34,9 @@ class VolumetricError(Exception):
 class SpecError(VolumetricError, ValueError):
     """A layer, grid, network or configuration is ill-formed."""
 
-    advice: ClassVar[str | None] = "docs/ says what each field takes, and help(…) of what is made in Python"
-
 
 class ArgumentError(SpecError, TypeError):
     """A call has arguments that the function or class does not take, or lacks some that it needs."""
-
-    advice: ClassVar[str | None] = "help(…) lists the arguments"
 
 
 class ImmutableError(VolumetricError, FrozenInstanceError):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from stat import filemode
 from typing import Final
 
 _LONGEST = 70
 """Characters of a value in a message, at most."""
 _MOST = 24
 """Names that are listed, at most."""
-
+_BESIDE = 1_000
+"""Names of a directory that are compared with one that is not there, at most."""
 
 _CALLED: Final[Mapping[str, str]] = {
     "optimizer": "optimiser",
@@ -115,3 +120,18 @@ def suggestion(
         return otherwise
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return "one of " + ", ".join(names[:_MOST]) + more
+
+
+def path_hint(path: str | Path) -> str:
+    """Return what may help where a file cannot be opened: how far its path goes, what is there of a similar name."""
+    # A name with a null byte or one that is too long is no path at all, and a directory may be closed to us.
+    with suppress(OSError, ValueError):
+        whole = Path(path).absolute()
+        if whole.exists():
+            mode = whole.stat().st_mode
+            return f"it is there, {'a directory' if whole.is_dir() else 'a file'} with permissions {filemode(mode)}"
+        there = next(above for above in whole.parents if above.exists())
+        missing = whole.relative_to(there).parts[0]
+        beside = sorted(one.name for one in islice(there.iterdir(), _BESIDE))
+        return suggestion(missing, beside, f"there is no {shown(missing)} in {there}")
+    return "no file can have this name, or who asks may not look there"

@@ -131,7 +131,7 @@ def test_keywords_of_python_are_told_as_flags(text, verb, told):
 def test_a_missing_prompt_file_is_explained(tmp_path, capsys):
     code, out, err = run(capsys, "generate", "x", "--file", str(tmp_path / "none.txt"))
     assert (code, out) == (1, "")
-    hint = "hint: check the path and its permissions"
+    hint = f"hint: there is no 'none.txt' in {tmp_path}"
     assert err == f"error: {tmp_path / 'none.txt'}: No such file or directory\n{hint}\n"
 
 

@@ -11,6 +11,7 @@ import cyclopts
 from volumetric.cli.flags import as_flags
 from volumetric.cli.streams import drop_unwritable, writing
 from volumetric.errors import VolumetricError
+from volumetric.hints import path_hint
 from volumetric.own_code import own_code
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -64,7 +65,7 @@ def _classify(error: Exception, verb: str) -> int:
         case VolumetricError():
             return explain_error(error, verb)
         case OSError(filename=str() as name, strerror=str() as reason):
-            return explain(FAILED, f"{name}: {reason}", "check the path and its permissions")
+            return explain(FAILED, f"{name}: {reason}", path_hint(name))
         case OSError():
             reason = error.strerror or str(error)  # help and version are written by the parser, not by `console`
             return explain(FAILED, f"stdout cannot be written: {reason}" if drop_unwritable() else reason, None)

@@ -70,7 +70,10 @@ class Packed:
     def _check(self, name: str, array: NDArray[Any] | None, dtype: np.dtype[Any] | None, columns: int) -> None:
         if array is None or dtype is None:
             if array is not None or dtype is not None:
-                raise DTypeError(f"{self.scheme} has {'no' if dtype is None else 'its'} {name}", hint="see Scheme")
+                raise DTypeError(
+                    f"{self.scheme} has {'no' if dtype is None else 'its'} {name}",
+                    hint=f"Scheme.{'scale_dtype' if name == 'scales' else 'has_offset'} tells which scheme has them",
+                )
             return
         if array.dtype != dtype:
             raise DTypeError(f"{name} of {self.scheme} must be {dtype}, got {array.dtype}")

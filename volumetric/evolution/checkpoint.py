@@ -26,6 +26,7 @@ from volumetric.evolution.genome import Genome, validate
 from volumetric.evolution.hall import Champion
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.species import SpeciesTable
+from volumetric.hints import path_hint
 
 if TYPE_CHECKING:
     import os
@@ -114,7 +115,7 @@ def read_run(path: Path, of: str, restore: Callable[[dict[str, Any], dict[str, N
     except VolumetricError as error:
         raise CheckpointError(f"{path} is damaged: {error}", hint=error.hint) from error
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from error
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(
             f"{path} is no checkpoint of {of}, or damaged: {error}",

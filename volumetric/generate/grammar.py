@@ -62,7 +62,7 @@ class GrammarConstraint:
     def _check(self) -> None:
         if self._matcher.is_error():
             told = self._matcher.get_error().partition("\n")[0][:300]
-            raise GenerationError(f"the grammar cannot be followed: {told}", hint="make it simpler")
+            raise GenerationError(f"the grammar cannot be followed: {told}", hint="let fewer rules begin alike")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from volumetric.errors import CheckpointError
+from volumetric.hints import path_hint
 from volumetric.loaders.regular_file import open_regular
 
 MAX_CONFIG_BYTES: Final = 32_000_000
@@ -19,7 +20,7 @@ def read_bytes(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
         with open_regular(path) as handle:
             data = handle.read(limit + 1)
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check path and rights") from error
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from error
     if len(data) > limit:
         raise CheckpointError(f"{path} is larger than {limit} bytes", hint="this is not a file of the expected kind")
     return data

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import CheckpointError
+from volumetric.hints import path_hint
 from volumetric.loaders.regular_file import open_regular
 
 _MAPPED_AROUND: Final = 1 << 16
@@ -55,7 +56,7 @@ class MappedFile:
             if isinstance(error, CheckpointError):
                 raise
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise CheckpointError(f"cannot open {self.path}: {reason}", hint="check the path and its rights") from error
+            raise CheckpointError(f"cannot open {self.path}: {reason}", hint=path_hint(self.path)) from error
         self._bytes = np.frombuffer(self.buffer, np.uint8)
 
     def view(self, start: int, stop: int) -> NDArray[np.uint8]:

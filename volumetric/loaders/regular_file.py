@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from volumetric.errors import CheckpointError
+from volumetric.hints import path_hint
 
 _KINDS: Final = {
     stat.S_IFDIR: "a directory",
@@ -40,4 +41,4 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         if isinstance(error, CheckpointError):
             raise
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CheckpointError(f"cannot open {path}: {reason}", hint="check the path and its rights") from error
+        raise CheckpointError(f"cannot open {path}: {reason}", hint=path_hint(path)) from error

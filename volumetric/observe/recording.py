@@ -17,6 +17,7 @@ import numpy as np
 from volumetric._typing import Array, F32Array
 from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError
+from volumetric.hints import path_hint
 from volumetric.observe.scene import Scene
 
 FORMAT: Final = "volumetric.scope"
@@ -145,7 +146,7 @@ class Recording:
                     hint=f"`volumetric scope record {where}` makes one of a model",
                 )
             if not where.is_file():
-                raise CheckpointError(f"cannot read {where}: there is no such file", hint="check the path")
+                raise CheckpointError(f"cannot read {where}: there is no such file", hint=path_hint(where))
             with where.open("rb") as handle:
                 return cls._read(handle)
         except CheckpointError as error:
@@ -153,7 +154,7 @@ class Recording:
                 f"{where}: {error}" if str(where) not in str(error) else str(error), hint=error.hint
             ) from None
         except OSError as error:
-            raise CheckpointError(f"cannot read {where}: {error.strerror or error}", hint="check the path") from None
+            raise CheckpointError(f"cannot read {where}: {error.strerror or error}", hint=path_hint(where)) from None
 
     @classmethod
     def _read(cls, handle: IO[bytes]) -> Recording:

@@ -13,6 +13,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, SpecError
+from volumetric.hints import path_hint
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
             reader = csv.reader(file)
             found = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise CheckpointError(f"{path} is no CSV file: {error}", hint="it should be UTF-8 text") from None
     lines, rows = [line for line, _ in found], [row for _, row in found]

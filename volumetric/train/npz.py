@@ -11,6 +11,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError
+from volumetric.hints import path_hint
 
 # What numpy and zipfile raise on damaged files is not one tree.
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -42,7 +43,7 @@ def read_npz(
         if isinstance(error, CheckpointError):
             raise
         if isinstance(error, OSError) and error.strerror:
-            raise CheckpointError(f"cannot read {what}{path}: {error.strerror}", hint="check the path") from error
+            raise CheckpointError(f"cannot read {what}{path}: {error.strerror}", hint=path_hint(path)) from error
         raise CheckpointError(f"cannot read {what}{path}: {error}", hint=hint) from error
 
 

@@ -13,6 +13,7 @@ from volumetric import tables
 from volumetric._typing import Array
 from volumetric.analysis.standardise import Standardisation
 from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.hints import path_hint
 from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.train import memory
 from volumetric.train.arrays import changed, named
@@ -229,7 +230,7 @@ def _ids_of(path: Path, tokenize: Tokenize | None) -> Array:
         raw = path.read_bytes()
         return np.frombuffer(raw, np.uint8) if tokenize is None else np.asarray(tokenize(raw.decode("utf-8")))
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path} is no UTF-8 text: {error}", hint="convert it") from None
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from volumetric.errors import CheckpointError, SpecError
+from volumetric.hints import path_hint
 from volumetric.runtime.open import open_device
 from volumetric.train.memory import TASKS
 from volumetric.train.memory.trial import Budget, Outcome, Trial, run_trial
@@ -132,7 +133,7 @@ def read_log(path: Path) -> list[Outcome]:
             raise CheckpointError(f"{path} is no log of trials", hint=f"a file of at most {MAX_BYTES:,} bytes")
         raw = path.read_bytes()
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     whole = raw[: raw.rfind(b"\n") + 1]
     found: list[Outcome] = []
     for number, text in enumerate(whole.splitlines(), start=1):
