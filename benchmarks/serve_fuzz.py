@@ -149,7 +149,8 @@ def main() -> int:
         with subprocess.Popen(command, stderr=log, text=True) as server:
             try:
                 port = port_of(server.pid)
-                good = Sent("good", posted("/v1/completions", bytes_of({"prompt": "The sea is", "max_tokens": 8})))
+                greedy = {"prompt": "The sea is", "max_tokens": 8, "temperature": 0}
+                good = Sent("good", posted("/v1/completions", bytes_of(greedy)))
                 before = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
                 fuzz(port, max(1, given.requests // 100), given.seed + 1, given.clients, given.patience)
                 time.sleep(SETTLED)
