@@ -136,7 +136,7 @@ class Cache:
         self._begin(self._needed_from(position), position, rows, memory)
         return True
 
-    def copy(self, position: int, capacity: int, memory: NDArray[np.uint8]) -> Cache:
+    def copy(self, position: int, capacity: int, memory: NDArray[np.uint8] | None) -> Cache:
         """Return an independent cache that holds the same rows, up to `position`, in `memory`, see `reserve`."""
         twin = Cache(self._pair, self._storage, window=self.window, limit=self._limit)
         twin.first, twin.capacity, twin._halves = self.first, capacity, self._laid_out(capacity, memory)
