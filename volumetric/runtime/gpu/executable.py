@@ -16,7 +16,7 @@ from volumetric.errors import DeviceError, GenerationError, UnsupportedError
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import check_once, check_pieces, greedy_each
-from volumetric.runtime.device import Chooser, Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.runtime.device import Chooser, Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.gpu.attending import Attending, attention_shapes
 from volumetric.runtime.gpu.calls import Place, schedule
 from volumetric.runtime.gpu.commands import Executor, PlainExecutor
@@ -200,7 +200,9 @@ class GpuExecutable:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
         return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
-    def greedy(self, states: Sequence[GpuState], tokens: Sequence[int]) -> Generator[list[int]]:
+    def greedy(
+        self, states: Sequence[GpuState], tokens: Sequence[int], constant: Constant | None = None
+    ) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on, two in flight.
 
         Raises
@@ -208,12 +210,11 @@ class GpuExecutable:
         UnsupportedError : the network does not read token ids
         GenerationError : a context is full, a token is outside of the vocabulary, or logits allow no choice
         """
-        check_tokens(self.plan, tokens)
-        check_once(states)
-        for state in states:
-            self._check_owner(state)
-        alone = len(states) > self.recordings.most_singles
-        return greedy_each(self, self.plan, states, tokens) if alone else self._decoder.run(states, tokens)
+        more = check_tokens(self.plan, tokens, constant)
+        self._check_states(states)
+        if len(states) > self.recordings.most_singles:
+            return greedy_each(self, self.plan, states, tokens, constant)
+        return self._decoder.run(states, tokens, more)
 
     def draws(self, choosers: Sequence[Chooser | None]) -> bool:
         """Whether the GPU can draw the tokens of such sequences together, see `Drawing.draws`."""
@@ -226,7 +227,11 @@ class GpuExecutable:
         return not self.recordings.whole and self._results.draws(self.recordings.output)
 
     def drawn(
-        self, states: Sequence[GpuState], tokens: Sequence[int], choosers: Sequence[Chooser | None]
+        self,
+        states: Sequence[GpuState],
+        tokens: Sequence[int],
+        choosers: Sequence[Chooser | None],
+        constant: Constant | None = None,
     ) -> Generator[list[int]]:
         """As `greedy`, with tokens drawn, see `Drawing.drawn`.
 
@@ -237,13 +242,11 @@ class GpuExecutable:
         ------
         UnsupportedError : these cannot be drawn here, see `draws`
         """
-        check_tokens(self.plan, tokens)
-        check_once(states)
-        for state in states:
-            self._check_owner(state)
+        more = check_tokens(self.plan, tokens, constant)
+        self._check_states(states)
         if len(states) > self.recordings.most_singles:
             raise UnsupportedError(f"this GPU draws the tokens of {self.recordings.most_singles} sequences together")
-        return self._decoder.run(states, tokens, choosers)
+        return self._decoder.run(states, tokens, more, choosers)
 
     def tune(self) -> None:
         """Search for faster cuts of the products of a token, for new states of all executables on this GPU.
@@ -374,6 +377,12 @@ class GpuExecutable:
         """Let go of all recordings, too: they would be written in another way now."""
         self._unbind()
         self.recordings.forget()
+
+    def _check_states(self, states: Sequence[GpuState]) -> None:
+        """Check states that go on together."""
+        check_once(states)
+        for state in states:
+            self._check_owner(state)
 
     def _check_owner(self, state: GpuState) -> None:
         if self._closed:
