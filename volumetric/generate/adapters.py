@@ -96,7 +96,9 @@ class Adapts:
         """Return models with adapters of their own whose sequences run in the same calls as those of this one.
 
         A `Scheduler` of this model takes jobs of all of them (`Job.adapter`), and computes their rows together: the
-        weights are read once for all. Each is closed by itself, in any order.
+        weights are in memory once, and a call reads them once for all. An adapter that replaces whole modules has
+        calls of its own, see `beside`. Each model is closed by itself, in any order; sessions of this one that are
+        open go on without the others.
 
         Parameters
         ----------
@@ -104,7 +106,7 @@ class Adapts:
 
         Raises
         ------
-        CheckpointError, UnsupportedError : as `load`, for the adapters; or one of them replaces whole modules
+        CheckpointError, UnsupportedError : as `load`, for the adapters
         SpecError : this model has adapters already, or a name is empty
         """
         model = cast("Model", self)
@@ -112,11 +114,10 @@ class Adapts:
             raise SpecError(f"{model.name} has adapters already", hint="open it without lora=, and name all adapters")
         if not all(lora):
             raise SpecError("a model with adapters has no name", hint="the empty name is that of the model without any")
-        if not lora:
-            return {}
-        each = {name: adapted(model.plain, model.plan, one)[1] for name, one in lora.items()}
-        for name, one in each.items():
-            one.refuse_replaced(name)
+        every = {name: adapted(model.plain, model.plan, one)[1] for name, one in lora.items()}
+        each = {name: one for name, one in every.items() if one and not one.replaces}
+        if not each:
+            return {name: self.beside(one) for name, one in lora.items()}
         first, total = 0, sum(map(len, each.values()))
         for one in each.values():
             first = one.place(first, total)
@@ -124,12 +125,15 @@ class Adapts:
         mixed = compiled(model.device, plan, params, model.executable.options, model.executable)
         scales = {"": np.zeros(total, np.float32), **{name: one.weights for name, one in each.items()}}
         shared = Shared(mixed, model.executable, scales)
-        found: dict[str, Model] = {}
-        for name, one in each.items():
-            twin = copy.copy(model)
-            twin.use(adapted_executable(shared, name), one)
-            found[name] = twin
         model.use(adapted_executable(shared, ""), self.adapters)
+        found: dict[str, Model] = {}
+        for name in lora:
+            if name not in each:
+                found[name] = self.beside(lora[name])
+                continue
+            found[name] = twin = copy.copy(model)
+            twin.__dict__.pop("text_encoder", None)
+            twin.use(adapted_executable(shared, name), each[name])
         return found
 
     def merge(self) -> LoadedModel:
@@ -180,12 +184,10 @@ class Adapters(Mapping[str, float]):
         self.weights[first : first + len(own)] = own
         return first + len(own)
 
-    def refuse_replaced(self, name: str) -> None:
-        """Raise `UnsupportedError` if an adapter has modules of its own, which a call cannot have beside others."""
-        for adapter in self._adapters.values():
-            if adapter.replaced:
-                what = f"{name} replaces {next(iter(adapter.replaced))}, and cannot share calls with others"
-                raise UnsupportedError(what, hint="Model.beside opens it with calls of its own")
+    @property
+    def replaces(self) -> bool:
+        """Whether an adapter has modules of its own in the place of the model's."""
+        return any(adapter.replaced for adapter in self._adapters.values())
 
     def set_scale(self, name: str, scale: float) -> None:
         """Change a scale; errors as for `Model.set_adapter`."""

@@ -134,18 +134,7 @@ class AdaptedExecutable:
 
     def new_state(self) -> AdaptedState:
         """Return an empty state with its own adapters."""
-        return self.state_of(self.name)
-
-    def state_of(self, name: str) -> AdaptedState:
-        """Return an empty state with the adapters of another name.
-
-        Raises
-        ------
-        SpecError : there are none of that name
-        """
-        if name not in self.shared.scales:
-            raise SpecError(f"no adapter {name!r}", hint=f"loaded: {', '.join(filter(None, self.shared.scales))}")
-        return AdaptedState(self.shared.mixed.new_state(), self.shared.scales[name])
+        return AdaptedState(self.shared.mixed.new_state(), self.shared.scales[self.name])
 
     def restore(self, data: bytes) -> AdaptedState:
         """Return a state with its own adapters that goes on where the one went that `data` was saved of."""
@@ -248,6 +237,27 @@ class DrawingAdapted(AdaptedExecutable):
         """As `run`, with tokens drawn by the last rows, see `Drawing.pick`."""
         executable, taken = self._taken(pieces)
         return _drawing(executable).pick(taken, choosers)
+
+
+def check_adapter(executable: Executable, name: str) -> None:
+    """Raise `SpecError` unless an executable has adapters of that name; all have the empty one."""
+    if name:
+        scales = executable.shared.scales if isinstance(executable, AdaptedExecutable) else {}
+        if name not in scales:
+            raise SpecError(f"no adapter {name!r}", hint=f"loaded: {', '.join(filter(None, scales)) or 'none'}")
+
+
+def state_for(executable: Executable, name: str) -> State:
+    """Return an empty state with the adapters of a name; the empty one is for those of the executable itself.
+
+    Raises
+    ------
+    SpecError : there are none of that name
+    """
+    check_adapter(executable, name)
+    if name and isinstance(executable, AdaptedExecutable):
+        return AdaptedState(executable.shared.mixed.new_state(), executable.shared.scales[name])
+    return executable.new_state()
 
 
 def adapted_executable(shared: Shared, name: str) -> AdaptedExecutable:

@@ -17,6 +17,7 @@ import volumetric
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.params import Merged, SamplingParams
 from volumetric.hints import shown
+from volumetric.runtime.adapted import AdaptedExecutable
 from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError
 from volumetric.serve.trials import Compilers, Trials
@@ -147,15 +148,29 @@ class Served:
     @property
     def busy(self) -> bool:
         """Whether requests have it: those that wait for tokens or a grammar, too."""
-        return bool(self._requests) or (self.engine is not None and self.engine.busy)
+        alone = self.engine is not None and self.engine.users == 1
+        return bool(self._requests) or (alone and self.engine is not None and self.engine.busy)
 
     def close(self) -> None:
         """End what is under way, and let go of the model."""
         if self.engine is not None and not self.engine.close():
             return  # its device still reads what closing would give back
         self.model.close()
-        if self.draft is not None and not isinstance(self.draft, str):
+        used = self.engine is not None and self.engine.users > 0
+        if self.draft is not None and not isinstance(self.draft, str) and not used:
             self.draft.close()
+
+    @property
+    def adapter(self) -> str:
+        """Name by which the engine's scheduler knows the adapters of the model; "" for none, or for all that it has."""
+        executable = self.model.executable
+        return executable.name if isinstance(executable, AdaptedExecutable) else ""
+
+    def shares_calls(self, model: Model) -> bool:
+        """Whether another model has its sequences computed in the calls of this one."""
+        one, other = self.model.executable, model.executable
+        both = isinstance(one, AdaptedExecutable) and isinstance(other, AdaptedExecutable)
+        return both and one.shared is other.shared
 
     def describe(self, created: int, settings: Settings) -> dict[str, Any]:
         """Return what ``/v1/models`` tells."""
@@ -261,8 +276,9 @@ class Serving:
 
     @property
     def engines(self) -> Iterator[Engine]:
-        """All engines."""
-        return (served.engine for served in self.models.values() if served.engine is not None)
+        """All engines, each once."""
+        found = dict.fromkeys(served.engine for served in self.models.values())
+        return (engine for engine in found if engine is not None)
 
     async def aside(self, what: Any, *args: Any, size: int = 0) -> Any:
         """Run what takes long but needs no device, beside the event loop.
