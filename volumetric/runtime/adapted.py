@@ -153,9 +153,7 @@ class AdaptedExecutable:
         self, states: Sequence[AdaptedState], tokens: Sequence[int], constant: Constant | None = None
     ) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
-        return self._loop(
-            lambda one, fed, more: one.greedy(_inner(states), fed, more), states, tokens, constant
-        )
+        return self._loop(lambda one, fed, more: one.greedy(_inner(states), fed, more), states, tokens, constant)
 
     def step_times(self, states: Sequence[AdaptedState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Measure where the time of a call without adapters goes, or with all of them where there is no other."""

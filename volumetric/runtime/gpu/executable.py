@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from volumetric.errors import DeviceError, GenerationError, UnsupportedError
 from volumetric.kernels.gpu.dispatch import Rows
+from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import check_once, check_pieces, greedy_each
 from volumetric.runtime.device import Chooser, Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
@@ -36,6 +37,7 @@ from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
 from volumetric.runtime.graph.segments import Cut
+from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.parts import Handed, Part, Span, taken
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
@@ -54,6 +56,8 @@ class GpuExecutable:
     params : weights of the network
     options : how to run
     portable : encode with plain wgpu-py calls instead of prepared native ones
+    sources : the weights as they were given, before their groups were narrowed
+    like : matrices that it has of the same sources are used there, and states of either serve both
 
     Raises
     ------
@@ -70,6 +74,8 @@ class GpuExecutable:
         options: RunOptions,
         *,
         portable: bool = False,
+        sources: Params | None = None,
+        like: GpuExecutable | None = None,
     ) -> None:
         if options.kv_dtype == "int8":
             raise UnsupportedError(
@@ -78,14 +84,14 @@ class GpuExecutable:
         if options.kv_dtype == "auto":
             options = dataclasses.replace(options, kv_dtype=_storage(plan, params))
         self.context = context
-        self.plan = plan
+        self.plan, self._native = plan, native
         self._closed = False
         self._cut = cut = Cut(plan, native, parted=GpuGraphs.parted)
         self.graph = graph = cut.graph
         parts = cut.parts
         self.options = options
         shapes = attention_shapes(graph, options)
-        self.weights = Residency(context, params)
+        self.weights = Residency(context, params, sources=sources, like=None if like is None else like.weights)
         alone = any(not (shape.state and shape.causal) for shape in shapes.values())
         most = options.context if alone else rows_of_cores(parts, options.context, context.caps, whole=graph.whole)
         chain = dataclasses.replace(graph, nodes=steps(graph, parts))
@@ -93,7 +99,7 @@ class GpuExecutable:
         attends = (node for node in graph.nodes if node.op == "attend")
         kept = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool = PagePool(context, kept, options.context, self._unbind, fixed)
+        self.pool = PagePool(context, kept, options.context, fixed) if like is None else like.pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = Attending(shapes, self.scratch, context.caps)
         self._recorder = Recorder(
@@ -114,6 +120,7 @@ class GpuExecutable:
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
         with self.weights.meter:
             self.recordings.one_row()
+        self.pool.users.append(self._unbind)
 
     @property
     def memory(self) -> MemoryReport:
@@ -311,6 +318,12 @@ class GpuExecutable:
         """Replace resident weights, see `Updatable.update`."""
         self.weights.update(params)
 
+    def beside(self, plan: Plan, params: Params) -> GpuExecutable:
+        """Compile another plan that uses the same resident weights and states, see `Sharing.beside`."""
+        native = narrowed_params(params, tuple(FORMATS))
+        with self.pool.lock:
+            return GpuExecutable(self.context, plan, self._native, native, self.options, sources=params, like=self)
+
     def close(self) -> None:
         """Free weights, scratch and pages."""
         with self.pool.lock:
@@ -322,7 +335,7 @@ class GpuExecutable:
             self._cores.close()
             self.weights.close()
             self.scratch.close()
-            self.pool.close()
+            self.pool.close(self._unbind)
 
     def _check_rows(self, position: int, new: int) -> None:
         """Raise `GenerationError` unless `new` more rows fit the context and the tables of learned positions."""
