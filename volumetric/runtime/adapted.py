@@ -29,12 +29,12 @@ from volumetric.runtime.device import (
     Piece,
     RunOptions,
     State,
-    Updatable,
     output_of,
 )
 from volumetric.runtime.graph.low_rank import ADAPTERS
 from volumetric.runtime.preparable import Preparable
 from volumetric.runtime.profile import StepTime
+from volumetric.runtime.sharing import Updatable
 
 
 class AdaptedState:

@@ -369,28 +369,6 @@ class Drawing(Protocol):
         ...
 
 
-@runtime_checkable
-class Updatable(Protocol):
-    """An executable whose resident weights can be replaced between calls.
-
-    They are the factors of plans with low-rank overlays, and what programs between operations on rows read, as which
-    nodes of a fabric live.
-    """
-
-    def update(self, params: Params) -> None:
-        """Replace tensors by others of the same shapes; states stay as they are.
-
-        Parameters
-        ----------
-        params : the tensors to replace, by their keys; float32
-
-        Raises
-        ------
-        ShapeError : a tensor has another shape than the resident one, or there is none of its key
-        """
-        ...
-
-
 class Device(Protocol):
     """Compiles plans."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,6 +66,6 @@ def alike(part: Part) -> Iterator[tuple[Array, Part]]:
     """Yield the rows of a piece that have the same adapters and follow one another, and what these weigh."""
     scales = part.given[ADAPTERS]
     cuts = [0, *(np.flatnonzero((scales[1:] != scales[:-1]).any(1)) + 1).tolist(), len(scales)]
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, stop in pairwise(cuts):
         given = {name: rows[start:stop] for name, rows in part.given.items()}
         yield scales[start], dataclasses.replace(part, given=given)

@@ -169,8 +169,9 @@ class Served:
     def shares_calls(self, model: Model) -> bool:
         """Whether another model has its sequences computed in the calls of this one."""
         one, other = self.model.executable, model.executable
-        both = isinstance(one, AdaptedExecutable) and isinstance(other, AdaptedExecutable)
-        return both and one.shared is other.shared
+        if isinstance(one, AdaptedExecutable) and isinstance(other, AdaptedExecutable):
+            return one.shared is other.shared
+        return False
 
     def describe(self, created: int, settings: Settings) -> dict[str, Any]:
         """Return what ``/v1/models`` tells."""

@@ -33,6 +33,7 @@ from volumetric.runtime.gpu.record import Recorder
 from volumetric.runtime.gpu.recordings import Recordings
 from volumetric.runtime.gpu.residency import Residency
 from volumetric.runtime.gpu.results import Results
+from volumetric.runtime.gpu.room import Room
 from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
@@ -41,7 +42,7 @@ from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.parts import Handed, Part, Span, taken
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_room, check_tokens
+from volumetric.runtime.state import check_tokens
 from volumetric.runtime.state_file import restore_state
 
 
@@ -111,12 +112,8 @@ class GpuExecutable:
             context, self._executor, self.scratch, self._recorder, cut, self._cores, self._buffers
         )
         self._results = Results(self.recordings)
-        self._decoder = Decoder(self.recordings, self.pool, self._check_rows)
-        self._tables = [
-            (node.where, plan.params[graph.keys(node)["weight"]][0] - node.attrs["offset"])
-            for node in graph.nodes
-            if node.op == "position_embedding"
-        ]
+        self._room = Room(plan, graph, options.context, self.scratch.rows)
+        self._decoder = Decoder(self.recordings, self.pool, self._room.check)
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
         with self.weights.meter:
             self.recordings.one_row()
@@ -188,8 +185,8 @@ class GpuExecutable:
         parts = check_pieces(self.plan, pieces, self.options.context)
         for part in parts:
             self._check_owner(part.state)
-            self._check_rows(part.state.position, len(part))
-            self._check_together(len(part))
+            self._room.check(part.state.position, len(part))
+            self._room.check_together(len(part))
         ends = [(part.state, part.state.position + len(part)) for part in parts]
         self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
         found = self.recordings
@@ -281,7 +278,7 @@ class GpuExecutable:
         UnsupportedError : the GPU has no timestamps
         """
         for state in states:
-            self._check_rows(state.position, 1)
+            self._room.check(state.position, 1)
         most = max(1, self.scratch.rows // len(states))
         part, rows = ("whole", 1) if rows == 1 else ("body", min(rows, most))
         return self.kernel_times(states, part, rows, repeats=repeats)
@@ -336,25 +333,6 @@ class GpuExecutable:
             self.weights.close()
             self.scratch.close()
             self.pool.close(self._unbind)
-
-    def _check_rows(self, position: int, new: int) -> None:
-        """Raise `GenerationError` unless `new` more rows fit the context and the tables of learned positions."""
-        check_room(position, new, self.options.context)
-        for where, positions in self._tables:
-            if position + new > positions:
-                raise GenerationError(
-                    f"{position + new} tokens exceed the {positions} positions that {where} has learned",
-                    hint="shorten the prompt or generate fewer tokens",
-                )
-
-    def _check_together(self, rows: int) -> None:
-        """Raise `DeviceError` if rows that must run at once have no room."""
-        if self.graph.whole and rows > self.scratch.rows:
-            raise DeviceError(
-                f"layers here look at later rows and need all {rows} rows of a call at once; this GPU has room for "
-                f"{self.scratch.rows}",
-                hint="use shorter calls, or device='cpu'",
-            )
 
     def _place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[Rows, NDArray[np.uint32]]:
         """Give states room for so many rows each, and describe the call in the control block."""
