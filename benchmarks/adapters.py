@@ -11,13 +11,12 @@ one : all clients ask for one adapter; "apart" it is a model of its own beside t
 each : clients are spread over base and adapters; "apart" each model has a scheduler, and these take steps in turn
 
 Tokens of all clients per second, by the clock and by processor time of the whole process, which other work disturbs
-less; the median of the rounds. The first table has the memory of weights and factors.
+less; the best of the rounds. The first line has the memory of weights and factors.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -109,7 +108,7 @@ def measure(options: argparse.Namespace, count: int, home: Path) -> None:
                 figures = timed(partial(served, models, clients, options.tokens))
                 found[name] += [figures] if round_ else []  # the first compiles
         for name, figures in found.items():
-            clock, processor = (statistics.median(column) for column in zip(*figures, strict=True))
+            clock, processor = (max(column) for column in zip(*figures, strict=True))
             print(f"  {clients:3} clients  {name:16} {clock:9.1f} tokens/s {processor:9.1f} per CPU second")
     for model in (*beside, *together.values(), base, plain):
         model.close()
