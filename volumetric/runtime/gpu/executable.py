@@ -324,6 +324,8 @@ class GpuExecutable:
     def close(self) -> None:
         """Free weights, scratch and pages."""
         with self.pool.lock:
+            if self._closed:
+                return
             self._closed = True
             self._unbind()
             self._results.close()
