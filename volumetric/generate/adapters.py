@@ -6,16 +6,18 @@ import copy
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from volumetric._typing import F32Array
+from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.network import Params
 from volumetric.runtime.adapted import AdaptedExecutable, Shared, adapted_executable
 from volumetric.runtime.device import Device, Executable, RunOptions
-from volumetric.runtime.graph.low_rank import overlays_of, with_adapters
+from volumetric.runtime.graph.low_rank import Overlay, overlays_of, with_adapters
 from volumetric.runtime.graph.network import NATIVE, open_graph
 from volumetric.runtime.graph.segments import row_wise
 from volumetric.runtime.plan import Plan
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from volumetric.loaders import LoadedModel
     from volumetric.loaders.peft import Adapter
     from volumetric.loaders.peft_merge import Lora
+
+_FLOAT32 = Scheme.parse("float32")
 
 
 def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, Adapters]:
@@ -221,9 +225,14 @@ def overlaid(plan: Plan, params: Params, adapters: Iterable[Adapters]) -> tuple[
     stores: dict[str, WeightStore] = {}
     for overlay in overlays_of(open_graph(plan), ranks):
         for number, factors in enumerate(each):
-            pair = zip(overlay.factor_keys(number), overlay.factors(factors), strict=True)
-            stores |= {key: WeightStore.from_array(values) for key, values in pair}
+            for at, (key, shape) in enumerate(zip(overlay.factor_keys(number), overlay.factor_shapes, strict=True)):
+                stores[key] = WeightStore(shape, _FLOAT32, partial(_factor, overlay, factors, at))
     return with_adapters(plan, ranks), Params({**params, **stores})
+
+
+def _factor(overlay: Overlay, factors: Mapping[str, tuple[F32Array, F32Array]], at: int) -> Packed:
+    """Make a factor when it is read: what fills it up with zeros is then in memory on the device alone."""
+    return Packed.from_array(overlay.factors(factors)[at])
 
 
 def compiled(

@@ -117,9 +117,10 @@ class Served:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal where the same seed gives the same text: model, scheme, options and version."""
+        """Equal where the same seed gives the same text: model, adapters, scheme, options and version."""
         info = self.model.info
-        what = (volumetric.__version__, info.name, info.dtype, info.device, repr(info.options))
+        what = [volumetric.__version__, info.name, info.dtype, info.device, repr(info.options)]
+        what += [repr(dict(self.model.adapters))] if self.model.adapters else []
         return "fp_" + hashlib.blake2b("\0".join(what).encode(), digest_size=6).hexdigest()
 
     def sampling(self, settings: Settings, **explicit: Any) -> Merged:
