@@ -23,7 +23,8 @@ from volumetric.loaders.peft_merge import parse_adapter
 from volumetric.loaders.peft_write import save_adapter
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.network import Params
-from volumetric.runtime.device import RunOptions, Updatable
+from volumetric.runtime.device import RunOptions
+from volumetric.runtime.sharing import Updatable
 from volumetric.train import LowRank
 from volumetric.weights import WeightStore
 

@@ -13,6 +13,7 @@ from volumetric.layers import MLP, Dense, Gate, LayerSpec, Parallel, Residual, R
 from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.loaders import open_model
 from volumetric.runtime.graph import Graph, interpret
+from volumetric.runtime.graph.low_rank import with_adapters
 from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
 from volumetric.runtime.lower import lower
 
@@ -105,7 +106,7 @@ def test_experts_that_are_not_alike_stay_apart(experts: tuple[LayerSpec, ...]) -
 
 def test_experts_with_low_rank_overlays_stay_apart() -> None:
     plan = lower(mixture(*[GATED] * 3))
-    adapted = replace(plan, low_rank={"2.0.0.0/1/down.weight": 2})
+    adapted = with_adapters(plan, {"2.0.0.0/1/down.weight": [2]})
     assert "mix" in {node.op for node in open_graph(adapted, DIALECT | GROUPED).nodes}
 
 

@@ -324,31 +324,45 @@ def _openers(
             raise UsageError(f"--lora {one} is no NAME=DIRECTORY", hint="as in --lora poet=adapters/poet")
         if name in found:
             raise UsageError(f"two models are called {name!r}", hint="name adapters otherwise, or models with --alias")
-        found[name] = partial(base.beside, path)
+        base.lora[name] = path
+        found[name] = partial(base.adapted, name)
     if len(found) < len(chosen) + len(lora):
         raise UsageError(f"two models are called alike: {', '.join(names)}", hint="name them with --alias")
     return found
 
 
 class _Base:
-    """The model that adapters belong to: those are opened beside it, after it, and use its weights."""
+    """The model that adapters belong to: those are opened with it, use its weights, and share its calls.
+
+    Attributes
+    ----------
+    lora : name → path of each
+    """
 
     def __init__(self, open_it: Callable[[], Model]) -> None:
         self._open = open_it
-        self._model: Model | None = None
+        self._adapted: dict[str, Model] = {}
+        self.lora: dict[str, str] = {}
 
     def open(self) -> Model:
-        """Open it, also once more."""
-        self._model = self._open()
-        return self._model
+        """Open it and its adapters, also once more."""
+        for left in self._adapted.values():  # nobody has taken them
+            left.close()
+        model = self._open()
+        try:
+            self._adapted = model.together({name: [path] for name, path in self.lora.items()}) if self.lora else {}
+            for one in (model, *self._adapted.values()):
+                one.prepare()
+        except BaseException:
+            model.close()
+            raise
+        return model
 
-    def beside(self, lora: str) -> Model:
-        """Open it with an adapter."""
-        if self._model is None:
+    def adapted(self, name: str) -> Model:
+        """Return the model with an adapter, once for each opening."""
+        if name not in self._adapted:
             raise SpecError("an adapter is opened before its model")
-        adapted = self._model.beside((lora,))
-        adapted.prepare()
-        return adapted
+        return self._adapted.pop(name)
 
 
 def _name(model: str) -> str:

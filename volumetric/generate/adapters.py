@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from volumetric._typing import F32Array
+from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.network import Params
-from volumetric.runtime.device import Executable, Updatable
-from volumetric.runtime.graph.low_rank import DOWN, UP, factor_shapes, groups_of
+from volumetric.runtime.adapted import AdaptedExecutable, Shared, adapted_executable
+from volumetric.runtime.device import Device, Executable, RunOptions
+from volumetric.runtime.graph.low_rank import Overlay, overlays_of, with_adapters
 from volumetric.runtime.graph.network import NATIVE, open_graph
 from volumetric.runtime.graph.segments import row_wise
 from volumetric.runtime.plan import Plan
+from volumetric.runtime.sharing import Sharing
 from volumetric.weights import WeightStore
 
 if TYPE_CHECKING:
@@ -24,17 +30,19 @@ if TYPE_CHECKING:
     from volumetric.loaders.peft import Adapter
     from volumetric.loaders.peft_merge import Lora
 
+_FLOAT32 = Scheme.parse("float32")
 
-def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, Plan, Params, Adapters]:
-    """Return a model with its adapters, its plan with their overlays, all of its parameters, and the adapters.
+
+def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, Adapters]:
+    """Return a model with what its adapters replace, and its adapters.
 
     Raises
     ------
     UnsupportedError
-        The network has layers that do not run on packed weights; or as `read_adapters` and `Adapters`.
+        The network has layers that do not run on packed weights; or as `read_adapters`.
     """
     if not lora and not isinstance(lora, str):
-        return loaded, plan, loaded.params, Adapters(plan, {}, {})
+        return loaded, Adapters({}, {})
     if not row_wise(plan, NATIVE):
         raise UnsupportedError(
             f"{loaded.name} has layers beside which no adapter can run", hint="merge it with PEFT, and open the result"
@@ -43,8 +51,7 @@ def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, P
     from volumetric.loaders.peft_merge import read_adapters  # few models have any
 
     loaded, adapters, scales = read_adapters(lora, loaded)
-    made = Adapters(plan, adapters, scales)
-    return loaded, made.overlaid(plan), Params({**loaded.params, **made.params()}), made
+    return loaded, Adapters(adapters, scales)
 
 
 class Adapts:
@@ -56,7 +63,7 @@ class Adapts:
     executable: Executable
 
     def set_adapter(self, name: str, scale: float = 1.0) -> None:
-        """Scale an adapter; 0 switches it off. Weights stay where they are, and nothing is compiled.
+        """Scale an adapter; 0 switches it off. Nothing is moved, and nothing is compiled.
 
         What a session has computed before stays as it was: reset it where its text shall be seen with the new scale.
 
@@ -71,14 +78,12 @@ class Adapts:
         UnsupportedError : the adapter replaces whole modules
         """
         self.adapters.set_scale(name, scale)
-        if isinstance(self.executable, Updatable):
-            self.executable.update(self.adapters.params(down=False))
 
     def beside(self, lora: Lora) -> Model:
         """Return a model with adapters of its own, which uses this one's weights where they lie.
 
-        On the CPU it takes the memory of its adapters and of its states alone, however large the model is; on other
-        devices its weights are a copy. Either may be closed first.
+        It takes the memory of its adapters and of its states alone, however large the model is; on the reference
+        device its weights are a copy. Either may be closed first. Both run calls of their own; see `together`.
 
         Parameters
         ----------
@@ -91,6 +96,50 @@ class Adapts:
         model = cast("Model", self)
         return type(model)(model.plain, model.device, model.executable.options, lora, beside=model)
 
+    def together(self, lora: Mapping[str, Lora]) -> dict[str, Model]:
+        """Return models with adapters of their own whose sequences run in the same calls as those of this one.
+
+        A `Scheduler` of this model takes jobs of all of them (`Job.adapter`), and computes their rows together: the
+        weights are in memory once, and a call reads them once for all. An adapter that replaces whole modules has
+        calls of its own, see `beside`. Each model is closed by itself, in any order; sessions of this one that are
+        open go on without the others.
+
+        Parameters
+        ----------
+        lora : name of a model → its adapters, see `load`
+
+        Raises
+        ------
+        CheckpointError, UnsupportedError : as `load`, for the adapters
+        SpecError : this model has adapters already, or a name is empty
+        """
+        model = cast("Model", self)
+        if self.adapters or isinstance(self.executable, AdaptedExecutable):
+            raise SpecError(f"{model.name} has adapters already", hint="open it without lora=, and name all adapters")
+        if not all(lora):
+            raise SpecError("a model with adapters has no name", hint="the empty name is that of the model without any")
+        every = {name: adapted(model.plain, model.plan, one)[1] for name, one in lora.items()}
+        each = {name: one for name, one in every.items() if one and not one.replaces}
+        if not each:
+            return {name: self.beside(one) for name, one in lora.items()}
+        first, total = 0, sum(map(len, each.values()))
+        for one in each.values():
+            first = one.place(first, total)
+        plan, params = overlaid(model.plan, model.params, each.values())
+        mixed = compiled(model.device, plan, params, model.executable.options, model.executable)
+        scales = {"": np.zeros(total, np.float32), **{name: one.weights for name, one in each.items()}}
+        shared = Shared(mixed, model.executable, scales)
+        model.use(adapted_executable(shared, ""), self.adapters)
+        found: dict[str, Model] = {}
+        for name in lora:
+            if name not in each:
+                found[name] = self.beside(lora[name])
+                continue
+            found[name] = twin = copy.copy(model)
+            twin.__dict__.pop("text_encoder", None)
+            twin.use(adapted_executable(shared, name), each[name])
+        return found
+
     def merge(self) -> LoadedModel:
         """Return the model with the adapters in force added to its weights; `loaders.convert.save_model` writes it.
 
@@ -101,46 +150,48 @@ class Adapts:
 
 
 class Adapters(Mapping[str, float]):
-    """Name → scale of a model's adapters, and the factors that they make together.
+    """Name → scale of a model's adapters.
 
     Parameters
     ----------
-    plan : of the model, without overlays
     adapters, scales : by name
 
-    Raises
-    ------
-    UnsupportedError
-        A weight has no form with an overlay, such as a head that is the embedding too.
+    Attributes
+    ----------
+    weights : what each adapter of the executable weighs for the rows of this model, changed in place; until `place`
+        those of this model alone
     """
 
-    def __init__(self, plan: Plan, adapters: Mapping[str, Adapter], scales: Mapping[str, float]) -> None:
+    def __init__(self, adapters: Mapping[str, Adapter], scales: Mapping[str, float]) -> None:
         self._adapters, self._scales = dict(adapters), dict(scales)
-        graph = open_graph(plan) if adapters else None
-        self.ranks = {
-            key: sum(len(a.factors[key][0]) for a in adapters.values() if key in a.factors)
-            for key in dict.fromkeys(key for a in adapters.values() for key in a.factors)
-        }
-        self._shapes = {} if graph is None else factor_shapes(graph, self.ranks)
-        self._first: dict[str, int] = {}
-        for keys in [] if graph is None else groups_of(graph):
-            at = 0
-            for key in keys:
-                self._first[key] = at
-                at += self.ranks.get(key, 0)
+        self._first = 0
+        self.weights = np.array([*scales.values()], np.float32)
 
     def __getitem__(self, name: str) -> float:
         return self._scales[name]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._scales)
 
     def __len__(self) -> int:
         return len(self._scales)
 
-    def overlaid(self, plan: Plan) -> Plan:
-        """Return the plan with the overlays."""
-        return dataclasses.replace(plan, low_rank=self.ranks)
+    @property
+    def factors(self) -> list[Mapping[str, tuple[F32Array, F32Array]]]:
+        """Of each adapter: key of a weight → A ``[rank, in]`` and B ``[out, rank]``."""
+        return [adapter.factors for adapter in self._adapters.values()]
+
+    def place(self, first: int, total: int) -> int:
+        """Let `weights` be those of an executable with `total` adapters, of which these begin at `first`; the next."""
+        self._first, own = first, self.weights
+        self.weights = np.zeros(total, np.float32)
+        self.weights[first : first + len(own)] = own
+        return first + len(own)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether an adapter has modules of its own in the place of the model's."""
+        return any(adapter.replaced for adapter in self._adapters.values())
 
     def set_scale(self, name: str, scale: float) -> None:
         """Change a scale; errors as for `Model.set_adapter`."""
@@ -151,25 +202,43 @@ class Adapters(Mapping[str, float]):
         if self._adapters[name].replaced and scale != 1:
             raise UnsupportedError(f"{name} replaces whole modules, which cannot be scaled or switched off")
         self._scales[name] = float(scale)
-
-    def params(self, *, down: bool = True) -> Params:
-        """Return the factors of all adapters together, with their scales; without `down` those that scales change."""
-        stores: dict[str, WeightStore] = {}
-        for key, shape in self._shapes.items():
-            weight = key.removesuffix(DOWN).removesuffix(UP)
-            used = [(n, a.factors[weight]) for n, a in self._adapters.items() if weight in a.factors]
-            if key.endswith(UP):
-                values, at = np.zeros(shape, np.float32), self._first[weight]
-                for name, (a, b) in used:
-                    values[:, at : at + len(a)] = np.float32(self._scales[name]) * b
-                    at += len(a)
-                stores[key] = WeightStore.from_array(values)
-            elif down:
-                stores[key] = WeightStore.from_array(np.concatenate([a for _, (a, _) in used]))
-        return Params(stores)
+        self.weights[self._first + [*self._scales].index(name)] = scale
 
     def merged(self, params: Params) -> Params:
         """Return weights with the adapters in force added, each in the scheme that it has."""
         from volumetric.loaders.peft_merge import add_adapters
 
         return add_adapters(params, self._adapters, self._scales)
+
+
+def overlaid(plan: Plan, params: Params, adapters: Iterable[Adapters]) -> tuple[Plan, Params]:
+    """Return a plan whose products add adapters, one behind the other, and its parameters with their factors.
+
+    Raises
+    ------
+    UnsupportedError
+        A weight has no form with an overlay, such as a head that is the embedding too.
+    """
+    each = [factors for some in adapters for factors in some.factors]
+    keys = dict.fromkeys(key for factors in each for key in factors)
+    ranks = {key: [len(factors[key][0]) if key in factors else 0 for factors in each] for key in keys}
+    stores: dict[str, WeightStore] = {}
+    for overlay in overlays_of(open_graph(plan), ranks):
+        for number, factors in enumerate(each):
+            for at, (key, shape) in enumerate(zip(overlay.factor_keys(number), overlay.factor_shapes, strict=True)):
+                stores[key] = WeightStore(shape, _FLOAT32, partial(_factor, overlay, factors, at))
+    return with_adapters(plan, ranks), Params({**params, **stores})
+
+
+def _factor(overlay: Overlay, factors: Mapping[str, tuple[F32Array, F32Array]], at: int) -> Packed:
+    """Make a factor when it is read: what fills it up with zeros is then in memory on the device alone."""
+    return Packed.from_array(overlay.factors(factors)[at])
+
+
+def compiled(
+    device: Device, plan: Plan, params: Params, options: RunOptions, like: Executable | None = None
+) -> Executable:
+    """Compile a plan, with the weights of another executable where it has them and devices can share them."""
+    if isinstance(like, AdaptedExecutable):
+        like = like.shared.plain or like.shared.mixed
+    return like.beside(plan, params) if isinstance(like, Sharing) else device.compile(plan, params, options)

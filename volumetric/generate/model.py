@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.adapters import Adapts, adapted
+from volumetric.generate.adapters import Adapters, Adapts, adapted, compiled, overlaid
 from volumetric.generate.encoding import Encodes
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
@@ -31,9 +31,9 @@ from volumetric.generate.transcript import Decoder
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
+from volumetric.runtime.adapted import Shared, adapted_executable
 from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
-from volumetric.runtime.sharing import Sharing
 
 if TYPE_CHECKING:
     from volumetric.generate.batch import BatchStream
@@ -64,13 +64,20 @@ class Model(Prompts, Encodes, Adapts, Predicts):
     ) -> None:
         self.device = device
         self.plain = loaded
-        plan = lower(with_hidden(loaded), options.context)
-        self.loaded, self.plan, params, self.adapters = adapted(loaded, plan, lora)
-        if beside is not None and isinstance(beside.executable, Sharing):
-            self.executable: Executable = beside.executable.beside(self.plan, params)
-        else:
-            self.executable = device.compile(self.plan, params, options)
+        self.plan = plan = lower(with_hidden(loaded), options.context)
+        self.loaded, adapters = adapted(loaded, plan, lora)
+        params, like = self.loaded.params, None if beside is None else beside.executable
+        if adapters:
+            plan, params = overlaid(plan, params, [adapters])
+        executable = compiled(device, plan, params, options, like)
+        if adapters:
+            executable = adapted_executable(Shared(executable, None, {"": adapters.weights}), "")
+        self.use(executable, adapters)
         self.load_seconds = 0.0
+
+    def use(self, executable: Executable, adapters: Adapters) -> None:
+        """Run on an executable with these adapters in force from now on, in new sessions."""
+        self.executable, self.adapters = executable, adapters
         self._idle: list[Session] = []
 
     @property

@@ -26,7 +26,6 @@ There is no HTTP here and no event loop; the clock is given.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -109,7 +108,7 @@ class Scheduler:
         ShuttingDownError : `drain` was called
         GenerationError : the prompt is empty, or has an id outside of the vocabulary
         SpecError : `n` is below 1 or more than there are seats; `weight` is not above 0; there are not as many targets
-            as tokens of the prompt
+            as tokens of the prompt; there is no such adapter
         """
         try:
             leader = texts_of(job, self._model, self.limits, self._room, self._clock())
@@ -122,7 +121,7 @@ class Scheduler:
                 leader.ticket.number = self._number
                 self._waiting.push(leader)
                 self._deadlines = self._deadlines or job.deadline is not None or self.limits.queue_seconds is not None
-                self._stats.submitted += 1
+                self._stats.count_job(job.adapter)
                 self._lock.notify_all()
         except VolumetricError as error:
             with self._lock:
@@ -185,7 +184,7 @@ class Scheduler:
     def stats(self) -> Stats:
         """A copy of the figures so far."""
         with self._lock:
-            now = dataclasses.replace(self._stats, rejected=dict(self._stats.rejected))
+            now = self._stats.copy()
             now.running, now.waiting = self._running, len(self._waiting)
             now.queue_tokens = self._waiting.tokens
             return now
@@ -337,7 +336,7 @@ class Scheduler:
         """Return the event of a token; the last one gives the seat back."""
         ticket, now = live.ticket, self._clock()
         with self._lock:
-            self._stats.generated_tokens += 1
+            self._stats.count_token(ticket.job.adapter)
             if token.index:
                 self._stats.between_tokens.add(now - live.last)
             else:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, ShapeError, SpecError
-from volumetric.network import OUTPUT
-from volumetric.runtime.device import Executable, Found, Piece, RunOptions, State, output_of
+from volumetric.network import INPUT, OUTPUT
+from volumetric.runtime.device import Constant, Executable, Found, Piece, RunOptions, State, output_of
 from volumetric.runtime.logits import most_likely
 from volumetric.runtime.parts import Part, Span, handed_back
 from volumetric.runtime.plan import Plan
@@ -131,14 +131,19 @@ def run_each(executable: RunsParts, plan: Plan, pieces: Sequence[Piece]) -> list
 
 
 def greedy_each(
-    executable: Executable, plan: Plan, states: Sequence[State], tokens: Sequence[int]
+    executable: Executable,
+    plan: Plan,
+    states: Sequence[State],
+    tokens: Sequence[int],
+    constant: Constant | None = None,
 ) -> Generator[list[int]]:
     """Feed `tokens`, yield the arg max of each sequence's logits, feed those, and so on."""
-    check_tokens(plan, tokens)
+    more = check_tokens(plan, tokens, constant)
+    beside = [{name: rows[i : i + 1] for name, rows in more.items()} for i in range(len(states))]
     while True:
         fed = [
-            Piece(state, np.array([token], np.int64), outputs=(OUTPUT,))
-            for state, token in zip(states, tokens, strict=True)
+            Piece(state, {INPUT: np.array([token], np.int64), **own}, outputs=(OUTPUT,))
+            for state, token, own in zip(states, tokens, beside, strict=True)
         ]
         found = map(output_of, executable.run(fed))
         tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(found)]

@@ -22,6 +22,9 @@ Wanted = Literal["last", "all", "none"]
 Given: TypeAlias = NDArray[Any] | Mapping[str, NDArray[Any]]
 """Rows of a plan's only input, or of all its inputs by name; as many of each."""
 
+Constant: TypeAlias = Mapping[str, NDArray[Any]]
+"""Rows of inputs beside token ids that stay the same while tokens are decoded: a row for each sequence, by name."""
+
 Found: TypeAlias = NDArray[np.float32] | Mapping[str, NDArray[np.float32]]
 """Rows of a plan's only output, or of those of its outputs that were asked for, by name."""
 
@@ -246,10 +249,13 @@ class Executable(Protocol):
         """
         ...
 
-    def greedy(self, states: Sequence[Any], tokens: Sequence[int]) -> Generator[list[int]]:
+    def greedy(
+        self, states: Sequence[Any], tokens: Sequence[int], constant: Constant | None = None
+    ) -> Generator[list[int]]:
         """Feed a token to each of `states`, yield the arg max of each, feed those, and so on, without end.
 
-        The arg max is that of the output ``"output"``; others are not computed.
+        The arg max is that of the output ``"output"``; others are not computed. Inputs beside the ids are what
+        `constant` has, a row for each state, in every step; those that have a default may be left out.
 
         When the iterator is closed, each state's `position` counts exactly the tokens fed for the ids already yielded;
         and one more where the logits after it were refused.
@@ -257,7 +263,7 @@ class Executable(Protocol):
         Raises
         ------
         GenerationError : logits hold NaN or +inf, or are all -inf; the context is full
-        UnsupportedError : the network reads something else than token ids alone
+        UnsupportedError : the network reads something else than token ids and what `constant` has
         """
         ...
 
@@ -343,7 +349,11 @@ class Drawing(Protocol):
         ...
 
     def drawn(
-        self, states: Sequence[Any], tokens: Sequence[int], choosers: Sequence[Chooser | None]
+        self,
+        states: Sequence[Any],
+        tokens: Sequence[int],
+        choosers: Sequence[Chooser | None],
+        constant: Constant | None = None,
     ) -> Generator[list[int]]:
         """As `Executable.greedy`, with tokens drawn: those that `Chooser.choose` would draw of the same logits.
 
@@ -361,28 +371,6 @@ class Drawing(Protocol):
         of each piece the token, which has used a number of its sequence, or the error for logits that allow no choice;
         the logits, float32 ``[V]``, where these are asked for or the tokens must be drawn by the host; None where the
         piece wants none
-        """
-        ...
-
-
-@runtime_checkable
-class Updatable(Protocol):
-    """An executable whose resident weights can be replaced between calls.
-
-    They are the factors of plans with low-rank overlays, and what programs between operations on rows read, as which
-    nodes of a fabric live.
-    """
-
-    def update(self, params: Params) -> None:
-        """Replace tensors by others of the same shapes; states stay as they are.
-
-        Parameters
-        ----------
-        params : the tensors to replace, by their keys; float32
-
-        Raises
-        ------
-        ShapeError : a tensor has another shape than the resident one, or there is none of its key
         """
         ...
 

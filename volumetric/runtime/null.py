@@ -11,7 +11,16 @@ from volumetric.errors import UnsupportedError
 from volumetric.layers import StateSpec
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import Part, greedy_each, run_each
-from volumetric.runtime.device import DeviceInfo, Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.runtime.device import (
+    Constant,
+    DeviceInfo,
+    Found,
+    Given,
+    MemoryReport,
+    Piece,
+    RunOptions,
+    output_of,
+)
 from volumetric.runtime.held import Held
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
@@ -119,9 +128,11 @@ class NullExecutable:
         """Check `x`, advance the position, return zeros of the right shape."""
         return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
-    def greedy(self, states: Sequence[NullState], tokens: Sequence[int]) -> Generator[list[int]]:
+    def greedy(
+        self, states: Sequence[NullState], tokens: Sequence[int], constant: Constant | None = None
+    ) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
-        return greedy_each(self, self.plan, states, tokens)
+        return greedy_each(self, self.plan, states, tokens, constant)
 
     def step_times(self, states: Sequence[NullState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Refuse: raises `UnsupportedError`."""

@@ -82,7 +82,7 @@ class Plan:
     buffers : those keys of `params` whose tensors layers change themselves while training
     piece : rows that may go through the steps at a time, because a step reads what a later one made so many rows
         earlier; None: any number
-    low_rank : key of a weight → rank of what is added to it, see `volumetric.runtime.graph.low_rank`
+    low_rank : key of a weight → rank of what each adapter adds to it, see `volumetric.runtime.graph.low_rank`
     """
 
     values: tuple[Value, ...]
@@ -93,7 +93,7 @@ class Plan:
     states: Mapping[str, StateSpec]
     buffers: frozenset[str] = frozenset()
     piece: int | None = None
-    low_rank: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    low_rank: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def __str__(self) -> str:
         given = (f"%{i} = input {name}" for name, i in self.inputs.items() if name != INPUT)

@@ -18,7 +18,16 @@ from volumetric.layers.state import is_sequence
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import Part, greedy_each, run_each
 from volumetric.runtime.delays import delay_vjp, refuse_loops, run_delay
-from volumetric.runtime.device import DeviceInfo, Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.runtime.device import (
+    Constant,
+    DeviceInfo,
+    Found,
+    Given,
+    MemoryReport,
+    Piece,
+    RunOptions,
+    output_of,
+)
 from volumetric.runtime.held import Held, after_zeros, as_numbers, reach_of
 from volumetric.runtime.plan import DELAYS, Plan, Step, needed_steps
 from volumetric.runtime.profile import StepTime
@@ -62,7 +71,6 @@ class ReferenceDevice:
             from volumetric.runtime.overlaid import Overlaid
 
             made.overlaid = Overlaid(plan, weights, params)
-            made.update(params)
         return made
 
     def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
@@ -175,12 +183,9 @@ class ReferenceExecutable:
         self.overlaid: Overlaid | None = None
 
     def update(self, params: Params) -> None:
-        """Replace weights, or low-rank factors, see `Updatable.update`."""
+        """Replace weights, see `Updatable.update`."""
         known = {key: store.values().astype(self._dtype) for key, store in params.items() if key in self.weights}
         self.weights = {**self.weights, **known}
-        if self.overlaid is not None:
-            self.overlaid.update(params)
-            self.weights = {**self.weights, **self.overlaid.weights()}
 
     @property
     def memory(self) -> MemoryReport:
@@ -210,6 +215,19 @@ class ReferenceExecutable:
 
     def run_part(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
         """Append the rows of a piece and return its outputs for the last row, or for all."""
+        if self.overlaid is None:
+            return self._run_part(part)
+        from volumetric.runtime.overlaid import alike
+
+        made: list[Mapping[str, NDArray[np.float32]]] = []
+        for scales, rows in alike(part):
+            self.weights = {**self.weights, **self.overlaid.weights(scales)}
+            made.append(self._run_part(rows))
+        if part.wanted != "all" or len(made) == 1:
+            return made[-1]
+        return {name: np.concatenate([one[name] for one in made]) for name in part.outputs}
+
+    def _run_part(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
         values, _ = self.trace(part.given, state=part.state, last_only=part.wanted != "all", outputs=part.outputs)
         return {name: np.array(values[self.plan.outputs[name]], np.float32) for name in part.outputs}
 
@@ -217,9 +235,11 @@ class ReferenceExecutable:
         """Append the rows of `x` and return the output for the last row, or for all."""
         return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
-    def greedy(self, states: Sequence[ReferenceState], tokens: Sequence[int]) -> Generator[list[int]]:
+    def greedy(
+        self, states: Sequence[ReferenceState], tokens: Sequence[int], constant: Constant | None = None
+    ) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
-        return greedy_each(self, self.plan, states, tokens)
+        return greedy_each(self, self.plan, states, tokens, constant)
 
     def step_times(self, states: Sequence[ReferenceState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Refuse: raises `UnsupportedError`."""

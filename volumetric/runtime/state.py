@@ -12,7 +12,7 @@ from volumetric._typing import Shape
 from volumetric.errors import GenerationError, ShapeError, UnsupportedError
 from volumetric.layers import StateSpec
 from volumetric.network import INPUT
-from volumetric.runtime.device import Given
+from volumetric.runtime.device import Constant, Given
 from volumetric.runtime.plan import Plan
 
 _LAST_ID = 2**31 - 1
@@ -102,22 +102,27 @@ def check_inputs(plan: Plan, x: Given) -> dict[str, NDArray[Any]]:
     return rows
 
 
-def check_tokens(plan: Plan, tokens: Sequence[int]) -> None:
-    """Raise unless a token can be fed to each of some sequences, as greedy decoding does.
+def check_tokens(plan: Plan, tokens: Sequence[int], constant: Constant | None = None) -> dict[str, NDArray[Any]]:
+    """Return the rows of inputs beside ids, as greedy decoding feeds them with a token to each of some sequences.
 
     Raises
     ------
-    UnsupportedError : the network reads something else than token ids alone
+    UnsupportedError : the network reads something else than token ids and what `constant` has
     GenerationError : a token is outside of the vocabulary
+    ShapeError : `constant` is not what the network reads
     """
-    if len(plan.inputs) > 1:
+    more, ids = constant or {}, np.array(tokens)
+    needed = [name for name, i in plan.inputs.items() if plan.values[i].default is None and name not in more]
+    if needed not in ([INPUT], []):
         raise UnsupportedError(
             f"greedy decoding feeds token ids alone; the network has the inputs {', '.join(plan.inputs)}",
             hint="use Executable.run",
         )
     if plan.values[plan.inputs[INPUT]].dtype != "int32":
         raise UnsupportedError("greedy decoding needs a network that reads token ids", hint="use Executable.run")
-    check_vocabulary(plan, check_input(plan, np.array(tokens)))
+    given = check_inputs(plan, {**more, INPUT: ids})
+    check_vocabulary(plan, given.pop(INPUT))
+    return given
 
 
 def check_input(plan: Plan, x: NDArray[Any], name: str = INPUT) -> NDArray[Any]:

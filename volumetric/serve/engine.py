@@ -68,6 +68,9 @@ class Running:
 class Engine:
     """A scheduler with its thread, which runs until `close`; all methods are for the event loop that made it.
 
+    It computes for a model and for those with adapters that share calls with it, see `Model.together`; `users` counts
+    them, and each closes it.
+
     Parameters
     ----------
     model : what generates
@@ -84,6 +87,7 @@ class Engine:
         step_seconds: float = 0.0,
     ) -> None:
         self.model = model
+        self.users = 1
         self.scheduler = Scheduler(model, limits, draft=draft)
         self._running: dict[Ticket, Running] = {}
         self._loop = asyncio.get_running_loop()
@@ -94,7 +98,13 @@ class Engine:
         self._thread.start()
 
     def close(self) -> bool:
-        """End all jobs, and the thread, after the call of the device that it is in; False if that does not end."""
+        """End all jobs, and the thread, after the call of the device that it is in; False if that does not end.
+
+        Whoever is not the last user only leaves.
+        """
+        self.users -= 1
+        if self.users > 0:
+            return True
         self._ending = True
         self._thread.join(0.0 if self.stuck else PATIENCE)
         if self.alive:

@@ -71,6 +71,7 @@ def jobs_of(
             priority=asked.priority or 0,
             deadline=deadline,
             salt=asked.cache_salt or "",
+            adapter=served.adapter,
             constraint=None if grammar is None else grammar.begin,
             drafter=drafter,
             shown=frozenset(shown),

@@ -209,8 +209,9 @@ class Server:
                 for name, opener in self._openers.items():
                     model, draft = await self._opened(name, opener)
                     self.serving.models = {**self.serving.models, name: await self._served(name, model, draft)}
-                served = self.serving.models.values()
-                self._whole = sum(sequence_bytes(one.model) for one in served if generates(one.model))
+                served = [*self.serving.models.values()]
+                first = [one for i, one in enumerate(served) if not any(o.shares_calls(one.model) for o in served[:i])]
+                self._whole = sum(sequence_bytes(one.model) for one in first if generates(one.model))
                 for one in served:
                     one.engine = self._engine(one.model, one.draft)
             await asyncio.to_thread(heap.settle)
@@ -253,6 +254,9 @@ class Server:
     async def _opened(self, name: str, opener: Callable[[], Model]) -> tuple[Model, Model | Literal["lookup"] | None]:
         """Open a model, and what proposes tokens for it."""
         model = await opened(opener)
+        for one in self.serving.models.values():
+            if one.shares_calls(model):
+                return model, one.draft
         draft = self._drafts.get(name) if generates(model) else None
         return model, await opened(draft) if callable(draft) else draft
 
@@ -268,9 +272,16 @@ class Server:
         return served
 
     def _engine(self, model: Model, draft: Model | Literal["lookup"] | None) -> Engine | None:
-        """Return what generates, in its part of the memory for states; None for an encoder."""
+        """Return what generates, in its part of the memory for states; None for an encoder.
+
+        Models that share calls have one.
+        """
         if not generates(model):
             return None
+        for one in self.serving.models.values():
+            if one.engine is not None and one.shares_calls(model):
+                one.engine.users += 1
+                return one.engine
         part = sequence_bytes(model) / self._whole if self._whole else 1.0
         return Engine(model, self._limits.part(part), draft, self.serving.settings.step_seconds)
 

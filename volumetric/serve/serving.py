@@ -17,6 +17,7 @@ import volumetric
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.params import Merged, SamplingParams
 from volumetric.hints import shown
+from volumetric.runtime.adapted import AdaptedExecutable
 from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError
 from volumetric.serve.trials import Compilers, Trials
@@ -116,9 +117,10 @@ class Served:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal where the same seed gives the same text: model, scheme, options and version."""
+        """Equal where the same seed gives the same text: model, adapters, scheme, options and version."""
         info = self.model.info
-        what = (volumetric.__version__, info.name, info.dtype, info.device, repr(info.options))
+        what = [volumetric.__version__, info.name, info.dtype, info.device, repr(info.options)]
+        what += [repr(dict(self.model.adapters))] if self.model.adapters else []
         return "fp_" + hashlib.blake2b("\0".join(what).encode(), digest_size=6).hexdigest()
 
     def sampling(self, settings: Settings, **explicit: Any) -> Merged:
@@ -147,15 +149,30 @@ class Served:
     @property
     def busy(self) -> bool:
         """Whether requests have it: those that wait for tokens or a grammar, too."""
-        return bool(self._requests) or (self.engine is not None and self.engine.busy)
+        alone = self.engine is not None and self.engine.users == 1
+        return bool(self._requests) or (alone and self.engine is not None and self.engine.busy)
 
     def close(self) -> None:
         """End what is under way, and let go of the model."""
         if self.engine is not None and not self.engine.close():
             return  # its device still reads what closing would give back
         self.model.close()
-        if self.draft is not None and not isinstance(self.draft, str):
+        used = self.engine is not None and self.engine.users > 0
+        if self.draft is not None and not isinstance(self.draft, str) and not used:
             self.draft.close()
+
+    @property
+    def adapter(self) -> str:
+        """Name by which the engine's scheduler knows the adapters of the model; "" for none, or for all that it has."""
+        executable = self.model.executable
+        return executable.name if isinstance(executable, AdaptedExecutable) else ""
+
+    def shares_calls(self, model: Model) -> bool:
+        """Whether another model has its sequences computed in the calls of this one."""
+        one, other = self.model.executable, model.executable
+        if isinstance(one, AdaptedExecutable) and isinstance(other, AdaptedExecutable):
+            return one.shared is other.shared
+        return False
 
     def describe(self, created: int, settings: Settings) -> dict[str, Any]:
         """Return what ``/v1/models`` tells."""
@@ -261,8 +278,9 @@ class Serving:
 
     @property
     def engines(self) -> Iterator[Engine]:
-        """All engines."""
-        return (served.engine for served in self.models.values() if served.engine is not None)
+        """All engines, each once."""
+        found = dict.fromkeys(served.engine for served in self.models.values())
+        return (engine for engine in found if engine is not None)
 
     async def aside(self, what: Any, *args: Any, size: int = 0) -> Any:
         """Run what takes long but needs no device, beside the event loop.

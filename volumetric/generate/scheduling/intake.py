@@ -11,6 +11,7 @@ from volumetric.generate.prompt import check_ids
 from volumetric.generate.scheduling.job import Job, Ticket
 from volumetric.generate.scheduling.live import Live
 from volumetric.generate.transcript import Transcript
+from volumetric.runtime.adapted import check_adapter
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -29,6 +30,7 @@ def texts_of(job: Job, model: Model, limits: Limits, room: Room, now: float) -> 
         raise SpecError(f"n must be 1 to {limits.seats}, the scheduler's seats, got {job.n}")
     if not 0 < job.weight < float("inf"):
         raise SpecError(f"the weight of a job must be a number above 0, got {job.weight!r}")
+    check_adapter(model.executable, job.adapter)
     rows = check_ids(job.prompt, model.plan)
     prompt: list[int] = rows.tolist()
     if job.targets is not None and len(check_ids(job.targets, model.plan)) != len(prompt):

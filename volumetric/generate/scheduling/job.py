@@ -29,6 +29,8 @@ class Job:
     priority : jobs with a larger one get seats first, and give them up last; equal ones in their order of arrival
     deadline : when the job fails if it has not ended, by the scheduler's clock; None: never
     salt : only jobs of the same salt share what they have computed
+    adapter : name of the model with adapters that the prompt is for, of those that `Model.together` made beside the
+        scheduler's; "": the scheduler's model itself. Jobs of several run in the same calls, and share nothing else
     constraint : makes the form that a text is held to, called once for each text; see `volumetric.generate.grammar`.
         Log-probabilities are then those among the tokens that are allowed
     shown : ids of special tokens that belong to the text
@@ -47,6 +49,7 @@ class Job:
     priority: int = 0
     deadline: float | None = None
     salt: str = ""
+    adapter: str = ""
     constraint: Callable[[], Constraint] | None = None
     shown: frozenset[int] = frozenset()
     drafter: Callable[[], Drafter] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -85,6 +86,11 @@ class Live:
     def decoding(self) -> bool:
         """Whether only the token drawn last is missing."""
         return self.state is not None and self.transcript.begun and self.fed == len(self.ids) - 1
+
+    @property
+    def group(self) -> Hashable:
+        """Only texts of the same group can share what they have computed."""
+        return self.ticket.job.adapter, self.ticket.job.salt
 
     @property
     def texts(self) -> int:

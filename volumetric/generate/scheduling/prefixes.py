@@ -9,7 +9,7 @@ shares pages, which count how many sequences use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -83,7 +83,7 @@ class Prefixes:
     def __init__(self, limit: int, bytes_of: Callable[[int], int]) -> None:
         self._limit = limit
         self._bytes_of = bytes_of
-        self._roots: dict[str, _Node] = {}
+        self._roots: dict[Hashable, _Node] = {}
         self._entries: dict[int, Entry] = {}  # the one used longest ago first
         self.nbytes = 0
         self.evictions = 0
@@ -91,9 +91,9 @@ class Prefixes:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, ids: NDArray[np.int32], salt: str = "") -> Match:
+    def find(self, ids: NDArray[np.int32], group: Hashable = "") -> Match:
         """Return the entry that serves most of the first tokens of a sequence."""
-        node, depth, best, rows = self._roots.get(salt), 0, None, 0
+        node, depth, best, rows = self._roots.get(group), 0, None, 0
         while node is not None:
             same = common(node.edge, ids[depth:])
             depth += same
@@ -117,16 +117,16 @@ class Prefixes:
         self._touch(entry)
         return entry.state
 
-    def keep(self, ids: NDArray[np.int32], state: State, salt: str = "") -> None:
+    def keep(self, ids: NDArray[np.int32], state: State, group: Hashable = "") -> None:
         """Take a state over that holds `ids`; nobody else may change it. What it makes useless goes."""
         nbytes = self._bytes_of(len(ids))
         if not len(ids) or nbytes > self._limit:
             return
-        found = self.find(ids, salt)
+        found = self.find(ids, group)
         if found.entry is not None and found.rows == len(ids):
             self._touch(found.entry)
             return
-        node = self._place(ids, salt)
+        node = self._place(ids, group)
         above, reach = node.parent, state.reach
         while above is not None:
             entry, above = above.entry, above.parent
@@ -153,9 +153,9 @@ class Prefixes:
     def _touch(self, entry: Entry) -> None:
         self._entries[id(entry)] = self._entries.pop(id(entry))
 
-    def _place(self, ids: NDArray[np.int32], salt: str) -> _Node:
+    def _place(self, ids: NDArray[np.int32], group: Hashable) -> _Node:
         """Return the node at the end of `ids`, making it and cutting an edge where need be."""
-        root = self._roots.setdefault(salt, _Node(ids[:0], None))
+        root = self._roots.setdefault(group, _Node(ids[:0], None))
         node, depth = root, 0
         while depth < len(ids):
             following = node.children.get(int(ids[depth]))
@@ -182,7 +182,7 @@ class Prefixes:
             del parent.children[int(node.edge[0])]
             node = parent
         if node.parent is None and not node.children:
-            self._roots = {salt: root for salt, root in self._roots.items() if root is not node}
+            self._roots = {group: root for group, root in self._roots.items() if root is not node}
 
 
 def _cut(node: _Node, at: int) -> _Node:

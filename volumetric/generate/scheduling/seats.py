@@ -14,6 +14,7 @@ from volumetric.generate.scheduling.pace import ENOUGH, Pace
 from volumetric.generate.scheduling.prefixes import Prefixes, common
 from volumetric.generate.scheduling.room import Room
 from volumetric.generate.scheduling.stats import Stats
+from volumetric.runtime.adapted import state_for
 
 if TYPE_CHECKING:
     from volumetric.runtime.device import Executable, State
@@ -44,7 +45,7 @@ class Seats:
         self._settle = settle
         self._pace = Pace(limits.max_stall)
         self._prefixes = Prefixes(limits.prefix_bytes, room.bytes_kept) if limits.prefix_bytes else None
-        self._spare: list[State] = []
+        self._spare: list[tuple[str, State]] = []  # with the adapter that they are for
         self._resting: list[Live] = []
         """Those without a slot whose states are kept, the one that rests longest first."""
         self.all: list[Live] = []
@@ -140,10 +141,10 @@ class Seats:
         if state is None or held is not None or not keep:
             return
         if self._prefixes is not None:
-            self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), state, live.ticket.job.salt)
+            self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), state, live.group)
         elif self._limits.state_bytes is None and len(self._spare) < self._limits.seats:
             state.reset()
-            self._spare.append(state)
+            self._spare.append((live.ticket.job.adapter, state))
 
     def share(self) -> list[tuple[Live, int]]:
         """Return who takes part in the next call, and with how many rows: all that decode, and the first prompts."""
@@ -225,7 +226,7 @@ class Seats:
                 self._make_room(live.fed)
                 copy = self._copy(state, live.fed)
                 if copy is not None:
-                    self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), copy, live.ticket.job.salt)
+                    self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), copy, live.group)
 
     def clear(self) -> None:
         """Let go of all states."""
@@ -288,16 +289,15 @@ class Seats:
             live.transcript.cached = live.fed
             return True
         wanted = np.array(live.ids[:-1], np.int32)  # the last token is always fed: its logits are what is wanted
-        salt = live.ticket.job.salt
         entry, source, rows, known = None, None, 0, 0
         if live.scored:
             wanted = wanted[:0]
         if self._prefixes is not None and wanted.size >= WORTH:
-            found = self._prefixes.find(wanted, salt)
+            found = self._prefixes.find(wanted, live.group)
             rows, known, entry = found.rows, found.known, found.entry
         if self._limits.prefix_bytes is not None and wanted.size >= WORTH:
             for other in self.all:
-                if other.state is None or other is live or other.ticket.job.salt != salt:
+                if other.state is None or other is live or other.group != live.group:
                     continue
                 alike = common(other.prompt, wanted)
                 here = min(alike, other.fed)
@@ -312,13 +312,21 @@ class Seats:
         self._make_room(rows)
         live.state = None if source is None else self._copy(source, rows)
         if live.state is None:
-            rows, live.state = 0, self._spare.pop() if self._spare else self._executable.new_state()
+            rows, live.state = 0, self._fresh(live.ticket.job.adapter)
         live.fed = rows
         if not live.transcript.begun:
             live.transcript.cached = rows
         if self._prefixes is not None and live.state.forgets:
             live.cuts = tuple(at for at in (known, wanted.size) if at > rows and at >= WORTH)
         return True
+
+    def _fresh(self, adapter: str) -> State:
+        """Return an empty state."""
+        for at, (name, state) in enumerate(self._spare):
+            if name == adapter:
+                del self._spare[at]
+                return state
+        return state_for(self._executable, adapter)
 
 
 def _turn(live: Live) -> tuple[int, bool, int, int]:

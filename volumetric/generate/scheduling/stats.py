@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
 _LONG = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
@@ -65,6 +65,7 @@ class Stats:
     state_bytes, state_limit, prefix_bytes : memory of all states, its bound, and what of it kept prefixes have
     prefix_entries, prefix_evictions : kept prefixes, and those dropped for want of memory
     prompt_steps, decode_steps : duration of calls with rows of prompts in them, and without
+    adapter_jobs, adapter_tokens : by the name of an adapter: jobs of those taken on, and drawn tokens, that are for it
     rows : rows of the calls
     first_token, between_tokens : from submission to the first token, and from one token to the next
     queued, requests : from submission to a seat, and to the end
@@ -86,6 +87,8 @@ class Stats:
     generated_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    adapter_jobs: dict[str, int] = field(default_factory=dict)
+    adapter_tokens: dict[str, int] = field(default_factory=dict)
     state_bytes: int = 0
     state_limit: int | None = None
     prefix_bytes: int = 0
@@ -98,6 +101,24 @@ class Stats:
     between_tokens: Histogram = field(default_factory=_times)
     queued: Histogram = field(default_factory=_waits)
     requests: Histogram = field(default_factory=_waits)
+
+    def copy(self) -> Stats:
+        """Return the figures so far, with the histograms that go on."""
+        dicts = (self.rejected, self.adapter_jobs, self.adapter_tokens)
+        rejected, jobs, tokens = map(dict, dicts)
+        return replace(self, rejected=rejected, adapter_jobs=jobs, adapter_tokens=tokens)
+
+    def count_job(self, adapter: str) -> None:
+        """Count a job that is taken on."""
+        self.submitted += 1
+        if adapter:
+            self.adapter_jobs[adapter] = self.adapter_jobs.get(adapter, 0) + 1
+
+    def count_token(self, adapter: str) -> None:
+        """Count a token that was drawn."""
+        self.generated_tokens += 1
+        if adapter:
+            self.adapter_tokens[adapter] = self.adapter_tokens.get(adapter, 0) + 1
 
     def retry_after(self, waiting: int, slots: int) -> float:
         """Seconds until a slot may be free, with so many that wait, by the time that jobs take."""

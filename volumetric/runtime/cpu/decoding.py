@@ -9,7 +9,8 @@ ahead are dropped, and the next call is made ready from the start, as every othe
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +34,16 @@ class TokenLoop:
     Parameters
     ----------
     limit : rows that a sequence may have
+    constant : inputs beside the ids, a row for each state
     """
 
-    def __init__(self, runner: Runner, states: Sequence[CpuState], limit: int) -> None:
+    def __init__(
+        self, runner: Runner, states: Sequence[CpuState], limit: int, constant: Mapping[str, NDArray[Any]]
+    ) -> None:
         self._runner = runner
         self._states = states
         self._limit = limit
+        self._constant = constant
         # Fixed states cannot go back to the token that was taken last.
         fixed = any(spec.kind == "fixed" for spec in runner.program.cut.plan.states.values())
         self._most = 1 if fixed else _MOST
@@ -95,7 +100,9 @@ class TokenLoop:
     def _begin(self, tokens: Sequence[int]) -> Ready:
         """Make a call ready from the start."""
         ids = np.array(tokens, np.int32)
-        parts = [Part(state, "last", {INPUT: ids[i : i + 1]}, (OUTPUT,)) for i, state in enumerate(self._states)]
+        rows = {INPUT: ids, **self._constant}
+        given = [{name: rows[name][i : i + 1] for name in self._runner.program.cut.inputs} for i in range(len(ids))]
+        parts = [Part(state, "last", own, (OUTPUT,)) for state, own in zip(self._states, given, strict=True)]
         call = Call([Span(i, 0, 1) for i in range(len(parts))], parts)
         wanted = {self._runner.program.cut.outputs[OUTPUT]: list(range(len(parts)))}
         self._ready = ready = self._runner.prepare(call, wanted, self._logits)

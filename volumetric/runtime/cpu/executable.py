@@ -17,7 +17,7 @@ from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.running import CHUNK, Call, Runner
 from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
 from volumetric.runtime.cpu.walking import Walker
-from volumetric.runtime.device import Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.runtime.device import Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.logits import check_likeliest
 from volumetric.runtime.parts import Handed, Part, Span
 from volumetric.runtime.plan import Plan
@@ -94,19 +94,23 @@ class CpuExecutable:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them: one piece."""
         return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
-    def greedy(self, states: Sequence[CpuState], tokens: Sequence[int]) -> Generator[list[int]]:
+    def greedy(
+        self, states: Sequence[CpuState], tokens: Sequence[int], constant: Constant | None = None
+    ) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
         runner = self._open()
         if TokenLoop.serves(runner):
-            return self._loop(runner, states, tokens)
-        return greedy_each(self, runner.program.cut.plan, states, tokens)
+            return self._loop(runner, states, tokens, constant)
+        return greedy_each(self, runner.program.cut.plan, states, tokens, constant)
 
-    def _loop(self, runner: Runner, states: Sequence[CpuState], tokens: Sequence[int]) -> Generator[list[int]]:
+    def _loop(
+        self, runner: Runner, states: Sequence[CpuState], tokens: Sequence[int], constant: Constant | None
+    ) -> Generator[list[int]]:
         plan, positions = runner.program.cut.plan, runner.program.cut.positions
         limit = self.options.context if positions is None else min(self.options.context, positions)
         check_once(states)
-        check_tokens(plan, tokens)
-        loop, vocabulary = TokenLoop(runner, states, limit), runner.program.vocabulary
+        more = check_tokens(plan, tokens, constant)
+        loop, vocabulary = TokenLoop(runner, states, limit, more), runner.program.vocabulary
         while True:
             for state in states:
                 check_room(state.position, 1, self.options.context)

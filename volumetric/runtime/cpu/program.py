@@ -32,8 +32,8 @@ class Program:
     Attributes
     ----------
     vocabulary : ids below this have a row in every embedding
-    chooses : tables can choose the likeliest token and feed it: the network reads ids alone, all of it runs on rows,
-        and its output ``"output"`` is of a product that writes where it is told
+    chooses : tables can choose the likeliest token and feed it: the network reads ids, and else what has a default, all
+        of it runs on rows, and its output ``"output"`` is of a product that writes where it is told
     """
 
     def __init__(self, settings: Settings, between: Between) -> None:
@@ -43,8 +43,9 @@ class Program:
         self.between = between
         read = (step.attrs["spec"].num_embeddings for step in self.cut.plan.steps if step.op == "embedding")
         self.vocabulary = min(read, default=0)
-        given = [self.graph.tensors[i].dtype for i in self.graph.given]
-        self.chooses = given == ["int32"] and settings.written is not None and not between.cores
+        inputs = (self.cut.plan.values[i] for i in self.cut.plan.inputs.values())
+        needed = [value.dtype for value in inputs if value.default is None]
+        self.chooses = needed == ["int32"] and settings.written is not None and not between.cores
         self._tables: dict[Mode, StepTable] = {}
         self._prepared = False
 

@@ -9,10 +9,11 @@ the next loop.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from volumetric.errors import GenerationError
 from volumetric.kernels.gpu.dispatch import Rows
@@ -100,15 +101,20 @@ class Decoder:
         self._encoded: EncodedTokens | None = None
 
     def run(
-        self, states: Sequence[GpuState], tokens: Sequence[int], choosers: Sequence[Chooser | None] | None = None
+        self,
+        states: Sequence[GpuState],
+        tokens: Sequence[int],
+        constant: Mapping[str, NDArray[Any]],
+        choosers: Sequence[Chooser | None] | None = None,
     ) -> Generator[list[int]]:
         """Yield tokens without end; the states count exactly those fed for the tokens yielded.
 
         Parameters
         ----------
+        constant : inputs beside the ids, a row for each state
         choosers : how tokens are drawn; none at all for the arg max of each
         """
-        return TokenLoop(self, states, choosers).run(tokens)
+        return TokenLoop(self, states, constant, choosers).run(tokens)
 
     def encoded(self, rows: Rows, ways: Ways | None) -> EncodedTokens:
         """Commands of the next tokens of so many sequences; those of the last number are kept."""
@@ -137,9 +143,16 @@ class Decoder:
 class TokenLoop:
     """One run of decoding over states."""
 
-    def __init__(self, decoder: Decoder, states: Sequence[GpuState], choosers: Sequence[Chooser | None] | None) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        states: Sequence[GpuState],
+        constant: Mapping[str, NDArray[Any]],
+        choosers: Sequence[Chooser | None] | None,
+    ) -> None:
         self._decoder = decoder
         self._states = list(states)
+        self._constant = constant
         self._recordings = recordings = decoder.recordings
         self._ids = recordings.scratch.buffers[recordings.scratch.values[recordings.input]]
         self._flying: deque[tuple[Any, int]] = deque()
@@ -230,6 +243,8 @@ class TokenLoop:
         self._flying.clear()
         self._recordings.place(self._places())
         self._recordings.context.write(self._ids, np.array(tokens, np.uint32))
+        for name, rows in self._constant.items():
+            self._recordings.write(self._recordings.inputs[name], rows)
         if self._drawn:
             self._tell()
         self._recordings.owner = self

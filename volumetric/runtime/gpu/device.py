@@ -80,7 +80,7 @@ class GpuDevice:
             )
         refuse_wide(plan, params)
         native = narrowed_params(params, self.native_schemes)
-        return GpuExecutable(self.context, plan, self.native_operations, native, options)
+        return GpuExecutable(self.context, plan, self.native_operations, native, options, sources=params)
 
     def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
         """Return `batch` streams: see `volumetric.runtime.streams`."""

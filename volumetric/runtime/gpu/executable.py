@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from volumetric.errors import DeviceError, GenerationError, UnsupportedError
 from volumetric.kernels.gpu.attention import PAGE
 from volumetric.kernels.gpu.dispatch import Rows
+from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import check_once, check_pieces, greedy_each
-from volumetric.runtime.device import Chooser, Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.runtime.device import Chooser, Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.gpu.attending import Attending, attention_shapes
 from volumetric.runtime.gpu.calls import Place, schedule
 from volumetric.runtime.gpu.commands import Executor, PlainExecutor
@@ -33,14 +34,16 @@ from volumetric.runtime.gpu.record import Recorder
 from volumetric.runtime.gpu.recordings import Recordings
 from volumetric.runtime.gpu.residency import Residency
 from volumetric.runtime.gpu.results import Results
+from volumetric.runtime.gpu.room import Room
 from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
 from volumetric.runtime.graph.segments import Cut
+from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.parts import Handed, Part, Span, taken
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_room, check_tokens
+from volumetric.runtime.state import check_tokens
 from volumetric.runtime.state_file import restore_state
 
 
@@ -55,6 +58,8 @@ class GpuExecutable:
     params : weights of the network
     options : how to run
     portable : encode with plain wgpu-py calls instead of prepared native ones
+    sources : the weights as they were given, before their groups were narrowed
+    like : matrices that it has of the same sources are used there, and states of either serve both
 
     Raises
     ------
@@ -71,6 +76,8 @@ class GpuExecutable:
         options: RunOptions,
         *,
         portable: bool = False,
+        sources: Params | None = None,
+        like: GpuExecutable | None = None,
     ) -> None:
         if options.kv_dtype == "int8":
             raise UnsupportedError(
@@ -79,14 +86,14 @@ class GpuExecutable:
         if options.kv_dtype == "auto":
             options = dataclasses.replace(options, kv_dtype=_storage(plan, params))
         self.context = context
-        self.plan = plan
+        self.plan, self._native = plan, native
         self._closed = False
         self._cut = cut = Cut(plan, native, parted=GpuGraphs.parted)
         self.graph = graph = cut.graph
         parts = cut.parts
         self.options = options
         shapes = attention_shapes(graph, options)
-        self.weights = Residency(context, params)
+        self.weights = Residency(context, params, sources=sources, like=None if like is None else like.weights)
         alone = any(not (shape.state and shape.causal) for shape in shapes.values())
         most = options.context if alone else rows_of_cores(parts, options.context, context.caps, whole=graph.whole)
         chain = dataclasses.replace(graph, nodes=steps(graph, parts))
@@ -94,7 +101,7 @@ class GpuExecutable:
         attends = (node for node in graph.nodes if node.op == "attend")
         kept = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool = PagePool(context, kept, options.context, self._unbind, fixed)
+        self.pool = PagePool(context, kept, options.context, fixed) if like is None else like.pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = Attending(shapes, self.scratch, context.caps)
         self._recorder = Recorder(
@@ -106,15 +113,12 @@ class GpuExecutable:
             context, self._executor, self.scratch, self._recorder, cut, self._cores, self._buffers
         )
         self._results = Results(self.recordings)
-        self._decoder = Decoder(self.recordings, self.pool, self._check_rows)
-        self._tables = [
-            (node.where, plan.params[graph.keys(node)["weight"]][0] - node.attrs["offset"])
-            for node in graph.nodes
-            if node.op == "position_embedding"
-        ]
+        self._room = Room(plan, graph, options.context, self.scratch.rows)
+        self._decoder = Decoder(self.recordings, self.pool, self._room.check)
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
         with self.weights.meter:
             self.recordings.one_row()
+        self.pool.users.append(self._unbind)
 
     @property
     def memory(self) -> MemoryReport:
@@ -183,8 +187,8 @@ class GpuExecutable:
         parts = check_pieces(self.plan, pieces, self.options.context)
         for part in parts:
             self._check_owner(part.state)
-            self._check_rows(part.state.position, len(part))
-            self._check_together(len(part))
+            self._room.check(part.state.position, len(part))
+            self._room.check_together(len(part))
         ends = [(part.state, part.state.position + len(part)) for part in parts]
         self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
         found = self.recordings
@@ -202,7 +206,9 @@ class GpuExecutable:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
         return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
-    def greedy(self, states: Sequence[GpuState], tokens: Sequence[int]) -> Generator[list[int]]:
+    def greedy(
+        self, states: Sequence[GpuState], tokens: Sequence[int], constant: Constant | None = None
+    ) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on, two in flight.
 
         Raises
@@ -210,12 +216,11 @@ class GpuExecutable:
         UnsupportedError : the network does not read token ids
         GenerationError : a context is full, a token is outside of the vocabulary, or logits allow no choice
         """
-        check_tokens(self.plan, tokens)
-        check_once(states)
-        for state in states:
-            self._check_owner(state)
-        alone = len(states) > self.recordings.most_singles
-        return greedy_each(self, self.plan, states, tokens) if alone else self._decoder.run(states, tokens)
+        more = check_tokens(self.plan, tokens, constant)
+        self._check_states(states)
+        if len(states) > self.recordings.most_singles:
+            return greedy_each(self, self.plan, states, tokens, constant)
+        return self._decoder.run(states, tokens, more)
 
     def draws(self, choosers: Sequence[Chooser | None]) -> bool:
         """Whether the GPU can draw the tokens of such sequences together, see `Drawing.draws`."""
@@ -228,7 +233,11 @@ class GpuExecutable:
         return not self.recordings.whole and self._results.draws(self.recordings.output)
 
     def drawn(
-        self, states: Sequence[GpuState], tokens: Sequence[int], choosers: Sequence[Chooser | None]
+        self,
+        states: Sequence[GpuState],
+        tokens: Sequence[int],
+        choosers: Sequence[Chooser | None],
+        constant: Constant | None = None,
     ) -> Generator[list[int]]:
         """As `greedy`, with tokens drawn, see `Drawing.drawn`.
 
@@ -239,13 +248,11 @@ class GpuExecutable:
         ------
         UnsupportedError : these cannot be drawn here, see `draws`
         """
-        check_tokens(self.plan, tokens)
-        check_once(states)
-        for state in states:
-            self._check_owner(state)
+        more = check_tokens(self.plan, tokens, constant)
+        self._check_states(states)
         if len(states) > self.recordings.most_singles:
             raise UnsupportedError(f"this GPU draws the tokens of {self.recordings.most_singles} sequences together")
-        return self._decoder.run(states, tokens, choosers)
+        return self._decoder.run(states, tokens, more, choosers)
 
     def tune(self) -> None:
         """Search for faster cuts of the products of a token, for new states of all executables on this GPU.
@@ -273,7 +280,7 @@ class GpuExecutable:
         UnsupportedError : the GPU has no timestamps
         """
         for state in states:
-            self._check_rows(state.position, 1)
+            self._room.check(state.position, 1)
         most = max(1, self.scratch.rows // len(states))
         part, rows = ("whole", 1) if rows == 1 else ("body", min(rows, most))
         return self.kernel_times(states, part, rows, repeats=repeats)
@@ -310,9 +317,17 @@ class GpuExecutable:
         """Replace resident weights, see `Updatable.update`."""
         self.weights.update(params)
 
+    def beside(self, plan: Plan, params: Params) -> GpuExecutable:
+        """Compile another plan that uses the same resident weights and states, see `Sharing.beside`."""
+        native = narrowed_params(params, tuple(FORMATS))
+        with self.pool.lock:
+            return GpuExecutable(self.context, plan, self._native, native, self.options, sources=params, like=self)
+
     def close(self) -> None:
         """Free weights, scratch and pages."""
         with self.pool.lock:
+            if self._closed:
+                return
             self._closed = True
             self._unbind()
             self._results.close()
@@ -321,26 +336,7 @@ class GpuExecutable:
             self._cores.close()
             self.weights.close()
             self.scratch.close()
-            self.pool.close()
-
-    def _check_rows(self, position: int, new: int) -> None:
-        """Raise `GenerationError` unless `new` more rows fit the context and the tables of learned positions."""
-        check_room(position, new, self.options.context)
-        for where, positions in self._tables:
-            if position + new > positions:
-                raise GenerationError(
-                    f"{position + new} tokens exceed the {positions} positions that {where} has learned",
-                    hint="shorten the prompt or generate fewer tokens",
-                )
-
-    def _check_together(self, rows: int) -> None:
-        """Raise `DeviceError` if rows that must run at once have no room."""
-        if self.graph.whole and rows > self.scratch.rows:
-            raise DeviceError(
-                f"layers here look at later rows and need all {rows} rows of a call at once; this GPU has room for "
-                f"{self.scratch.rows}",
-                hint="use shorter calls, or device='cpu'",
-            )
+            self.pool.close(self._unbind)
 
     def _place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[Rows, NDArray[np.uint32]]:
         """Give states room for so many rows each, and describe the call in the control block."""
@@ -376,6 +372,12 @@ class GpuExecutable:
         """Let go of all recordings, too: they would be written in another way now."""
         self._unbind()
         self.recordings.forget()
+
+    def _check_states(self, states: Sequence[GpuState]) -> None:
+        """Check states that go on together."""
+        check_once(states)
+        for state in states:
+            self._check_owner(state)
 
     def _check_owner(self, state: GpuState) -> None:
         if self._closed:

@@ -34,7 +34,7 @@ class Holding:
 
 
 class PagePool:
-    """Pages, page tables and fixed states of one executable.
+    """Pages, page tables and fixed states of one executable, or of several that use the same states.
 
     Layers with a window have a set of pages for each width of it, so that what lies behind the window goes back though
     other layers keep all rows.
@@ -44,7 +44,6 @@ class PagePool:
     context : the open GPU
     shapes : key of a state → the attention that keeps its rows there
     positions : rows that a sequence may have
-    before_move : called before buffers are replaced by larger ones: whatever is bound to them must go
     fixed : key → states of one value a sequence
 
     Attributes
@@ -53,6 +52,7 @@ class PagePool:
     returned : holdings of sequences that were collected; appending is all that a finalizer may do
     sets : pages, those of layers that keep all rows first
     fixed : fixed states, by line
+    users : called before buffers are replaced by larger ones: whatever is bound to them must go
 
     Raises
     ------
@@ -64,15 +64,15 @@ class PagePool:
         context: GpuContext,
         shapes: Mapping[str, AttentionShape],
         positions: int,
-        before_move: Callable[[], None],
         fixed: Mapping[str, StateSpec],
     ) -> None:
-        self._before_move = before_move
+        self.users: list[Callable[[], None]] = []
+        self.shapes = dict(shapes)
         self.lock = threading.RLock()
         self.returned: deque[Holding] = deque()
         self._lines = _FIRST_LINES
         self._free_lines = list(range(self._lines - 1, 0, -1))
-        surroundings = Surroundings(context, positions, before_move, self._collect)
+        surroundings = Surroundings(context, positions, self._before_move, self._collect)
         windows: dict[int | None, dict[str, AttentionShape]] = {}
         for key, shape in shapes.items():
             windows.setdefault(shape.kept_rows, {})[key] = shape
@@ -188,11 +188,18 @@ class PagePool:
         number = self._set_of[key]
         self.sets[number].write(key, held.pages[number], values, end)
 
-    def close(self) -> None:
-        """Free every buffer."""
+    def close(self, user: Callable[[], None]) -> None:
+        """Free every buffer, once its last user is gone."""
+        self.users.remove(user)
+        if self.users:
+            return
         for one in self.sets:
             one.close()
         self.fixed.close()
+
+    def _before_move(self) -> None:
+        for user in self.users:
+            user()
 
     def _collect(self) -> None:
         """Take back what sequences held that are gone."""

@@ -20,7 +20,7 @@ from volumetric.runtime.gpu.cores import GpuCores
 from volumetric.runtime.gpu.drawing import Drawing, Ways, pick_entries
 from volumetric.runtime.gpu.record import Frame, Recorder
 from volumetric.runtime.gpu.recording import Entry, Recording, recording
-from volumetric.runtime.gpu.scratch import Scratch
+from volumetric.runtime.gpu.scratch import Scratch, row_words
 from volumetric.runtime.graph.segments import Cut
 
 Needed: TypeAlias = tuple[range, ...]
@@ -60,6 +60,7 @@ class Recordings:
     most_singles : sequences with one row each that a call may have
     whole : a call has all rows of a sequence
     apart : it has those of one alone
+    inputs : name → tensor
     input, output : tensors called so, of which decoding makes one from the other
     drawing : what draws need beside
     """
@@ -78,6 +79,7 @@ class Recordings:
         self.executor = executor
         self.scratch = scratch
         self.graph = graph = recorder.graph
+        self.inputs = cut.inputs
         self.input, self.output = cut.inputs[INPUT], cut.outputs[OUTPUT]
         self.owner: object | None = None
         self.whole = recorder.attention.whole or graph.whole
@@ -111,6 +113,14 @@ class Recordings:
     def place_tail(self, words: NDArray[np.uint32]) -> None:
         """Describe the rows that the tail takes from a call."""
         self.context.write(self.scratch.buffers[self._tail_control], words)
+
+    def write(self, value: int, x: NDArray[Any]) -> None:
+        """Put the rows of a value where the graph reads them."""
+        flat = x.reshape(len(x), -1)
+        columns = row_words(self.graph.tensors[value])
+        if columns != flat.shape[1]:
+            flat = np.pad(flat, ((0, 0), (0, columns - flat.shape[1])))
+        self.context.write(self.scratch.buffers[self.scratch.values[value]], flat)
 
     def count(self, places: Sequence[Place]) -> Rows:
         """Rows of a call."""

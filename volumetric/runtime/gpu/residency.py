@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed, decode
-from volumetric.errors import DeviceError, ShapeError
+from volumetric.errors import DeviceError, ShapeError, UnsupportedError
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
 from volumetric.network import Params
@@ -65,6 +65,8 @@ class Residency:
     ----------
     context : the open GPU
     params : weights of the network
+    sources : the weights as they were given, before their groups were narrowed
+    like : matrices that this one holds of the same sources are used there, and not uploaded again
 
     Attributes
     ----------
@@ -73,7 +75,11 @@ class Residency:
     meter : counts the matrices that are uploaded
     """
 
-    def __init__(self, context: GpuContext, params: Params) -> None:
+    def __init__(
+        self, context: GpuContext, params: Params, *, sources: Params | None = None, like: Residency | None = None
+    ) -> None:
+        self._sources = params if sources is None else sources
+        self._like = like
         self.buffers = Owned(context)
         self.decoded: set[str] = set()
         matrices = [store for store in params.values() if len(store.shape) > 1]
@@ -98,7 +104,8 @@ class Residency:
         """
         found = self._matrices.get((keys, abreast))
         if found is None:
-            found = self._matrices[keys, abreast] = self._upload_matrix(keys, abreast=abreast)
+            found = self._shared_matrix(keys, abreast=abreast) or self._upload_matrix(keys, abreast=abreast)
+            self._matrices[keys, abreast] = found
         return found
 
     def vector(self, label: str, *parts: tuple[str | None, int]) -> str | None:
@@ -156,6 +163,9 @@ class Residency:
                 if shapes[at] != store.shape or len(matrix.shards) != 1 or matrix.format.group:
                     raise ShapeError(f"no resident weight {key} of shape {store.shape} in float32")
                 padded = np.pad(payload, ((0, 0), (0, row_bytes // 4 - payload.shape[1])))
+                if self.buffers.shared(matrix.shards[0].weights):
+                    hint = "open the models apart"
+                    raise UnsupportedError(f"{key} is shared by several models, and cannot be replaced", hint=hint)
                 first = sum(prod(shape[:-1]) for shape in shapes[:at])
                 self._context.write(self.buffers[matrix.shards[0].weights], padded, first * row_bytes)
 
@@ -165,6 +175,38 @@ class Residency:
         self._matrices.clear()
         self._vectors.clear()
         self._dense.clear()
+
+    def _shared_matrix(self, keys: tuple[str, ...], *, abreast: bool) -> Matrix | None:
+        """Return a matrix that lies where another residency has it; None where it has none of these sources."""
+        like = self._like
+        if like is None or any(self._sources[key] is not like._sources.get(key) for key in keys):
+            return None
+        found = like._matrices.get((keys, abreast))
+        if found is None:
+            return self._half(like, keys[0]) if len(keys) == 1 else None
+        return replace(found, shards=tuple(self._borrowed(like, shard) for shard in found.shards))
+
+    def _borrowed(self, like: Residency, shard: Shard) -> Shard:
+        """Return a shard of another residency as one of this."""
+        weights, scales = (None if name is None else self.buffers.borrow(like.buffers, name) for name in _names(shard))
+        return replace(shard, weights=weights or "", scales=scales)
+
+    def _half(self, like: Residency, key: str) -> Matrix | None:
+        """Return the gate or the up of a pair that lies abreast, where a binding may begin at it."""
+        for (keys, abreast), pair in like._matrices.items():
+            if not abreast or len(keys) != 2 or key not in keys or len(pair.shards) != 1:
+                continue
+            shard = pair.shards[0]
+            sizes = pair.units * shard.format.row_bytes(pair.k), pair.units * shard.format.scale_bytes(pair.k)
+            at, step = keys.index(key), self._context.alignment
+            if any(size % 4 or at * size % step for size in sizes):
+                return None
+            weights, scales = (
+                None if name is None else self.buffers.borrow(like.buffers, name, offset=at * size, size=size)
+                for name, size in zip(_names(shard), sizes, strict=True)
+            )
+            return replace(pair, shards=(replace(shard, weights=weights or "", scales=scales),))
+        return None
 
     def _upload(self, data: NDArray[Any], label: str) -> str:
         name = self.buffers.make(label, data.nbytes)
@@ -213,6 +255,10 @@ class Residency:
             flat = np.concatenate(scales)
             made = self._upload(np.pad(flat, (0, flat.size % 2)), f"{label} scales")
         return Shard(first=first, units=units, format=layout, weights=weights, scales=made)
+
+
+def _names(shard: Shard) -> tuple[str, str | None]:
+    return shard.weights, shard.scales
 
 
 def _runs(stores: list[WeightStore], *, abreast: bool) -> list[list[int]]:

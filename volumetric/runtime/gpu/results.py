@@ -14,7 +14,7 @@ from volumetric.runtime.gpu.commands import Command, Copy
 from volumetric.runtime.gpu.drawing import DrawnRow, kinds
 from volumetric.runtime.gpu.recordings import Recordings
 from volumetric.runtime.gpu.repeated import RepeatedCalls
-from volumetric.runtime.gpu.scratch import row_bytes, row_words
+from volumetric.runtime.gpu.scratch import row_bytes
 
 
 class Results:
@@ -39,7 +39,7 @@ class Results:
         wanted : output → the rows of it that are handed back, ascending
         """
         for i, x in given.items():
-            self.write(i, x)
+            self._recordings.write(i, x)
         every = all(len(numbers) == rows.total <= self._scratch.tail_rows for numbers in wanted.values())
         if wanted and every and rows.total in (1, rows.singles):
             found = zip(wanted, self._repeated.run(rows, tuple(wanted)), strict=True)
@@ -62,7 +62,7 @@ class Results:
         ends : of each row how it is drawn; None where nothing is wanted of it
         """
         for i, x in given.items():
-            self.write(i, x)
+            self._recordings.write(i, x)
         recordings, scratch = self._recordings, self._scratch
         wanted = [number for number, row in enumerate(ends) if row is not None]
         needed = recordings.needed([recordings.output])
@@ -118,14 +118,6 @@ class Results:
                 found[i].append(value)
             commands, early = [], {}
         return {i: np.concatenate(parts) if len(parts) > 1 else parts[0] for i, parts in found.items()}
-
-    def write(self, value: int, x: NDArray[Any]) -> None:
-        """Put the rows of a value where the graph reads them."""
-        flat = x.reshape(len(x), -1)
-        columns = row_words(self._graph.tensors[value])
-        if columns != flat.shape[1]:
-            flat = np.pad(flat, ((0, 0), (0, columns - flat.shape[1])))
-        self._recordings.context.write(self._buffer(value), flat)
 
     def _fetch(self, commands: list[Command], wanted: Mapping[int, list[int]]) -> dict[int, NDArray[np.float32]]:
         """Submit, and return rows of values."""

@@ -13,7 +13,7 @@ from volumetric.network import INPUT, Network
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.experts import fuse_experts
 from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
-from volumetric.runtime.graph.low_rank import with_low_rank
+from volumetric.runtime.graph.low_rank import ADAPTERS, with_low_rank
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.base import GetStack, all_apart
@@ -135,7 +135,10 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
     numbered = any(node.op == "gumbel" and graph.tensors[node.inputs[0]].shape[1] < 0 for node in graph.nodes)
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
     fused = fuse_rows(replace(graph, piece=plan.piece, whole=whole))
-    adapted = with_low_rank(fused, plan.low_rank) if plan.low_rank else fused
+    adapted = fused
+    if plan.low_rank:
+        weights = dict(zip(plan.inputs, fused.given, strict=True))[ADAPTERS]
+        adapted = with_low_rank(fused, plan.low_rank, weights)
     return mark_tail(fuse_experts(adapted) if "experts" in dialect else adapted)
 
 

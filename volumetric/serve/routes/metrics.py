@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 if TYPE_CHECKING:
     from volumetric.generate.scheduling.stats import Histogram, Stats
+    from volumetric.serve.engine import Engine
     from volumetric.serve.serving import Serving
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {
@@ -35,6 +36,10 @@ _GAUGES: Mapping[str, tuple[str, str]] = {
     "prefix_bytes": ("prefix_bytes", "Memory of kept prefixes."),
     "prefix_entries": ("prefix_entries", "Kept prefixes."),
 }
+_BY_ADAPTER: Mapping[str, tuple[str, str]] = {
+    "adapter_jobs": ("adapter_jobs_total", "Jobs taken on for an adapter that shares the calls of a model."),
+    "adapter_tokens": ("adapter_generated_tokens_total", "Tokens generated for it."),
+}
 _HISTOGRAMS: Mapping[str, tuple[str, str]] = {
     "first_token": ("time_to_first_token_seconds", "From submission to the first token."),
     "between_tokens": ("inter_token_seconds", "From one token to the next."),
@@ -47,7 +52,11 @@ _HISTOGRAMS: Mapping[str, tuple[str, str]] = {
 async def metrics(request: Request) -> Response:
     """Tell all figures."""
     serving: Serving = request.app.state.serving
-    stats = {served.name: served.engine.scheduler.stats for served in serving.models.values() if served.engine}
+    first: dict[Engine, str] = {}
+    for served in serving.models.values():
+        if served.engine is not None:
+            first.setdefault(served.engine, served.name)
+    stats = {name: engine.scheduler.stats for engine, name in first.items()}
     text = "\n".join([*_scheduler_lines(stats), *_answer_lines(serving.answered)]) + "\n"
     return Response(text.encode(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -65,6 +74,11 @@ def _scheduler_lines(stats: Mapping[str, Stats]) -> Iterator[str]:
     for model, one in stats.items():
         for reason, count in sorted(one.rejected.items()):
             yield f"volumetric_rejected_total{_labels(model=model, reason=reason)} {count}"
+    for field, (name, told) in _BY_ADAPTER.items():
+        yield from _head(name, "counter", told)
+        for model, one in stats.items():
+            for adapter, count in sorted(getattr(one, field).items()):
+                yield f"volumetric_{name}{_labels(model=model, adapter=adapter)} {count}"
     for field, (name, told) in _HISTOGRAMS.items():
         yield from _head(name, "histogram", told)
         for model, one in stats.items():
