@@ -14,6 +14,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests import costs
+
 ROOMY = 1 << 30
 """Bytes in memory from which devices are given back after each function of tests."""
 LEFT = pytest.StashKey[int]()
@@ -51,6 +53,18 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20_260_101)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer a list of what each test costs."""
+    parser.addoption("--costs", metavar="FILE", help="append a line of JSON for each test: seconds, kernels, pipelines")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note what each test costs, in processes that run tests."""
+    path = config.getoption("--costs")
+    if path and not config.getoption("numprocesses", None):
+        config.pluginmanager.register(costs.Costs(Path(path).absolute()))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Bring files into the order in which processes take them."""
     here = Path(__file__).parent
@@ -66,6 +80,7 @@ def _turn(path: str) -> int:
 
 def pytest_collection_finish() -> None:
     """Leave the half a million objects of the collected tests, which live to the end, out of later collections."""
+    costs.watch()
     gc.collect()
     gc.freeze()
 
