@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from volumetric.kernels.cpu.jit import cache_directory
+from volumetric.kernels.cpu.jit import cache_root
 from volumetric.kernels.cpu.kernel_files import KernelFiles
 
-kept = pytest.mark.skipif(cache_directory() is None, reason="kernels are not kept on this machine")
+kept = pytest.mark.skipif(cache_root() is None, reason="kernels are not kept on this machine")
 
 MARKS = """
 import json, logging, sys
