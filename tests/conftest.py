@@ -14,7 +14,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from tests import costs
+from tests import costs, tiers
 
 ROOMY = 1 << 30
 """Bytes in memory from which devices are given back after each function of tests."""
@@ -54,7 +54,8 @@ def rng() -> np.random.Generator:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer a list of what each test costs."""
+    """Offer the quick tier, and a list of what each test costs."""
+    parser.addoption("--quick", action="store_true", help="run the quick tier alone (tests/tiers.py)")
     parser.addoption("--costs", metavar="FILE", help="append a line of JSON for each test: seconds, kernels, pipelines")
 
 
@@ -65,8 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(costs.Costs(Path(path).absolute()))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring files into the order in which processes take them."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the tier does not run, and bring files into the order in which processes take them."""
+    if config.getoption("--quick"):
+        items[:], left = tiers.split(items)
+        config.hook.pytest_deselected(items=left)
     here = Path(__file__).parent
     items.sort(key=lambda item: _turn(os.path.relpath(item.path, here).replace(os.sep, "/")))
 

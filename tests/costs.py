@@ -1,7 +1,7 @@
 """What each test costs: seconds, seconds of processors, CPU kernels loaded or compiled, and GPU pipelines compiled.
 
-``pytest --costs FILE`` writes a line of JSON for each test, from all processes that run tests. Kernels and pipelines are
-counted where they are made: a kernel that an earlier file left in the process costs the next one nothing.
+``pytest --costs FILE`` writes a line of JSON for each test, from all processes that run tests. Kernels and pipelines
+are counted where they are made: a kernel that an earlier file left in the process costs the next one nothing.
 """
 
 from __future__ import annotations

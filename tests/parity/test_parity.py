@@ -8,6 +8,7 @@ import pytest
 from tests.devices import FAST, device, graphs
 from tests.parity.run import agree, agree_one, data, expected, on_device
 from tests.parity.table import EXAMPLES, ROLES, SIZES, cells, covered, met, sweep, training, weighted, wide
+from tests.tiers import alike
 from tests.train.problems import chain
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.dtypes.regroup import narrowed_scheme
@@ -22,6 +23,7 @@ from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
 
 SWEEP = sweep()
+alike(SWEEP, lambda example: example[0].kind)
 CELLS = list(cells())
 MET = [cell for cell in CELLS if met(*cell)]
 
