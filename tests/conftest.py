@@ -107,6 +107,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
             gc.freeze()  # what is left, compiled kernels above all, stays to the end: later collections leave it out
         _give_heap_back()
         item.config.stash[LEFT] = _resident()
+    why = costs.beyond_budget(item.path) if changes else None
+    if why and not item.config.getoption("--costs"):
+        pytest.fail(why, pytrace=False)
 
 
 def _forget_logging() -> None:

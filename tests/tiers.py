@@ -2,8 +2,8 @@
 
 Everything belongs to ``make test-all``. The quick tier leaves out tests that are marked ``thorough``, and of a function
 with parameters it takes just enough cases that each value of each parameter is there once: three devices by forty kinds
-are some fifty cases, not 120. Cases of one table may stand for each other (`alike`). Where there is a choice, a device with kernels goes before the reference.
-`test_tiers.py` holds it to what it must not leave out.
+are some fifty cases, not 120. Cases of one table may stand for each other (`alike`). Where there is a choice, a device
+with kernels goes before the reference. `test_tiers.py` holds the tier to what it must not leave out.
 """
 
 from __future__ import annotations
