@@ -1,8 +1,8 @@
 """What tests cost: seconds, and the CPU kernels and GPU pipelines that a file needs.
 
 Compiling is most of the time of a cold run, so each file has a budget in ``budgets.json``: how many different
-operations of the CPU and how many different pipelines its tests may ask for. A file that asks for more fails. They count
-whether they were compiled, loaded, or in the process already, so neither caches nor the order of files matter.
+operations of the CPU and how many different pipelines its tests may ask for. A file that asks for more fails. They
+count whether they were compiled, loaded, or in the process already, so caches and the order of files do not matter.
 
 ``pytest --costs FILE`` writes a line of JSON for each test, from all processes that run tests, and
 ``scripts/test_budgets.py FILE`` makes the table from it.
