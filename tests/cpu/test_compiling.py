@@ -56,6 +56,7 @@ def marks(cache: Path, processes: int, home: str = "") -> tuple[list[int], int, 
     return written, started, loaded
 
 
+@pytest.mark.thorough
 @kept
 def test_processes_share_the_work_and_nothing_is_mixed_up(tmp_path: Path) -> None:
     written, started, loaded = marks(tmp_path, 3)
