@@ -2,8 +2,9 @@
 
 Everything belongs to ``make test-all``. The quick tier leaves out tests that are marked ``thorough``, and of a function
 with parameters it takes just enough cases that each value of each parameter is there once: three devices by forty kinds
-are some fifty cases, not 120. Cases of one table may stand for each other (`alike`). Where there is a choice, a device
-with kernels goes before the reference. `test_tiers.py` holds the tier to what it must not leave out.
+are some fifty cases, not 120. Cases of one table may stand for each other (`alike`), and a mark ``each_of`` names the
+parameters that count, where the others are met elsewhere. Where there is a choice, a device with kernels goes before
+the reference. `test_tiers.py` holds the tier to what it must not leave out.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def _values(case: pytest.Item) -> Iterable[tuple[str, Hashable]]:
     call = getattr(case, "callspec", None)
     if call is None:
         return ()
-    return [(name, _named(value, call.indices[name])) for name, value in call.params.items()]
+    mark = case.get_closest_marker("each_of")
+    names = mark.args if mark else call.params
+    return [(name, _named(call.params[name], call.indices[name])) for name in names]
 
 
 def _named(value: Any, index: int) -> Hashable:

@@ -19,7 +19,10 @@ def bf16_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.parametrize(("device", "names", "tokens"), [("reference", NAMES[:1], 4), ("cpu", NAMES, 40)])
+@pytest.mark.parametrize(
+    ("device", "names", "tokens"),
+    [pytest.param("reference", NAMES[:1], 4, marks=pytest.mark.thorough), ("cpu", NAMES, 40)],
+)
 def test_gguf_in_float32_equals_transformers(device: str, names: tuple[str, ...], tokens: int) -> None:
     with vm.load(GGUF, device=device, dtype="float32") as model:
         for name in names:

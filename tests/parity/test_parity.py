@@ -54,6 +54,7 @@ def test_shapes(case: str, name: str) -> None:
     agree(on_device(name, example, of), expected(example, of), f"{case} on {name}")
 
 
+@pytest.mark.each_of("dtype", "name")
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize(("kind", "dtype"), MET, ids=lambda of: of if isinstance(of, str) else of.name)
 def test_types_forward_and_backward(kind: str, dtype: DType, name: str) -> None:
@@ -97,6 +98,7 @@ def test_weights_are_kept_as_the_table_says(dtype: DType, name: str) -> None:
     assert executable.memory.weights == pytest.approx(256 * 64 * bits / 8)
 
 
+@pytest.mark.each_of("dtype", "name")
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize(("kind", "dtype"), MET, ids=lambda of: of if isinstance(of, str) else of.name)
 def test_types_as_stored(kind: str, dtype: DType, name: str) -> None:
