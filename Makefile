@@ -17,10 +17,10 @@ MODEL_READY := $(VENV)/.stamp-model
 ENCODER_READY := $(VENV)/.stamp-encoder
 DEV_READY := $(VENV)/.stamp-dev
 
-.PHONY: help dev demo test lint bench docs clean
+.PHONY: help dev demo test test-all drivers lint bench docs clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(PYTHON_READY):
 	@PYTHON='$(PYTHON)' bash scripts/make_venv.sh $(VENV)
@@ -60,10 +60,21 @@ ROOM := $(shell awk '/^MemTotal/ { print int($$2 / 6e6) }' /proc/meminfo 2>/dev/
 	|| echo $$(($$(sysctl -n hw.memsize 2>/dev/null || echo 16000000000) / 6000000000)))
 WORKERS := $(shell n=$$(($(CORES) < $(ROOM) ? $(CORES) : $(ROOM))); echo $$((n < 1 ? 1 : n < 4 ? n : 4)))
 
-test: dev ## Run all tests; ARGS="tests/dtypes -x" narrows
+PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Tests are kept compiled, which takes each process 15 seconds otherwise, wherever Python is told to keep nothing.
+export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
+unexport PYTHONDONTWRITEBYTECODE
+
+test: drivers ## Run the quick tier of the tests; ARGS="tests/dtypes -x" narrows
+	@$(PYTEST) --quick $(ARGS)
+
+test-all: drivers ## Run all tests; ARGS as above
+	@$(PYTEST) $(ARGS)
+
+# What tests need beside Python: a Vulkan driver in software, and a browser.
+drivers: dev
 	@bash scripts/software_vulkan.sh $(VENV)
 	@bash scripts/browser.sh
-	@$(PY) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: dev ## Check style, types and import rules
 	@bash .ci/run lint

@@ -14,6 +14,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests import costs, tiers
+
 ROOMY = 1 << 30
 """Bytes in memory from which devices are given back after each function of tests."""
 LEFT = pytest.StashKey[int]()
@@ -51,8 +53,24 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20_260_101)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring files into the order in which processes take them."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the quick tier, and a list of what each test costs."""
+    parser.addoption("--quick", action="store_true", help="run the quick tier alone (tests/tiers.py)")
+    parser.addoption("--costs", metavar="FILE", help="append a line of JSON for each test: seconds, kernels, pipelines")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note what each test costs, in processes that run tests."""
+    path = config.getoption("--costs")
+    if path and not config.getoption("numprocesses", None):
+        config.pluginmanager.register(costs.Costs(Path(path).absolute()))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the tier does not run, and bring files into the order in which processes take them."""
+    if config.getoption("--quick"):
+        items[:], left = tiers.split(items)
+        config.hook.pytest_deselected(items=left)
     here = Path(__file__).parent
     items.sort(key=lambda item: _turn(os.path.relpath(item.path, here).replace(os.sep, "/")))
 
@@ -66,6 +84,7 @@ def _turn(path: str) -> int:
 
 def pytest_collection_finish() -> None:
     """Leave the half a million objects of the collected tests, which live to the end, out of later collections."""
+    costs.watch()
     gc.collect()
     gc.freeze()
 
@@ -88,6 +107,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
             gc.freeze()  # what is left, compiled kernels above all, stays to the end: later collections leave it out
         _give_heap_back()
         item.config.stash[LEFT] = _resident()
+    why = costs.beyond_budget(item.path) if changes else None
+    if why and not item.config.getoption("--costs"):
+        pytest.fail(why, pytrace=False)
 
 
 def _forget_logging() -> None:

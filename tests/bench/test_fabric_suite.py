@@ -16,6 +16,7 @@ def test_a_sheet_shares_its_weights_where_it_is_large() -> None:
     assert Sheet(4, 2).rows(3).shape == (2, 3, 32)
 
 
+@pytest.mark.thorough
 def test_the_suite_tells_of_each_role(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "MANY", 8)
     monkeypatch.setattr(run, "ROWS", 4)

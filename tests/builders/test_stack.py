@@ -238,6 +238,7 @@ def test_stacks_are_mutated_and_crossed() -> None:
     assert any((changed.params[key].values() != parents[0][1][key].values()).any() for key in parents[0][1])
 
 
+@pytest.mark.thorough
 def test_a_language_model_with_packed_weights_goes_on_token_by_token() -> None:
     network = stack(32, ["AC"], embed=19, classes=19)
     params = initialise(network, 3)

@@ -20,6 +20,7 @@ def shell(redirected: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True, cwd=ROOT)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", ["--version", "devices --json"])
 def test_a_closed_stdout_is_told_as_such(verb):
     done = shell(f"{verb} >&-")
@@ -29,6 +30,7 @@ def test_a_closed_stdout_is_told_as_such(verb):
     assert "ignored" not in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
 def test_a_full_disk_is_told_as_such():
     done = shell(f"devices --json > {FULL}")

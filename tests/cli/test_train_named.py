@@ -135,6 +135,7 @@ def test_a_clocked_network_learns_from_a_file_and_goes_on(capsys: pytest.Capture
     assert np.load("y.npz")["value"].shape == (2, 3, 1)
 
 
+@pytest.mark.thorough
 def test_a_clocked_network_learns_by_targets_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     text = TICKS.replace('kind = "systolic", window = 10', 'kind = "target", window = 10')
     assert read_settings(_written(text)).ticking

@@ -149,6 +149,7 @@ def test_no_rows_are_no_ticks() -> None:
         np.testing.assert_array_equal(value, before[key])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_streams_through_attention_begin_anew(name: str) -> None:
     """Rows before a reset are not seen after it; neighbours, and where calls are cut, make no difference."""

@@ -51,6 +51,7 @@ def remembered(clocked: Clocked, ticks: int, batch: int) -> int:
     return 4 * sum(prod(work.shape(i)) for i in found & ours if work.tensors[i].role in roles)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("which", ["chain", 0, 4, 5, 6, 7, 9])
 def test_history_is_what_the_graph_of_a_window_remembers(which: Any) -> None:
     clocked = Clocked(network=CHAIN) if which == "chain" else machine(which)

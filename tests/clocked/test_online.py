@@ -222,6 +222,7 @@ def test_resumes_between_ticks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(resumed.params[key].values(), store.values(), err_msg=key)
 
 
+@pytest.mark.thorough
 def test_it_learns_to_recall_while_it_runs() -> None:
     dense = [Dense(in_features=n, out_features=8, activation="tanh") for n in (2, 8, 8)]
     network = chain([*dense, Dense(in_features=8, out_features=2)], (2,))

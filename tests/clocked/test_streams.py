@@ -59,12 +59,14 @@ def check(name: str, seed: int) -> None:
         np.testing.assert_allclose(value, oracle.state[key], **CLOSE, err_msg=key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", range(0, 200, 25))
 def test_buckets_agree_with_the_definition(first: int) -> None:
     for seed in machines(range(first, first + 25)):
         check("reference", seed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "seeds"), [("cpu", range(12)), ("gpu", range(4))])
 def test_devices_agree_with_the_definition(name: str, seeds: range) -> None:
     for seed in machines(seeds):
@@ -81,6 +83,7 @@ def passing(seed: int) -> Clocked:
     return dataclasses.replace(clocked, network=network)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "seeds"), [("reference", range(60)), ("cpu", range(53, 59)), ("gpu", range(53, 55))])
 def test_rows_one_by_one_are_those_of_one_call(name: str, seeds: range) -> None:
     for seed in machines(seeds, passing):

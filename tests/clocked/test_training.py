@@ -69,6 +69,7 @@ def test_a_wavefront_learns_as_the_sequence_does(name: str) -> None:
         np.testing.assert_allclose(ticking.state.masters[key], w, rtol=0, atol=1e-6, err_msg=key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("seed", "per_row"), [(1, 1), (4, 2), (15, 1), (21, 1)])
 def test_gradients_are_those_of_differences(seed: int, per_row: int) -> None:
     clocked = machine(seed)
@@ -122,6 +123,7 @@ def test_links_back_without_a_delay_learn_as_with_one_tick(mode: Systolic | Targ
         np.testing.assert_array_equal(found[0][key], value, err_msg=key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [4, 6, 21])
 def test_what_is_computed_once_more_has_the_same_bits(seed: int) -> None:
     clocked, resets = machine(seed), np.array([[0, 0, 1, 0, 0, 0], [0] * 6])

@@ -104,6 +104,7 @@ def rows(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((count, WIDTH)).astype(np.float32)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", [None, "int4:g32"])
 @pytest.mark.parametrize("which", NETWORKS)
 def test_pieces_of_several_sequences_give_what_each_gives_alone(which: str, scheme: str | None) -> None:
@@ -207,6 +208,7 @@ def test_more_rows_than_fit_a_chunk() -> None:
     assert len(fast.forward(fast.new_state(), x)) == 1
 
 
+@pytest.mark.thorough
 def test_results_do_not_depend_on_threads() -> None:
     found: Sequence[np.ndarray] = [
         fast.forward(fast.new_state(), rows(9), last_only=False)

@@ -73,6 +73,7 @@ def products(made, kind, units, weights, stride, x, rows, wide):
     return out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "how"), TRIED, ids=IDS)
 @pytest.mark.parametrize("byte", [None, 255])
 def test_products_of_packed_and_opened_panels(name: str, how, byte: int | None, rng) -> None:

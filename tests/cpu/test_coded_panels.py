@@ -54,6 +54,7 @@ def products(made, kind, units, weights, stride, x, wide):
     return out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("text", "how"), KINDS)
 def test_products_of_packed_and_opened_panels(text: str, how, rng) -> None:
     for rows, k in ((17, 33), (20, 320)):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from volumetric.kernels.cpu.jit import cache_directory
+from volumetric.kernels.cpu.jit import cache_root
 from volumetric.kernels.cpu.kernel_files import KernelFiles
 
-kept = pytest.mark.skipif(cache_directory() is None, reason="kernels are not kept on this machine")
+kept = pytest.mark.skipif(cache_root() is None, reason="kernels are not kept on this machine")
 
 MARKS = """
 import json, logging, sys
@@ -56,6 +56,7 @@ def marks(cache: Path, processes: int, home: str = "") -> tuple[list[int], int, 
     return written, started, loaded
 
 
+@pytest.mark.thorough
 @kept
 def test_processes_share_the_work_and_nothing_is_mixed_up(tmp_path: Path) -> None:
     written, started, loaded = marks(tmp_path, 3)

@@ -169,6 +169,7 @@ def joins() -> Network:
 NETWORKS = {"llama": tiny_llama, "gpt": gpt, "gemma": gemma, "sinks": sinks, "encoder": encoder, "joins": joins}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_agrees_with_the_reference(name, threads, rng):
@@ -200,6 +201,7 @@ def test_last_row_alone(name, rows, rng):
     assert_close(last, whole[-1:])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ["float16", "bfloat16", "int8:g32", "int4:g32", "uint4:g32", "int2:g32", "float64"])
 @pytest.mark.parametrize("pieces", [[21], [1, 2, 18]])
 def test_schemes_with_exact_activations(scheme, pieces, rng):
@@ -233,6 +235,7 @@ def test_bfloat16_activations_stay_near(rng):
     np.testing.assert_array_equal(apart[-1:], rounded[-1:])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("pieces", [[21], [6, 15], [2, 1, 7, 11]])
 def test_rounded_attention_sees_what_it_should(name, pieces, rng):

@@ -29,6 +29,7 @@ def error(got, want):
     return np.square(got - want).sum() / np.square(want).sum()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [tiny_llama, gpt, gemma, sinks])
 @pytest.mark.parametrize("pieces", [[21], [1] * 21, [9, 1, 11]])
 def test_logits_stay_near(make, pieces, rng):

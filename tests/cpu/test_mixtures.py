@@ -85,6 +85,7 @@ OF_EACH_KIND = [SCHEMES[0], SCHEMES[2], SCHEMES[-1]]
 """For what is done with the sums, which are float32 whatever the weights were: exact, by bytes, in blocks."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("expert", "scheme", "compute"),
     [

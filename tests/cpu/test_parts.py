@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import pytest
 
-from volumetric.kernels.cpu.jit import cache_directory, entry, kernel
+from volumetric.kernels.cpu.jit import cache_root, entry, kernel
 
 
 def _doubled(x: int) -> int:
@@ -36,7 +36,7 @@ def test_a_part_has_no_machine_code() -> None:
     assert not made.library._codegen._engine.is_symbol_defined(made.fndesc.llvm_func_name)
 
 
-@pytest.mark.skipif(cache_directory() is None, reason="kernels are not kept on this machine")
+@pytest.mark.skipif(cache_root() is None, reason="kernels are not kept on this machine")
 def test_a_part_that_was_kept_is_linked_like_a_new_one() -> None:
     first: Any = kernel(_doubled)
     first.compile((numba.int32,))

@@ -56,6 +56,7 @@ def agree_in_any_pieces(executable: Any, prompts: list[np.ndarray], rng: np.rand
     assert [state.position for state in states] == fed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "scheme", "compute", "kv_dtype"),
     [*(("llama", *each) for each in FORMATS), *(("gemma", *each) for each in FORMATS[::5])],

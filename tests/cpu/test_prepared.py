@@ -35,6 +35,7 @@ def compiled(monkeypatch):
     return names
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "scheme"), [("llama", "int4"), ("qwen3_moe", None), ("falcon_h1", None)])
 def test_no_call_of_a_session_compiles_anything(family, scheme, compiled, rng):
     with volumetric.load(TINY / family, device="cpu", dtype=scheme, context=160) as model:

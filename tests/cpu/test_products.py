@@ -119,6 +119,7 @@ def kind_of(text):
     return scheme, form.name + how, rounding
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", KINDS)
 @pytest.mark.parametrize(("rows", "k"), SHAPES)
 def test_packed_panels_times_few_rows(text, rows, k, rng):
@@ -146,6 +147,7 @@ def test_packed_panels_times_few_rows(text, rows, k, rng):
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", [text for text in KINDS if text.startswith(INTEGER_SCHEMES)])
 @pytest.mark.parametrize(("rows", "k"), SHAPES)
 def test_opened_panels_give_the_bits_of_packed_ones(text, rows, k, rng):

@@ -53,6 +53,7 @@ def test_arm_takes_dot_products_if_it_has_them(cpu, changes, dot):
     assert (machine.dot, machine.half, machine.registers) == (dot, True, 8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("cpu", "chosen", "passed", "feature"),
     [

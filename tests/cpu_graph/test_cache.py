@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
-from volumetric.kernels.cpu import jit
+from volumetric.kernels.cpu import attention, jit, panels, rows
 from volumetric.kernels.cpu.graph import dots, gemm
 
 
+def sources(module: ModuleType) -> set[str]:
+    home = Path(jit.__file__).parents[2]
+    return {path.relative_to(home).as_posix() for path in jit._sources(Path(module.__file__ or ""))}
+
+
 def test_the_hash_of_a_module_covers_what_it_imports() -> None:
-    sources = {path.name for path in jit._sources(Path(dots.__file__))}
-    assert {"dots.py", "gemm.py", "tiles.py", "lanes.py", "simd.py", "emit.py", "target.py", "jit.py"} <= sources
-    assert not {"attention.py", "reduce.py"} & sources
+    found = sources(dots)
+    needed = ("graph/dots", "graph/gemm", "graph/tiles", "graph/lanes", "simd", "emit", "target", "jit", "parts")
+    assert {f"kernels/cpu/{name}.py" for name in needed} <= found
+    assert not {"kernels/cpu/attention.py", "kernels/cpu/graph/reduce.py"} & found
+
+
+def test_the_hash_covers_constants_of_other_packages() -> None:
+    assert {"dtypes/blocks/__init__.py", "dtypes/__init__.py"} <= sources(panels)
+
+
+def test_an_edit_leaves_kernels_of_other_modules() -> None:
+    found = {module.__name__: sources(module) for module in (attention, rows, dots)}
+    for module in (attention, rows, dots):
+        name = module.__name__.replace("volumetric.", "").replace(".", "/") + ".py"
+        assert [other for other, files in found.items() if name in files] == [module.__name__]
 
 
 def test_modules_have_directories_of_their_own() -> None:
-    modules = [Path(dots.__file__), Path(gemm.__file__)]
-    hashes = {jit.source_hash(), *map(jit.source_hash, modules)}
-    assert len(hashes) == 3
+    modules = (dots, gemm, rows)
+    directories = {str(jit.cache_directory(Path(module.__file__ or ""))) for module in modules}
+    hashes = {jit.source_hash(Path(module.__file__ or "")) for module in modules}
+    assert len(directories) == len(hashes) == 3
+    assert {Path(each).name for each in directories} == hashes

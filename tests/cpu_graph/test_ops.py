@@ -31,6 +31,7 @@ def test_an_operation_agrees_with_the_interpreter(name: str) -> None:
         agree(got, want, f"output {i}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", OP_CASES)
 def test_any_number_of_threads_gives_the_same_bits(name: str) -> None:
     case = OP_CASES[name]

@@ -44,6 +44,7 @@ def numbers(graph: Graph, fires: list[int]) -> list[Array]:
     return given
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["products", "in place", "rows"])
 @pytest.mark.parametrize("fires", [[], [0], [2, 17], list(range(TERMS))])
 def test_sums_are_those_of_what_fires(kind: str, fires: list[int]) -> None:

@@ -49,6 +49,7 @@ def largest_step(packed: Packed, x: NDArray[np.float64]) -> NDArray[np.float64]:
             return s * (0.5 + 4 * eps * top) + 2 * eps * offset + eps * 2.0**-14
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ALL, ids=str)
 @given(x=matrices(ordinary()))
 @settings(max_examples=40)
@@ -84,6 +85,7 @@ def test_each_code_is_the_nearest_for_its_scale(name: str, x: NDArray[np.float32
 BYTE_EXACT = [s for s in ALL if s.dtype.kind != "uint" and not (s.dtype.bits == 32 and s.dtype.kind == "int")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", BYTE_EXACT, ids=str)
 @given(x=matrices(ordinary()))
 @settings(max_examples=40)
@@ -299,6 +301,7 @@ def test_codes_without_scale_are_the_rounded_values() -> None:
     assert decode(encode(1e30 * x, "int64:none"), np.float64).max() == 2**63 - 1024
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_temporaries_are_small_beside_the_tensor(dtype: DType) -> None:
     x = normal(3, (8192, 512))  # 16 MB

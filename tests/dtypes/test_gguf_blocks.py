@@ -38,6 +38,7 @@ def blocks(elements: st.SearchStrategy[float]) -> st.SearchStrategy[NDArray[np.f
     )
 
 
+@pytest.mark.thorough
 @each_type
 @given(x=blocks(numbers()) | blocks(st.sampled_from([0.0, -0.0, 1.0, -1.0])))
 @settings(max_examples=300)

@@ -86,6 +86,7 @@ def test_every_code_lands_where_the_layout_says(dtype: DType) -> None:
     np.testing.assert_array_equal(decode(packed, np.float64), cells.astype(np.float64))
 
 
+@pytest.mark.thorough
 @given(schemes(), matrices(ordinary()) | matrices(finite()), st.data())
 @settings(max_examples=300)
 def test_row_slice_and_gather_are_those_rows(scheme: Scheme, x: NDArray[np.float32], data: st.DataObject) -> None:

@@ -24,6 +24,7 @@ WILD = MutationConfig(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_kernel_agrees_with_numpy(recurrent: bool, rng: np.random.Generator) -> None:
     shape = GenomeConfig(inputs=3, outputs=2, recurrent=recurrent, steps=3 if recurrent else 1)

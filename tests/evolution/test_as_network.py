@@ -43,6 +43,7 @@ def evolved(seed: int = 5) -> list[Genome]:
     return population.genomes
 
 
+@pytest.mark.thorough
 def test_evolved_genomes_keep_their_outputs(rng: np.random.Generator) -> None:
     members = evolved()
     assert max(member.hidden for member in members) > 4

@@ -47,6 +47,7 @@ def same(first: Population, second: Population) -> bool:
     return first.genomes == second.genomes and np.array_equal(first.score, second.score)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120)
 def test_nothing_is_lost_with_a_worker(client: Client, tmp_path: Path) -> None:
     alone, shared = Population(SMALL, seed=3), Population(SMALL, seed=3)

@@ -46,6 +46,7 @@ def same(first: Population, second: Population) -> bool:
     return first.genomes == second.genomes and np.array_equal(first.score, second.score) and first.hall == second.hall
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_again_and_again_is_the_uninterrupted_one(tmp_path: Path) -> None:
     program, path, chance = tmp_path / "program.py", tmp_path / "run.npz", random.Random(3)
     program.write_text(KILLED)

@@ -52,6 +52,7 @@ def test_all_kinds_of_genes_come_and_every_program_runs() -> None:
     assert {"next_step", "masked_prediction"} <= seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", GENES)
 def test_new_genes_compute_the_same_at_first(name: str) -> None:
     """Of a program that has none of them: filters believe all, masks hide nothing, losses weigh 0, no twin is heard."""

@@ -96,6 +96,7 @@ def test_a_genome_whose_process_died_is_tried_again(two: Workers, tmp_path: Path
     assert shared.progress.failures == ()
 
 
+@pytest.mark.thorough
 def test_every_kind_of_failure_is_contained_and_told() -> None:
     history, population = History(), Population(EvolutionConfig(population=48, failure_fitness=-9.0), seed=1)
     with Workers(2, timeout=1.0, retries=0) as workers:

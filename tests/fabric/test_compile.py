@@ -39,6 +39,7 @@ def two_ports(**fields: Any) -> fabric.Model:
     )
 
 
+@pytest.mark.thorough
 def test_the_document_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 7

@@ -96,6 +96,7 @@ def test_graphs_are_the_layer(name: str) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("where", "name"), [("cpu", "mixed"), ("cpu", "dense"), ("gpu", "plain"), ("gpu", "dense")])
 def test_devices_mask_without_compiling(where: str, name: str) -> None:
     spec, gone = CASES[name]

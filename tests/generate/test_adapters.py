@@ -45,6 +45,7 @@ def last(model: Model) -> np.ndarray:
 CASES = [("reference", "plain"), ("reference", "wide"), ("reference", "saved"), ("cpu", "saved"), ("cpu", "wide")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "case"), [*CASES, ("gpu", "plain:0.5 wide")])
 def test_logits_are_those_of_peft(name: str, case: str) -> None:
     model = opened(name, case.split())

@@ -89,6 +89,7 @@ def jobs_of(model: Model, random: np.random.Generator, vocabulary: int, count: i
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("family", "options"),
     [

@@ -20,6 +20,7 @@ def pair(request):
         model.close()
 
 
+@pytest.mark.thorough
 def test_generation_fills_the_context_and_ends(pair):
     reference, fast = (model.generate(PROMPT, max_tokens=100, ignore_eos=True) for model in pair)
     assert fast.token_ids == reference.token_ids

@@ -48,6 +48,7 @@ def record(name: str, file: str) -> dict[str, Any]:
     return json.loads((TINY / name / file).read_text())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "device"),
     [("sentences_mean", d) for d in ("reference", "cpu", "gpu")] + [("sentences_dense", "cpu")],

@@ -101,6 +101,7 @@ def test_sequences_share_calls_and_have_the_bits_that_each_has_alone(opened, mon
         assert counting.calls == calls
 
 
+@pytest.mark.thorough
 def test_long_recurrent_sequences_share_calls(opened):
     x = np.random.default_rng(4).normal(size=(3, 300, 2)).astype(np.float32)
     with opened(SEQUENCES) as model:

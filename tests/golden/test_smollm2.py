@@ -19,37 +19,45 @@ def bf16_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.parametrize(("device", "names", "tokens"), [("reference", NAMES[:1], 4), ("cpu", NAMES, 40)])
+@pytest.mark.parametrize(
+    ("device", "names", "tokens"),
+    [pytest.param("reference", NAMES[:1], 4, marks=pytest.mark.thorough), ("cpu", NAMES, 40)],
+)
 def test_gguf_in_float32_equals_transformers(device: str, names: tuple[str, ...], tokens: int) -> None:
     with vm.load(GGUF, device=device, dtype="float32") as model:
         for name in names:
             check_prompt(model, golden(name, "f32w"), tokens)
 
 
+@pytest.mark.thorough
 def test_gguf_kept_packed_in_float_compute_equals_transformers() -> None:
     with vm.load(GGUF, device="cpu", compute="float32") as model:
         for name in NAMES:
             check_prompt(model, golden(name, "f32w"))
 
 
+@pytest.mark.thorough
 def test_bf16_directory_equals_transformers_on_the_cpu(bf16_directory: Path) -> None:
     with vm.load(str(bf16_directory), device="cpu") as model:
         for name in NAMES:
             check_prompt(model, golden(name, "bf16w"))
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_gpu_equals_transformers() -> None:
     with vm.load(GGUF, device="gpu") as model:
         check_prompt(model, golden("plain_capital", "f32w"), tokens=6)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_gpu_runs_the_bf16_directory(bf16_directory: Path) -> None:
     with vm.load(str(bf16_directory), device="gpu") as model:
         check_prompt(model, golden("plain_capital", "bf16w"), tokens=6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [None, "int8:g32", "int4:g32"])
 def test_int8_activations_stay_near_float_activations(dtype: str | None) -> None:
     with (

@@ -137,6 +137,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SHAPES)
 def test_chunks_then_single_rows(any_kernel: Kernel, rng: np.random.Generator, name: str) -> None:
     layer = Attention(any_kernel, rng, SHAPES[name], 60)
@@ -149,6 +150,7 @@ def test_the_first_row_alone(kernel: Kernel, rng: np.random.Generator) -> None:
     assert_close(np.concatenate([layer.decode(0), layer.decode(1)]), layer.expected(2))
 
 
+@pytest.mark.thorough
 def test_weights_far_below_the_largest_are_exact(any_kernel: Kernel, rng: np.random.Generator) -> None:
     """Down to e^-80, in a prompt and in a single row; drivers' own exp may lose four digits."""
     layer = Attention(any_kernel, rng, make_shape(heads=1, kv_heads=1, head_dim=64), 60)
@@ -161,6 +163,7 @@ def test_weights_far_below_the_largest_are_exact(any_kernel: Kernel, rng: np.ran
         assert np.all(np.abs(got[-1, :rows] / expected - 1) < 1e-6)
 
 
+@pytest.mark.thorough
 def test_float16_cache(kernel: Kernel, rng: np.random.Generator) -> None:
     shape = make_shape(heads=4, kv_heads=2, head_dim=16, rotary=16, half=True)
     layer = Attention(kernel, rng, shape, 40)
@@ -185,6 +188,7 @@ def test_a_position_outside_of_the_window_has_no_influence(native_kernel: Kernel
     assert np.array_equal(layer.decode(40), before)
 
 
+@pytest.mark.thorough
 def test_heads_that_hardly_fit_the_least_workgroup_memory(least_kernel: Kernel, rng: np.random.Generator) -> None:
     layer = Attention(least_kernel, rng, make_shape(heads=2, kv_heads=1, head_dim=256), 19)
     got = [layer.prefill(0, 12), layer.prefill(12, 19)]

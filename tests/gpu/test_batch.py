@@ -79,6 +79,7 @@ def assert_rows(got, want):
     assert np.abs(got - want).max() < 2e-5 * np.abs(want).max()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [llama, gpt, gemma])
 @pytest.mark.parametrize("count", [3, 17])
 def test_rows_agree_with_sequences_run_alone(native_device: GpuDevice, rng, make, count):
@@ -112,6 +113,7 @@ def ragged(rng, executable, lengths):
     return states, [rng.integers(0, 97, n).astype(np.int32) for n in lengths]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [llama, gpt, gemma])
 @pytest.mark.parametrize("kv_dtype", ["float32", "float16"])
 def test_pieces_of_any_size_agree_with_each_alone(native_device: GpuDevice, rng, make, kv_dtype):
@@ -134,6 +136,7 @@ def test_pieces_of_any_size_agree_with_each_alone(native_device: GpuDevice, rng,
                 assert len(found) == (1 if piece.wanted == "last" else len(piece.x))
 
 
+@pytest.mark.thorough
 def test_calls_beyond_the_scratch_memory_are_cut(rng):
     network = llama()
     params = initialise(network, 4)

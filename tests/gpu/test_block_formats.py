@@ -18,6 +18,7 @@ each_format = pytest.mark.parametrize("scheme", [*LAYOUTS, *BYTES])
 FIELDS = {"norm": "rms", "norm_eps": 1e-5, "norm_weight": True, "bias": True, "residual": True}
 
 
+@pytest.mark.thorough
 @each_format
 @pytest.mark.parametrize("k", [587])
 def test_one_row(native_kernel: Kernel, rng: np.random.Generator, scheme: str, k: int) -> None:
@@ -25,6 +26,7 @@ def test_one_row(native_kernel: Kernel, rng: np.random.Generator, scheme: str, k
     assert_close(product.matvec(), product.expected())
 
 
+@pytest.mark.thorough
 @each_format
 def test_several_rows(native_kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
     product = Product(native_kernel, rng, 2, scheme, n=19, k=267)
@@ -32,6 +34,7 @@ def test_several_rows(native_kernel: Kernel, rng: np.random.Generator, scheme: s
     assert_close(product.gemm(TILES[-1]), product.expected())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", [*LAYOUTS, "uint8:g32"])
 def test_int8_activations(native_kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
     product = Product(native_kernel, rng, 1, scheme, n=21, k=587, int8=True)

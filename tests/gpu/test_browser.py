@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.gpu.browser import find_or_skip, refusals
 from tests.gpu.modules import DEVICES, covering, modules
 from volumetric import shaders
@@ -17,6 +19,7 @@ def test_the_modules_use_every_shader_file() -> None:
     assert {name for d in chosen for name in (d.kernel, *d.preludes)} == files - linked_always
 
 
+@pytest.mark.thorough
 def test_every_kernel_fits_the_workgroup_memory_that_it_was_cut_for() -> None:
     chosen = {}
     for module in modules():

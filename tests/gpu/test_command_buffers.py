@@ -46,6 +46,7 @@ def sampled(executable: GpuExecutable) -> None:
         executable.forward(state, np.array([token], np.int32))
 
 
+@pytest.mark.thorough
 def test_a_closed_executable_leaves_none(before: int) -> None:
     executable = compiled()
     first = generated(executable)

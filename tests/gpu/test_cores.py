@@ -51,12 +51,14 @@ def pair(network: Network, scheme: str | None = None) -> tuple[ReferenceExecutab
             device("gpu").compile(lower(network), params, options))  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", [None, "int4:g32"])
 @pytest.mark.parametrize("which", [*NETWORKS, "three"])
 def test_pieces_of_several_sequences_give_what_each_gives_alone(which: str, scheme: str | None) -> None:
     agree_in_company(*pair(NETWORKS.get(which, LATE), scheme), rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOOPS)
 def test_links_with_a_delay_run_in_any_cut(name: str) -> None:
     x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
@@ -190,6 +192,7 @@ def test_a_token_is_one_pass_with_programs_between() -> None:
     assert names == ["matvec", "graph/entmax", "move_rows"]
 
 
+@pytest.mark.thorough
 def test_edges_of_programs_are_one_product_whatever_their_clocks() -> None:
     network = direct("cross")
     reference, fast = pair(network)

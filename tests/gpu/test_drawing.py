@@ -76,6 +76,7 @@ def on_device(kernel: Kernel, logits: np.ndarray, samplers: Sequence[Sampler]) -
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [97, 5003])
 def test_draws_are_those_of_the_host(native_kernel: Kernel, rng: np.random.Generator, width: int) -> None:
     count, certain = len(CHOICES), 0
@@ -94,6 +95,7 @@ def test_draws_are_those_of_the_host(native_kernel: Kernel, rng: np.random.Gener
     assert certain > 0.95 * 3 * count
 
 
+@pytest.mark.thorough
 def test_ties_are_cut_as_the_host_cuts_them_or_left_to_it(native_kernel: Kernel, rng: np.random.Generator) -> None:
     """Equal scores at the cut: the first ones are drawn from. Where all are equal, the host must say which."""
     logits = np.round(rng.standard_normal((len(CHOICES), 300)) * 8).astype(np.float32) / 4
@@ -217,6 +219,7 @@ def test_why_changed_scores_allow_no_choice_is_told_by_the_host(native_kernel: K
     assert on_device(native_kernel, np.full((1, 40), np.inf, np.float32), samplers[:1]) == [UNCERTAIN]
 
 
+@pytest.mark.thorough
 def test_logits_that_allow_no_choice_are_told(native_kernel: Kernel) -> None:
     logits = np.zeros((3, 40), np.float32)
     logits[0, 3], logits[1, 5] = np.nan, np.inf
@@ -270,6 +273,7 @@ def by_host(executable: GpuExecutable, params: Sequence[SamplingParams], count: 
     return found
 
 
+@pytest.mark.thorough
 def test_a_loop_of_draws_is_run_and_draw(native_device: GpuDevice) -> None:
     """Longer than the numbers that are sent at once, stopped and gone on with in the middle."""
     executable = executable_of(native_device)

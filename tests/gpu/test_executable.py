@@ -135,6 +135,7 @@ def test_profiles_name_every_dispatch(native_device: GpuDevice) -> None:
     assert kinds["matvec 91x32 float32"] == 2
 
 
+@pytest.mark.thorough
 def test_step_times_are_those_of_one_token_or_one_prompt(native_device: GpuDevice) -> None:
     network = tiny_llama()
     executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
@@ -162,6 +163,7 @@ def test_networks_agree_with_the_reference(fallback_device: GpuDevice, rng: np.r
     assert state.position == 40
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "scheme", ["float16", "int8:g32", "uint4:g32", "float8_e4m3fn:g32", "q4_k", "fp8", "int16", "ternary"]
 )
@@ -177,6 +179,7 @@ def test_schemes_agree_with_the_reference(native_device: GpuDevice, rng: np.rand
     assert bool(executable.decoded) != native
 
 
+@pytest.mark.thorough
 def test_products_of_several_formats_keep_them(native_device: GpuDevice, rng: np.random.Generator) -> None:
     """Queries, keys and values share a product; most GGUF files have values in a wider type."""
     network = tiny_llama(blocks=1)
@@ -209,6 +212,7 @@ def test_rows_in_any_division_give_the_same(fallback_device: GpuDevice, rng: np.
     assert_close(np.concatenate(pieces), whole, 1e-5)
 
 
+@pytest.mark.thorough
 def test_long_calls_run_in_chunks(rng: np.random.Generator) -> None:
     """With a small binding limit the scratch holds few rows, of the head even fewer."""
     network = tiny_llama(vocabulary=701)
@@ -221,6 +225,7 @@ def test_long_calls_run_in_chunks(rng: np.random.Generator) -> None:
     assert_close(whole.forward(whole.new_state(), ids), expected[-1:], 2e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ["float32", "uint4:g32"])
 def test_matrices_beyond_a_binding_are_sharded(rng: np.random.Generator, scheme: str) -> None:
     network = tiny_llama(vocabulary=701, width=64)
@@ -336,6 +341,7 @@ def test_a_cache_in_float16_is_half_as_large_and_close(native_device: GpuDevice,
     assert_close(b, a, 5e-3)
 
 
+@pytest.mark.thorough
 def test_int8_activations_stay_close(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
     network = tiny_llama(width=64)
     params = morphed(initialise(network, 15), "int4:g32")
@@ -367,6 +373,7 @@ def test_misuse_is_refused(native_device: GpuDevice) -> None:
         next(greedy_ids(features, features.new_state(), 0))
 
 
+@pytest.mark.thorough
 def test_learned_positions_end_before_the_context(native_device: GpuDevice) -> None:
     network = gpt2_like()
     executable = native_device.compile(lower(network), initialise(network, 0), RunOptions(context=200))

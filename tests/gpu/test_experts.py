@@ -124,6 +124,7 @@ def agree(executable: GpuExecutable, network: Network, params: Params, rows: int
     np.testing.assert_array_equal(found, again)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("network", "dtype", "device", "rows"),
     [(GATED, "float32", "native", (1, 3, 40)), (BIASED, "int4:g32", "no subgroups, no immediates", (3, 5, 40))],

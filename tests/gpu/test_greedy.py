@@ -37,6 +37,7 @@ def by_forward(executable: GpuExecutable, state: GpuState, token: int, count: in
     return found
 
 
+@pytest.mark.thorough
 def test_greedy_is_forward_and_argmax(executable: GpuExecutable) -> None:
     state = prefilled(executable)
     assert list(islice(greedy_ids(executable, state, 5), 12)) == by_forward(executable, prefilled(executable), 5, 12)

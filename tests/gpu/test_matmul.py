@@ -135,6 +135,7 @@ def test_matvec_stages_long_rows_in_chunks(any_kernel: Kernel, rng: np.random.Ge
     assert_close(product.matvec(), product.expected())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", PLAIN)
 @pytest.mark.parametrize("rows", [2, 3, 11])
 def test_a_few_rows(kernel: Kernel, rng: np.random.Generator, scheme: str, rows: int) -> None:
@@ -142,6 +143,7 @@ def test_a_few_rows(kernel: Kernel, rng: np.random.Generator, scheme: str, rows:
     assert_close(product.batch(), product.expected())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_a_few_rows_of_gated_products(kernel: Kernel, rng: np.random.Generator, norm: str) -> None:
     fields = {"norm": norm, "norm_eps": 1e-5, "norm_weight": True, "norm_bias": norm == "layer"}
@@ -149,6 +151,7 @@ def test_a_few_rows_of_gated_products(kernel: Kernel, rng: np.random.Generator, 
     assert_close(product.batch(), product.expected())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "cut",
     [
@@ -188,6 +191,7 @@ def test_gated_matvec(kernel: Kernel, rng: np.random.Generator, scheme: str, nor
     assert_close(product.matvec(), product.expected())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.m}x{tile.n}x{tile.k}x{tile.slices}")
 def test_gemm_at_tile_edges(roomy_kernel: Kernel, rng: np.random.Generator, tile: GemmTile) -> None:
     fields = {**EVERYTHING, "softcap": None}
@@ -195,12 +199,14 @@ def test_gemm_at_tile_edges(roomy_kernel: Kernel, rng: np.random.Generator, tile
     assert_close(product.gemm(tile), product.expected())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", PLAIN)
 def test_gemm_formats(kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
     product = Product(kernel, rng, 7, scheme, n=23, k=67, residual=True, softcap=20.0)
     assert_close(product.gemm(TILES[-1]), product.expected())
 
 
+@pytest.mark.thorough
 def test_gated_gemm(any_kernel: Kernel, rng: np.random.Generator) -> None:
     fields = {"norm": "layer", "norm_eps": 1e-5, "norm_weight": True, "norm_bias": True, "activation": "gelu"}
     product = Product(any_kernel, rng, 19, "uint4:g32", n=41, k=70, gated=True, bias=True, **fields)
@@ -224,6 +230,7 @@ def test_rows_beyond_the_call_are_not_written(native_kernel: Kernel, rng: np.ran
     assert np.isnan(got[5:]).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", [0, 8, 36])
 def test_a_shard_writes_its_own_outputs(kernel: Kernel, rng: np.random.Generator, first: int) -> None:
     n, units, k = 45, 9, 33

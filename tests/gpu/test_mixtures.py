@@ -94,6 +94,7 @@ def mixture(scoring: Scoring = "softmax") -> Network:
     )
 
 
+@pytest.mark.thorough
 def test_a_mixture_runs_on_packed_weights(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
     network = mixture()
     params = initialise(network, 3)

@@ -137,6 +137,7 @@ def test_the_pool_grows_within_prompts_and_between_tokens(small: GpuExecutable, 
     assert found[0] == found[1]
 
 
+@pytest.mark.thorough
 def test_more_than_a_binding_holds_is_refused_and_nothing_is_lost(rng) -> None:
     executable = opened(GpuDevice(narrow={"max_binding": 16384}))
     one, two = executable.new_state(), executable.new_state()

@@ -58,6 +58,7 @@ def ids(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, VOCABULARY, count).astype(np.int32)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("device", ["native", "no subgroups, no immediates"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_sequences_of_different_lengths_go_on_together(cell: str, device: str) -> None:

@@ -75,6 +75,7 @@ def test_activations_and_soft_cap(native_kernel: Kernel, name: str) -> None:
         assert np.all(error <= 3e-6 * np.maximum(np.abs(expected), 1)), f"{name}: {error.max()}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_hand_nan_on(native_kernel: Kernel, name: str) -> None:
     """Alone, behind products of one row and of many, and in tensor graphs: everywhere what NumPy says."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.generate.letters import deep_letters
 from volumetric.generate import Job, Limits, Scheduler
@@ -12,6 +13,7 @@ from volumetric.layers import MultiHeadAttention
 from volumetric.runtime.gpu import GpuDevice
 
 
+@pytest.mark.thorough
 def test_kept_prefixes_share_pages_and_change_no_token(native_device: GpuDevice):
     random = np.random.default_rng(1)
     shared = random.integers(0, 8, 70).tolist()

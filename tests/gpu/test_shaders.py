@@ -20,6 +20,7 @@ from volumetric.runtime.graph.families.elementwise import UNARY
 from volumetric.shaders import Target, available, link, read
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", FORMATS)
 def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None:
     context, layout = fallback_device.context, FORMATS[scheme]
@@ -37,6 +38,7 @@ def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None
         context.pipeline(dispatch)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ["float32", "q4_k"])
 def test_activations_of_products_compile(fallback_device: GpuDevice, scheme: str) -> None:
     """With a format of each kind: an activation is applied to sums, which are float32 whatever the weights are."""

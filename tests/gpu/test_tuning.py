@@ -74,6 +74,7 @@ def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path, caplog: 
     assert "cannot be kept" in caplog.text
 
 
+@pytest.mark.thorough
 def test_a_search_times_neighbours(native_device: GpuDevice) -> None:
     shape = MatmulShape(
         k=1024, n=64, format=FORMATS["int8:g32"], norm="rms", norm_weight=True, bias=True, residual=True

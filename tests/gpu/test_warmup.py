@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import volumetric
 from volumetric.cli.warmup import prepare
 from volumetric.runtime.gpu.executable import GpuExecutable
@@ -11,6 +13,7 @@ from volumetric.runtime.gpu.executable import GpuExecutable
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 
 
+@pytest.mark.thorough
 def test_no_prompt_compiles_more() -> None:
     with volumetric.load(TINY / "mixtral", device="gpu", context=6) as model:
         prepare(model)

@@ -36,6 +36,7 @@ def network() -> Network:
     return Network(grid=Grid(len(layers)), layers={Coord(z): spec for z, spec in enumerate(layers)})
 
 
+@pytest.mark.thorough
 def test_sequences_share_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     params = initialise(network(), 2)
     gpu = narrowed("native").compile(lower(network()), params, OPTIONS)

@@ -59,6 +59,7 @@ def pages(executable: GpuExecutable) -> list[int]:
     return [one.nbytes // one.page_bytes for one in executable.pool.sets]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("windows", [(NARROW, None), (WIDE,)], ids=["mixed", "all"])
 def test_a_state_holds_what_its_windows_see(windows: tuple[int | None, ...]) -> None:
     reference, fast = pair(*windows)
@@ -132,6 +133,7 @@ def test_a_way_back_ends_where_rows_are_gone() -> None:
     assert state.reach == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["cpu", "gpu"])
 def test_a_saved_state_has_the_rows_that_are_held(target: str) -> None:
     of = network(WIDE, NARROW)
@@ -157,6 +159,7 @@ def test_a_saved_state_has_the_rows_that_are_held(target: str) -> None:
             other.restore(SEAL.close(header, [body]))
 
 
+@pytest.mark.thorough
 def test_a_session_goes_back_to_its_copy_where_rows_are_gone() -> None:
     """Whatever a prompt shares with what went before, the text is that of an empty session."""
     layers = [MultiHeadAttention(embed_dim=8, num_heads=2, window=window) for window in (None, NARROW)]

@@ -56,6 +56,7 @@ def rounding(scheme: str) -> Graph:
     return work.finish(work.emit("fake_quant", (work.input("x", SHAPE),), scheme=scheme))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", schemes())
 def test_rounding_gives_the_bits_of_the_codec(scheme: str) -> None:
     graphs = narrowed_graphs("native")

@@ -33,6 +33,7 @@ def test_an_operation_agrees_with_the_interpreter(name: str) -> None:
         agree(got, want, f"output {i}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("caps", ["large", "least", "no subgroups, no immediates"])
 @pytest.mark.parametrize("name", ["crossed-many", "crossed-masked", "crossed-wide", "weighed-many"])
 def test_edges_of_programs_are_cut_for_other_gpus(name: str, caps: str) -> None:

@@ -81,6 +81,7 @@ def test_a_store_keeps_what_lies_side_by_side_to_itself() -> None:
     assert PACKED not in set(shared.keys())
 
 
+@pytest.mark.thorough
 def test_streams_of_many_meters_reset_fork_and_save() -> None:
     """As on a CPU, with as many launches a call for twice as many regions."""
     x = RNG.standard_normal((2, 4, 3)).astype(np.float32)

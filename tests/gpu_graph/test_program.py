@@ -147,6 +147,7 @@ def folded() -> GpuGraphs:
     return GpuGraphs(GpuDevice(narrow=FOLDED).context, None)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tile", range(len(TILES)))
 @pytest.mark.parametrize("splits", [1, 3])
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(False, True), (False, False), (True, False), (True, True)])

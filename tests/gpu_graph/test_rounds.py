@@ -63,6 +63,7 @@ def test_a_loop_without_a_bound_is_an_error() -> None:
     assert "//@rounds" in (error.value.hint or "")
 
 
+@pytest.mark.thorough
 def test_every_kernel_has_a_bound() -> None:
     for module in covering(modules()):
         assert rounds(module.link().text, [1000] * 64) >= 0, module.dispatch
@@ -113,6 +114,7 @@ LONG = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LONG)
 def test_sums_and_sequences_beyond_the_rounds_of_a_software_gpu(name: str) -> None:
     graphs = narrowed("native").graphs()
@@ -161,6 +163,7 @@ def _few_cases() -> dict[str, OpCase]:
 FEW_CASES = _few_cases()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FEW_CASES)
 def test_what_a_driver_with_few_rounds_computes_is_right(few: GpuGraphs, name: str) -> None:
     compare(few, FEW_CASES[name], run(few, FEW_CASES[name])[0])

@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.graph.scans import SCANS, ScanCase
 from tests.graph.scans import emit as emit_scan
+from tests.tiers import alike
 from volumetric._typing import Array
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.layers.fabric.attend import edges_of
@@ -817,3 +818,11 @@ OP_CASES: dict[str, OpCase] = {
     for name, case in cases.items()
 }
 assert len(ACTIVATIONS) == len(CURVED) + 1
+
+
+def _operation(case: OpCase) -> tuple[object, ...]:
+    """The operation, and which one of its functions."""
+    return case.op, *(value for value in case.attrs.values() if isinstance(value, str))
+
+
+alike(OP_CASES, _operation)

@@ -90,6 +90,7 @@ def own(cell: str, batch: int, rows: int, kind: str) -> tuple[dict[str, np.ndarr
     return dict(p), given, {"output": y, "gx": gx, **{f"state {name}": memory.values[name] for name in begun}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("cell", "where"), PLACES)
 def test_a_window_is_what_the_layer_makes_of_it(cell: str, where: str) -> None:
     spec = CELLS[cell]

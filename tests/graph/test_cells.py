@@ -121,6 +121,7 @@ def test_graphs_in_float64(case: str) -> None:
     check(window(oracle, case, NumpyGraphs(np.float64), np.float64), oracle.load(case)[1], EXACT, EXACT)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("case", "where"), [*((case, "cpu") for case in ORACLES), *((case, "gpu") for case in TOLD)])
 def test_devices(case: str, where: str) -> None:
     oracle = ORACLES[case]

@@ -786,6 +786,7 @@ def with_seeds(case: OpCase) -> tuple[Any, list[int]]:
     return work.finish([*outputs, *grads.values()]), list(grads)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SMOOTH)
 def test_a_gradient_equals_central_differences(name: str) -> None:
     case = OP_CASES[name]

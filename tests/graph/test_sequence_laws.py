@@ -186,6 +186,7 @@ def agree(got: np.ndarray, want: np.ndarray, atol: float = 1e-5) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=atol)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", DEVICES)
 @pytest.mark.parametrize("name", FORWARD)
 def test_split(name: str, where: str) -> None:
@@ -217,6 +218,7 @@ def test_reset(name: str, where: str) -> None:
     assert np.isnan(y[1, 1]).any()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", DEVICES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_batch(name: str, where: str) -> None:
@@ -235,6 +237,7 @@ def test_batch(name: str, where: str) -> None:
     assert np.isfinite(other).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", DEVICES)
 @pytest.mark.parametrize("name", FORWARD)
 def test_resume(name: str, where: str) -> None:
@@ -264,6 +267,7 @@ def window(name: str, where: str, resets: np.ndarray, gy: np.ndarray) -> dict[st
     return dict(zip(wanted, found, strict=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LAYERS)
 def test_gradient(name: str) -> None:
     p, x = ({key: v.astype(np.float64) for key, v in weights(name)[0].items()}, weights(name)[1].astype(np.float64))

@@ -56,6 +56,7 @@ def check(name: str, case: OpCase, own: tuple[int, ...]) -> None:
         assert case.op in known.split()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("network", [*NETWORKS.values(), *LAYERS.values()], ids=[*NETWORKS, *LAYERS])
 def test_networks(network: Network) -> None:
     graph = graph_of(network, 4)

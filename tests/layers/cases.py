@@ -8,6 +8,7 @@ from tests.layers.cell_cases import CELLS
 from tests.layers.fabric_cases import FABRICS
 from tests.layers.program_cases import PROGRAMS
 from tests.layers.scaffold_cases import SCAFFOLDS
+from tests.tiers import alike
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -436,3 +437,4 @@ CASES: dict[str, Case] = {
     "reshape-rest": (Reshape(shape=(2, -1, 1)), (3, 6)),
     "residual": (Sequential(layers=(Dense(in_features=6, out_features=6), Residual())), (4, 6)),
 }
+alike(CASES, lambda case: case[0].kind)

@@ -54,6 +54,7 @@ def differences(loss, at: np.ndarray, every: int = 1) -> np.ndarray:
 IN_TRAINING = [name for name, (spec, _) in CASES.items() if computes_otherwise(spec)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "training"), [*((name, False) for name in CASES), *((name, True) for name in IN_TRAINING)]
 )

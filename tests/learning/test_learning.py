@@ -24,6 +24,7 @@ def test_every_kind_has_a_task() -> None:
     assert set(TASKS) == set(LAYERS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", TASKS)
 def test_a_layer_learns_and_devices_agree(kind: str) -> None:
     cpu, gpu = curve(TASKS[kind], "cpu"), curve(TASKS[kind], "gpu")

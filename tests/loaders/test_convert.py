@@ -64,6 +64,7 @@ def test_hugging_face_to_native_and_back(family: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(ours.array(name), theirs.array(name))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", IN_GGUF)
 def test_gguf_and_back(family: str, tmp_path: Path) -> None:
     convert_model(str(TINY / family), tmp_path / "m.gguf")

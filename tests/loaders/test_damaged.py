@@ -42,6 +42,7 @@ def test_damaged_files_raise_errors_of_this_package(
     assert {"ok", "CheckpointError"} <= kinds
 
 
+@pytest.mark.thorough
 def test_all_kinds_can_be_used_as_they_are(hostile: Any, tmp_path: Path) -> None:
     """A kind that cannot be opened before it is damaged tries nothing."""
     models = hostile.Damaged(tmp_path)

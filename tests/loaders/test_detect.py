@@ -235,6 +235,7 @@ def test_every_fixture_is_tested() -> None:
     assert {path.name for path in HOME.iterdir() if path.is_dir() and not path.name.startswith("__")} == set(GIVEN)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("home", [*sorted(HOME.glob("*/")), *(TINY / name for name in FAMILIES)], ids=lambda p: p.name)
 def test_what_is_assumed_or_missing_can_be_said_by_its_name(home: Path) -> None:
     assumptions, source = Assumptions(), SafetensorsFile(home / "model.safetensors")

@@ -253,6 +253,7 @@ def without(name: str) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray
     return lambda tensors: {key: value for key, value in tensors.items() if not key.startswith(name)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "told"),
     [

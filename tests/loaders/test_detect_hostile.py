@@ -47,6 +47,7 @@ def random_shapes(rng: np.random.Generator) -> dict[str, list[int]]:
     return {name(): shape() for _ in range(rng.integers(1, 40))}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(8))
 def test_random_names_and_shapes_end_as_findings_or_errors(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
@@ -65,6 +66,7 @@ def test_random_names_and_shapes_end_as_findings_or_errors(seed: int, tmp_path: 
                     store.values()
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120)  # quadratic work would take an hour
 def test_tens_of_thousands_of_tensors_are_looked_at_once(tmp_path: Path) -> None:
     shapes = {f"model.layers.{i}.mlp.up_proj.weight": [1, 1] for i in range(10_000)}

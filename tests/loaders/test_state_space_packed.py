@@ -50,6 +50,7 @@ def run(path: Path, device: str) -> tuple[np.ndarray, list[int]]:
         return model.logits(IDS), list(made.token_ids)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("family", "dtype", "devices"),
     [

@@ -80,6 +80,7 @@ def rms(x: Any) -> float:
     return float(np.sqrt(np.square(x).mean()))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_nodes_are_as_strong_as_what_they_show(name: str) -> None:
     stream, plain = (device(name).stream(NETWORK, PARAMS, batch=2) for _ in range(2))

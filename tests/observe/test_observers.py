@@ -124,6 +124,7 @@ def test_sequences_of_a_batch_are_one_event() -> None:
     assert kept.events[0].stats.total == 4 * 8 * 32
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_every_device_tells_what_the_reference_learner_tells(name: str) -> None:
     inputs, targets = token_windows(np.arange(33) % 97, 8)

@@ -36,6 +36,7 @@ def forward(name: str, network: Network, params: Params, x: np.ndarray) -> np.nd
     return executable.forward(executable.new_state(), x, last_only=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_no_rows_give_no_rows_and_zero_gradients(kind: str, name: str) -> None:

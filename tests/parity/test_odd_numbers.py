@@ -53,6 +53,7 @@ def run(name: str, network: Network, x: np.ndarray, scheme: str, options: dict[s
     return [whole, one_row_each(executable, [executable.new_state() for _ in x], x)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(("name", "scheme", "options"), QUANTISED)
 def test_what_is_not_finite_stays_so_in_products(name: str, scheme: str, options: dict[str, Any], odd: float) -> None:
@@ -68,6 +69,7 @@ def test_what_is_not_finite_stays_so_in_products(name: str, scheme: str, options
             assert np.isfinite(np.delete(y, row, axis=0)).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
 @pytest.mark.parametrize("part", ["k", "v"])
 @pytest.mark.parametrize(
@@ -94,6 +96,7 @@ def test_odd_keys_and_values_reach_all_rows_that_see_them(
             start += length
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_what_a_cache_held_before_is_forgotten(name: str) -> None:
     """Rows after a `trim` do not see what was NaN before it, also in the same panel of 16 positions."""

@@ -8,6 +8,7 @@ import pytest
 from tests.devices import FAST, device, graphs
 from tests.parity.run import agree, agree_one, data, expected, on_device
 from tests.parity.table import EXAMPLES, ROLES, SIZES, cells, covered, met, sweep, training, weighted, wide
+from tests.tiers import alike
 from tests.train.problems import chain
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.dtypes.regroup import narrowed_scheme
@@ -22,6 +23,7 @@ from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
 
 SWEEP = sweep()
+alike(SWEEP, lambda example: example[0].kind)
 CELLS = list(cells())
 MET = [cell for cell in CELLS if met(*cell)]
 
@@ -52,6 +54,7 @@ def test_shapes(case: str, name: str) -> None:
     agree(on_device(name, example, of), expected(example, of), f"{case} on {name}")
 
 
+@pytest.mark.each_of("dtype", "name")
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize(("kind", "dtype"), MET, ids=lambda of: of if isinstance(of, str) else of.name)
 def test_types_forward_and_backward(kind: str, dtype: DType, name: str) -> None:
@@ -95,6 +98,7 @@ def test_weights_are_kept_as_the_table_says(dtype: DType, name: str) -> None:
     assert executable.memory.weights == pytest.approx(256 * 64 * bits / 8)
 
 
+@pytest.mark.each_of("dtype", "name")
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize(("kind", "dtype"), MET, ids=lambda of: of if isinstance(of, str) else of.name)
 def test_types_as_stored(kind: str, dtype: DType, name: str) -> None:

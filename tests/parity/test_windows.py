@@ -48,6 +48,7 @@ def outputs(form: str, network: Network, *inputs: np.ndarray) -> list[np.ndarray
     return [executable.forward(executable.new_state(), x, last_only=False) for x in inputs]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "both ways"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_row_has_influence_on_its_window_alone(form: str, causal: bool) -> None:
@@ -65,6 +66,7 @@ def test_a_row_has_influence_on_its_window_alone(form: str, causal: bool) -> Non
             np.testing.assert_array_equal(moved, sees, err_msg=f"{rows} rows, window {window}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "both ways"])
 @pytest.mark.parametrize("name", FAST)
 def test_windows_are_those_of_the_layer_itself(name: str, causal: bool) -> None:

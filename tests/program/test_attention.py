@@ -59,6 +59,7 @@ def test_another_package(case: str) -> None:
     check(oracle, whole(oracle, NumpyGraphs(np.float64), np.float64), EXACT, EXACT)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
 @pytest.mark.parametrize("case", FEW)
 def test_devices(case: str, where: str) -> None:

@@ -44,6 +44,7 @@ def notes(program: Program, **options: Any) -> set[str]:
     return {f"{note.action} {note.of} {note.name}" for note in found}
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=programs())
 def test_a_compiled_program_hands_out_the_same(program: Program) -> None:

@@ -81,6 +81,7 @@ def held_at(
         return spec.forward(p, x, memory=Memory(streams=len(x), resets=resets))[0]
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=programs(), data=st.data())
 def test_a_compiled_program_hands_out_what_it_does_with_regions_held(program: Program, data: st.DataObject) -> None:

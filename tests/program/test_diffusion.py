@@ -154,6 +154,7 @@ def test_gradients_are_differences_with_the_noise_held() -> None:
     np.testing.assert_allclose((found.inputs[0] * way).sum(), want, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_devices_draw_the_same_noise(name: str) -> None:
     rng = np.random.default_rng(7)
@@ -161,6 +162,7 @@ def test_devices_draw_the_same_noise(name: str) -> None:
     follow(pair(name, NETWORK, optimiser=SGD(), seed=1 << 40), batches, rate=0.05)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_run_that_is_resumed_draws_what_it_would_have(name: str, tmp_path: Path) -> None:
     data = ArrayData(inputs=rows(8), targets=np.zeros((8, 2, 3), np.float32), batch_size=2)

@@ -39,6 +39,7 @@ def told_of_x() -> Firing:
     return fired(NETWORK, X, params=PARAMS, device="cpu", resets=RESETS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_streams_tell_what_fired_and_go_on_as_without(name: str) -> None:
     """Their outputs, and those of later rows, have the same bits; what fired is what the machine says."""

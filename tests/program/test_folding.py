@@ -41,6 +41,7 @@ def reading(rule: str, share: Any = "edge", **options: Any) -> Layer:
     return Layer(program=Program(Canvas(1, (10, 4), WIDE, FACTS), edges, ports, heads=2, share=share))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["reference", "cpu"])
 @pytest.mark.parametrize(
     "spec",

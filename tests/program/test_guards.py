@@ -121,6 +121,7 @@ def direct(rule: str) -> Network:
     return Program(canvas, edges, ports, heads=2).network()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", ["cross", "gated", "local"])
 def test_edges_in_one_launch_leave_out_parts_to_the_same_bits(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = direct(rule)

@@ -98,12 +98,14 @@ def both(network: Network, rows: int, monkeypatch: pytest.MonkeyPatch, streams: 
     return guarded, guards_of(guarded)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spec", [TIMED, CARRIED, surprised()], ids=["timed", "carried", "surprised"])
 def test_what_does_not_fire_is_not_computed_in_training(spec: Layer, monkeypatch: pytest.MonkeyPatch) -> None:
     _, count = both(spec.program.network(), 4, monkeypatch, streams=2)
     assert count >= 4 * 4  # of each row, forward and back
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", ["linear", "sparse", "mixture", "mamba"])
 def test_gradients_of_all_rules_are_left_out(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     both(clocked(rule), 2, monkeypatch)
@@ -116,6 +118,7 @@ def test_what_always_fires_has_no_guards() -> None:
     assert guards_of(always) == 0
 
 
+@pytest.mark.thorough
 def test_threads_agree_on_what_is_left_out() -> None:
     """Again and again, over rows of which some fire."""
     network = TIMED.program.network()

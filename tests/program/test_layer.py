@@ -143,6 +143,7 @@ def test_a_region_that_computes_again_is_two_steps_further() -> None:
         np.testing.assert_array_equal(fast.states[CANVAS][:, 2], plain.states[CANVAS][:, 1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [2, 40])
 def test_what_does_not_fire_is_left_out_and_changes_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit, in many streams, of regions so small that one thread does it all, and of larger ones."""

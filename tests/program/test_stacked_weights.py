@@ -80,6 +80,7 @@ def check_equal(one: DeviceLearner, other: DeviceLearner) -> None:
         assert one.params()[key].scheme == store.scheme
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("more", "stacks"),
     [
@@ -110,6 +111,7 @@ def test_they_learn_what_they_do_apart(more: dict[str, Any], stacks: int) -> Non
     check_equal(again, one)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layer", [surprised(), TIMED, CARRIED], ids=["surprised", "timed", "carried"])
 def test_programs_of_all_kinds_learn_alike(layer: Layer) -> None:
     network = layer.program.network()

@@ -32,6 +32,7 @@ def run(code: str, home: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("code", SCRIPTS, ids=range(len(SCRIPTS)))
 def test_a_script_runs(code: str, tmp_path: Path) -> None:
     done = run(code, tmp_path)
@@ -40,6 +41,7 @@ def test_a_script_runs(code: str, tmp_path: Path) -> None:
     assert re.findall(r"generation (\d)", done.stderr) == ["0", "1", "2"]
 
 
+@pytest.mark.thorough
 def test_a_script_without_the_guard_is_told_of_it(tmp_path: Path) -> None:
     code = SCRIPTS[0].replace(GUARD, "if True:\n")
     done = run(code, tmp_path)

@@ -23,6 +23,7 @@ def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[0] == "parallel (-1, 2) 93"
 
 
+@pytest.mark.thorough
 def test_the_examples_of_clocked_networks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     follow("docs/clocked.md", monkeypatch, replace={})

@@ -15,6 +15,7 @@ from volumetric.program import Region
 CANVAS = Path(__file__).parent.parent / "fixtures" / "programs" / "by_hand.json"
 
 
+@pytest.mark.thorough
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     follow("docs/programs.md", monkeypatch, replace={})

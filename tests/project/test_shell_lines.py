@@ -60,6 +60,7 @@ def test_the_tests_that_look_closer_run_their_document(document: str) -> None:
     assert f'follow("{document}"' in (Path(__file__).parent / RUN_BY[document]).read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("document", RUN_HERE)
 def test_the_lines_of_a_document_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

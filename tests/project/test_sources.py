@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "volumetric").rglob("*.py"))
 TEXTS = sorted(
@@ -46,6 +48,7 @@ def test_module_names_say_something() -> None:
     assert not [path for path in SOURCES if path.stem in MEANINGLESS_NAMES]
 
 
+@pytest.mark.thorough
 def test_no_module_catches_all_errors_without_naming_them() -> None:
     def bare_handlers(text: str) -> list[int]:
         nodes = ast.walk(ast.parse(text))

@@ -37,6 +37,7 @@ CELLS: tuple[LayerSpec, ...] = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", FAST)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda of: of.kind)
 def test_cells_go_on_from_call_to_call(cell: LayerSpec, where: str) -> None:

@@ -97,6 +97,7 @@ def remembers(which: str) -> bool:
     return which not in CASES or bool(lower(NETWORKS[which]()).states)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("which", "name"),
     # What keeps no state is run by a GPU in the parity suite: here it would compile the same pipelines again.
@@ -124,6 +125,7 @@ def test_calls_trims_and_forks_agree_with_the_reference(which: str, name: str, r
     np.testing.assert_allclose(fast.forward(here[1], last), want, atol=1e-5 * max(1, np.abs(want).max()))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 def test_many_tokens_one_by_one_grow_the_memory(name: str, rng: np.random.Generator) -> None:
     reference, fast = pair(mixed(), name)
@@ -133,6 +135,7 @@ def test_many_tokens_one_by_one_grow_the_memory(name: str, rng: np.random.Genera
         same(reference, fast, states, rows(mixed(), 1, rng))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 def test_greedy_decoding_and_batches(name: str, rng: np.random.Generator) -> None:
     reference, fast = pair(mixed(), name)

@@ -104,6 +104,7 @@ def close(got: Any, want: Any) -> None:
         np.testing.assert_allclose(got[name], want[name], rtol=0, atol=2e-5 * scale, err_msg=name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize("which", NETWORKS)
 def test_ragged_calls_of_different_wants_agree_with_the_reference(

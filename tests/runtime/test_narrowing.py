@@ -72,6 +72,7 @@ def compiled(name: str, text: str, k: int, options: RunOptions) -> tuple[Any, An
     return device(name).compile(plan, params, options), ReferenceDevice().compile(plan, params, options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "text"), [*product(FAST, (*WIDE, FLOATS[1], "float8_e5m2:row")), *ON_CPU])
 def test_devices_run_wide_groups_without_decoding(name: str, text: str) -> None:
     k = 288

@@ -89,6 +89,7 @@ def test_auto_takes_a_gpu_in_software_only_where_it_is_named() -> None:
     assert explain_auto([software, real])[0] == "gpu:1"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_predict_computes_where_it_is_told_to_and_in_which_type(name: str) -> None:
     params = initialise(NETWORK, 1)

@@ -182,6 +182,7 @@ def sequence_through_experts() -> Network:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("network", "shape"),
     [(every_join(), (3, 4)), (images_to_classes(), (2, 1, 4, 3)), (sequence_through_experts(), (4, 4))],

@@ -47,6 +47,7 @@ def some_resets() -> np.ndarray:
     return resets
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 def test_rows_are_those_of_an_executable(name: str) -> None:
     one, other = resident(on=name), executed("cpu")

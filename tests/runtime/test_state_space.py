@@ -50,6 +50,7 @@ def whole(name: str, x: np.ndarray) -> np.ndarray:
     return reference.forward(reference.new_state(), x, last_only=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "on"), [*((name, "cpu") for name in SPECS), ("mamba", "gpu"), ("mamba2-odd", "gpu")])
 def test_layers_run_on_rows_in_any_cut_and_company(name: str, on: str) -> None:
     of, x = network(name), sequences(2)
@@ -73,6 +74,7 @@ def test_layers_run_on_rows_in_any_cut_and_company(name: str, on: str) -> None:
         np.testing.assert_array_equal(together[0], alone)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("on", ["reference", *FAST])
 @pytest.mark.parametrize("name", ["mamba", "mamba2-odd"])
 def test_states_fork_trim_and_move_to_other_devices(name: str, on: str) -> None:

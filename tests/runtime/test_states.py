@@ -79,6 +79,7 @@ def test_a_sequence_may_be_cut_left_and_gone_back_to(which: str, name: str, cut:
     leave_and_come_back(which, name, cut, back)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("which", "cut", "back"), [("rows", 17, 5), ("rows", 3, 20), ("fixed", 17, 4)])
 def test_a_sequence_may_be_cut_left_and_gone_back_to_on_a_gpu(which: str, cut: int, back: int) -> None:
     leave_and_come_back(which, "gpu", cut, back)

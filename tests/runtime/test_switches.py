@@ -48,6 +48,7 @@ def test_chunks_of_rows_are_single_steps(chunk: int) -> None:
     np.testing.assert_allclose(cut, whole, rtol=0, atol=2e-5)
 
 
+@pytest.mark.thorough
 def test_activations_need_not_be_rounded() -> None:
     network = chain([Dense(in_features=32, out_features=32, activation="tanh")] * 2, (32,))
     params = initialise(network, seed=1)

@@ -92,6 +92,7 @@ def read(form: CallForm, text: str, size: int) -> tuple[str, list[tuple[str, str
     return content, calls
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WRITTEN)
 def test_calls_are_written_enforced_and_read(name: str, smollm2: tuple[Model, Grammars]):
     form, text = FORMS[name], WRITTEN[name]
@@ -133,6 +134,7 @@ SPECIAL = {
 """Special tokens of families, and what their templates contain."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_tokens_of_calls_are_enforced_by_their_ids(name: str):
     plain, text = FORMS[name], WRITTEN[name]
@@ -288,6 +290,7 @@ def test_earlier_calls_are_told_as_templates_take_them():
     }
 
 
+@pytest.mark.thorough
 def test_the_client_gets_calls_that_are_written_as_elements():
     template = (
         "{% for m in messages %}<|im_start|>{{ m.content }}\n{% endfor %}{# tools <tool_call> <function= <parameter= #}"

@@ -125,6 +125,7 @@ def test_channels_have_calls_or_the_schema():
     model.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("choice", "first", "called"),
     [

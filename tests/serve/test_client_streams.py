@@ -46,6 +46,7 @@ def named(calls: Any) -> list[tuple[str, Any]]:
     return [(call.function.name, json.loads(call.function.arguments)) for call in calls]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tool", [WEATHER, STRICT], ids=["tool", "strict"])
 def test_openai_puts_calls_together(client, tool):
     ask = ASK | CALLED | {"tools": [tool]}

@@ -71,6 +71,7 @@ def test_marks_around_text_are_no_part_of_it(size: int, tools: bool):
     assert names == (["weather", "time"] if tools else [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mark", ["<|tool_calls_section_begin|>", "<|START_ACTION|>"])
 def test_clients_get_calls_that_are_counted(mark: str):
     template = "{% for m in messages %}<|im_start|>{{ m.content }}\n{% endfor %}{# tools tool_calls " + mark + " #}"

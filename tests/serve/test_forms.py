@@ -49,6 +49,7 @@ def client():
         yield client
 
 
+@pytest.mark.thorough
 def test_a_schema_is_kept_to_at_any_temperature(client):
     form = {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA, "strict": True}}
     answer = client.chat.completions.create(**ASK, response_format=form, n=4, seed=1)
@@ -108,6 +109,7 @@ def test_what_cannot_be_enforced_is_refused(client, form, param, message):
     assert caught.value.param == param
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
 def test_a_call_is_made_where_it_is_required(client, choice):
     ask = ASK | {"tools": [TIME, WEATHER], "tool_choice": choice, "seed": 4, "max_tokens": 120}
@@ -243,6 +245,7 @@ def test_each_of_several_ends_may_end_a_form():
     model.close()
 
 
+@pytest.mark.thorough
 def test_whatever_a_schema_allows_is_valid(monkeypatch: pytest.MonkeyPatch):
     """Tokens drawn among the allowed ones by schemas of `benchmarks/serve_schemas.py`, which asks a real server."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))

@@ -37,6 +37,7 @@ def address() -> Iterator[Address]:
         yield address
 
 
+@pytest.mark.thorough
 def test_the_client_gets_calls_behind_special_tokens(address: Address):
     tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
     ask: Any = {"model": "default", "messages": [{"role": "user", "content": "Rome?"}], "temperature": 1.0, "seed": 2}

@@ -187,6 +187,7 @@ def test_a_client_that_leaves_gives_its_seat_back(server):
     assert not server.server.serving.models["random"].engine.waiting
 
 
+@pytest.mark.thorough
 def test_a_text_is_the_same_alone_and_in_company(server):
     def text(number: int) -> str:
         with server.client() as client:

@@ -64,6 +64,7 @@ def weights(**by: float) -> np.ndarray:
     return np.concatenate(columns, -1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("inputs", "targets", "mask", "as_rows"),
     [

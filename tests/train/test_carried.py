@@ -102,6 +102,7 @@ def test_windows_cost_what_the_whole_costs(where: str, separator: int | None) ->
     assert at_once.total == pytest.approx(told.total, rel=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["gpu", "reference"])
 def test_devices_learn_the_same(where: str) -> None:
     data = windows(separator=2)

@@ -225,6 +225,7 @@ def big() -> Network:
     return perceptron(4, 4096, 1)
 
 
+@pytest.mark.thorough
 def test_killing_never_leaves_a_broken_checkpoint(tmp_path: Path) -> None:
     code = f"from tests.train.test_checkpoint import endless; endless({str(tmp_path)!r})"
     rng, seen = np.random.default_rng(7), 0

@@ -124,6 +124,7 @@ def test_losses_of_elements(loss: Loss, name: str) -> None:
         follow(pair(name, network, loss=loss, optimiser=SGD()), [Batch(DATA.features, targets, mask)], rate=1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_cross_entropy_of_sequences(smoothing: float, name: str) -> None:
@@ -173,6 +174,7 @@ def test_frozen_weights_stay_in_their_scheme(name: str) -> None:
     assert set(learner.state.masters) == {"1.0.0.0/weight", "1.0.0.0/bias"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_forward_sees_the_weights_that_are_stored(dtype: Any, name: str) -> None:

@@ -43,6 +43,7 @@ def test_the_solver_is_right_at_all_lengths(name: str, times: int) -> None:
         assert score(problem, answers) == 1.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_without_memory_there_is_chance(name: str) -> None:
     task = memory.TASKS[name]

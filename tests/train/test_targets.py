@@ -252,6 +252,7 @@ BRANCHES = Network(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("inverse", ["learned", "transpose", "pinv"])
 @pytest.mark.parametrize("network", [IMAGES, BRANCHES], ids=["images", "branches"])
 def test_targets_cross_layers_of_all_kinds_and_devices_agree(network: Network, inverse: Any) -> None:

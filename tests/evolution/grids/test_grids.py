@@ -235,6 +235,7 @@ def test_worker_processes_give_the_same_run() -> None:
     assert here.genomes == there.genomes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["neat", "elites"])
 def test_xor_is_solved(algorithm: str) -> None:
     config = GridConfig.from_dict({"population": 60, "fitness_threshold": 3.5, "algorithm": algorithm})

@@ -62,6 +62,7 @@ def test_sequences_are_computed_as_if_each_were_alone(layer: LayerSpec, rng: np.
         np.testing.assert_allclose(outputs[row], genome.forward(x[row]), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epochs", [0, 2])
 @pytest.mark.parametrize("layer", AROUND, ids=KINDS)
 def test_fitness_is_that_of_strangers(layer: LayerSpec, epochs: int, rng: np.random.Generator) -> None:

@@ -1,8 +1,8 @@
 """How every CPU kernel is compiled: one set of Numba options, and one place for the compiled code.
 
 Numba's own cache looks only at the file of the function that it compiles, so an edit in an imported module (every
-micro-kernel here) would leave stale code behind. The cache of this package therefore lives in a directory whose
-name contains a hash over these sources; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
+micro-kernel here) would leave stale code behind. The kernels of a module are therefore kept in a directory named by a
+hash over the module and all that it imports; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
 """
 
 from __future__ import annotations
@@ -37,49 +37,72 @@ FASTMATH = frozenset({"contract", "reassoc", "nsz", "arcp"})
 OPERATION = types.void(types.int64, types.int64, types.int64, types.int64)
 """Signature of an operation: (step address, thread, threads, control address)."""
 
-_IMPORT = re.compile(r"^from volumetric\.kernels\.cpu\.([\w.]+) import", re.MULTILINE)
+_IMPORT = re.compile(r"^from (volumetric[.\w]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+
+_PACKAGE = Path(volumetric.__file__).resolve().parent
+_KERNELS = _PACKAGE / "kernels" / "cpu"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @cache
-def source_hash(module: Path | None = None) -> str:
-    """Hash over the source of the kernels beside this file and in ``blocks``, and over the compiler's version.
-
-    For a `module` in a folder below, it covers what that module imports from this package, directly or not, instead.
-    """
+def source_hash(module: Path) -> str:
+    """Hash over the source of a module of kernels and of all that it imports, and over the compiler's version."""
     digest = hashlib.sha256(numba.__version__.encode())
-    home = Path(__file__).parent
-    for path in sorted({*home.glob("*.py"), *home.glob("blocks/*.py")} if module is None else _sources(module)):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    for path in sorted(_sources(module)):
+        digest.update(str(path.relative_to(_PACKAGE)).encode() if path.is_relative_to(_PACKAGE) else path.name.encode())
+        digest.update(_read(path))
     return digest.hexdigest()[:16]
 
 
 def _sources(module: Path) -> set[Path]:
-    """`module`, and every module of this package that it needs."""
-    found, open_ends = {module}, [module]
-    while open_ends:
-        for name in _IMPORT.findall(open_ends.pop().read_text()):
-            path = Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py")
-            if path.exists() and path not in found:
-                found.add(path)
-                open_ends.append(path)
-    return found
+    """`module`, how kernels are compiled, and every file of the package that either needs."""
+    wanted = {module, Path(__file__).resolve()}
+    unread = list(wanted)
+    while unread:
+        new = _imported(unread.pop()) - wanted
+        wanted |= new
+        unread += new
+    return wanted
 
 
 @cache
-def cache_directory(module: Path | None = None) -> Path | None:
-    """Where compiled kernels (of `module`, as in `source_hash`) are kept, or None if they are not kept."""
+def _imported(path: Path) -> set[Path]:
+    """The files that `path` imports at its top; of a package outside of the kernels, everything that lies in it."""
+    files = set[Path]()
+    for name, what in _IMPORT.findall(_read(path).decode()):
+        target = _PACKAGE.joinpath(*name.split(".")[1:])
+        if target.with_suffix(".py").exists():
+            files.add(target.with_suffix(".py"))
+        elif target.is_relative_to(_KERNELS):
+            files |= {each for word in re.findall(r"\w+", what) if (each := target / f"{word}.py").exists()}
+        else:
+            files |= set(target.glob("*.py"))
+    return files
+
+
+@cache
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+@cache
+def cache_root() -> Path | None:
+    """The folder of the directories of compiled kernels, or None if they are not kept."""
     if os.environ.get("VOLUMETRIC_JIT_CACHE", "1") == "0":
         return None
-    base = platformdirs.user_cache_path("volumetric", appauthor=False)
-    directory = base / "kernels" / volumetric.__version__ / source_hash(module)
+    root = platformdirs.user_cache_path("volumetric", appauthor=False) / "kernels" / volumetric.__version__
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
-    return directory if os.access(directory, os.W_OK) else None
+    return root if os.access(root, os.W_OK) else None
+
+
+def cache_directory(module: Path) -> Path | None:
+    """Where the compiled kernels of a module are kept, or None if they are not kept."""
+    root = cache_root()
+    return root / source_hash(module) if root else None
 
 
 class _Locator:
@@ -87,13 +110,11 @@ class _Locator:
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self._stem = f"{Path(path).stem}-{function.__code__.co_firstlineno}"
-        file = Path(path).resolve()
-        home = Path(__file__).resolve().parent
-        self._module = None if file.parent in (home, home / "blocks") else file
+        self._module = Path(path).resolve()
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], path: str) -> _Locator | None:
-        return cls(function, path) if cache_directory() is not None else None
+        return cls(function, path) if cache_root() is not None else None
 
     def ensure_cache_path(self) -> None:
         Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
@@ -193,7 +214,7 @@ def kernel(function: _Function) -> _Function:
     It is compiled for the kernels that call it (`parts`), and where Python calls it a second time, as an `entry`.
     """
     compiled: Any = parts.Part(function, _options(), entry)
-    if cache_directory() is not None:
+    if cache_root() is not None:
         compiled._cache = _PartCache(function)
     return compiled
 
@@ -201,7 +222,7 @@ def kernel(function: _Function) -> _Function:
 def entry(function: _Function) -> _Function:
     """Compile `function`, which only Python calls and no kernel, as `kernel` does; it loads in a third of the time."""
     compiled: Any = numba.njit(pipeline_class=parts.Passes, **_options())(function)
-    if cache_directory() is not None:
+    if cache_root() is not None:
         compiled._cache = _EntryCache(function)
     return compiled
 
@@ -235,7 +256,7 @@ def _operation(function: Callable[..., None]) -> Any:
     operation: Any = CFunc(
         function, (OPERATION.args, OPERATION.return_type), locals={}, options=options, pipeline_class=parts.Passes
     )
-    if cache_directory() is not None:
+    if cache_root() is not None:
         operation._cache = _EntryCache(function)
     return operation
 

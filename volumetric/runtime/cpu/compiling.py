@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from volumetric.kernels.cpu.jit import cache_directory
+from volumetric.kernels.cpu.jit import cache_root
 from volumetric.runtime.cpu.compile_process import CompileProcess
 from volumetric.runtime.cpu.cores import usable_cpus
 
@@ -68,7 +68,7 @@ def make_ready(wanted: Iterable[Key], library: Operations) -> None:
 def _compile(missing: deque[Key], library: Operations) -> None:
     began, count = time.perf_counter(), len(missing)
     what = "1 kernel" if count == 1 else f"{count} kernels"
-    kept = cache_directory() is not None
+    kept = cache_root() is not None
     if count >= WORTH_A_WARNING and not _log.isEnabledFor(logging.INFO):
         _log.warning("compiling %s%s; this can take up to a minute", what, ", once on this machine" if kept else "")
     queue = _Queue(missing)
