@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 import pytest
-
-_Case = TypeVar("_Case")
 
 _ALIKE: dict[str, Hashable] = {}
 """Name of a case → what it has in common with others."""
 
 
-def alike(cases: Mapping[str, _Case], key: Callable[[_Case], Hashable]) -> None:
-    """Let one case of each `key` stand for the others in the quick tier, wherever a parameter is the name of a case."""
-    _ALIKE.update({name: key(case) for name, case in cases.items()})
+def alike(groups: Mapping[str, Hashable]) -> None:
+    """Let one case of each group stand for the others in the quick tier, wherever a parameter is the name of a case.
+
+    Parameters
+    ----------
+    groups : name of a case → its group
+    """
+    _ALIKE.update(groups)
 
 
 def split(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:

@@ -825,4 +825,4 @@ def _operation(case: OpCase) -> tuple[object, ...]:
     return case.op, *(value for value in case.attrs.values() if isinstance(value, str))
 
 
-alike(OP_CASES, _operation)
+alike({name: _operation(case) for name, case in OP_CASES.items()})

@@ -23,7 +23,8 @@ from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
 
 SWEEP = sweep()
-alike(SWEEP, lambda example: example[0].kind)
+KIND = {case: spec.kind if case.startswith("case ") else case.rpartition("-")[0] for case, (spec, _) in SWEEP.items()}
+alike(KIND)
 CELLS = list(cells())
 MET = [cell for cell in CELLS if met(*cell)]
 
