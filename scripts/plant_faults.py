@@ -2,7 +2,8 @@
 
     python scripts/plant_faults.py choose faults/ --count 200 --seed 1    # faults/plan.json
     python scripts/plant_faults.py reach faults/ -n 2      # one run of the tests: which test reaches which place
-    python scripts/plant_faults.py run faults/             # faults/outcomes.jsonl; goes on where it stopped
+    python scripts/plant_faults.py run faults/ --jobs 2    # faults/outcomes.jsonl; goes on where it stopped
+    python scripts/plant_faults.py check faults/           # whether the tests that noticed pass without a fault
     python scripts/plant_faults.py report faults/
 
 A fault removes a statement (a call, an assignment to an attribute or an element, an early exit), swaps a comparison,
@@ -22,16 +23,18 @@ import ast
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from judge_faults import Limits, check, judge, rows
+
 ROOT = Path(__file__).parents[1]
 KERNELS = "volumetric/kernels/cpu/"
+PLAIN = ("jit", "kernel_files", "operations", "parts", "target")
+"""Modules among the kernels whose Python runs."""
 COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
@@ -54,7 +57,7 @@ class Fault:
 
     @property
     def kernel(self) -> bool:
-        return self.path.startswith(KERNELS)
+        return self.path.startswith(KERNELS) and Path(self.path).stem not in PLAIN
 
 
 class _Places(ast.NodeVisitor):
@@ -168,113 +171,26 @@ def reach(folder: Path, rest: list[str]) -> int:
     hooks.mkdir(exist_ok=True)
     marks = Path(__file__).with_name("reached_faults.py")
     (hooks / "sitecustomize.py").write_text(marks.read_text())
+    path = os.environ.get("PYTHONPATH", "")
     environment = os.environ | {
         "FAULTS_PLAN": str(folder.resolve() / "plan.json"),
         "FAULTS_REACHED": str(folder.resolve() / "reached.tsv"),
-        "PYTHONPATH": os.pathsep.join([str(hooks.resolve()), str(ROOT), str(marks.parent)]),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(hooks.resolve()), str(ROOT), str(marks.parent), path])),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "reached_faults", "--dist", "loadfile", *rest]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
-def run(folder: Path, most: int, seconds: int, only: list[int]) -> None:
-    """Plant each fault in a copy and run the tests that reach it."""
-    plan = json.loads((folder / "plan.json").read_text())
-    outcomes = folder / "outcomes.jsonl"
-    judged = {json.loads(line)["id"] for line in outcomes.read_text().splitlines()} if outcomes.exists() else set()
-    copy = (folder / "copy").resolve()
-    shutil.rmtree(copy, ignore_errors=True)
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-    for name in filter(None, tracked.decode().split("\0")):
-        target = copy / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target)
-    tests = _tests(folder, plan)
-    for fault in plan:
-        if (fault["id"] in judged and not only) or (only and fault["id"] not in only):
-            continue
-        chosen = tests[fault["id"]][:most]
-        outcome = _judge(copy, fault, chosen, seconds) if chosen else "unreached"
-        row = {name: fault[name] for name in ("id", "path", "line", "kind", "before", "after")}
-        with outcomes.open("a") as file:
-            file.write(json.dumps(row | {"outcome": outcome, "tests": len(chosen)}) + "\n")
-        print(f"{fault['id']:4} {outcome:10} {fault['path']}:{fault['line']} {fault['kind']}", flush=True)
-
-
-def _judge(copy: Path, fault: dict[str, object], tests: list[str], seconds: int) -> str:
-    path = copy / str(fault["path"])
-    sound = path.read_bytes()
-    start, end = int(str(fault["start"])), int(str(fault["end"]))
-    if sound[start:end].decode() != fault["before"]:
-        return "moved"  # the file has changed since the fault was chosen
-    path.write_bytes(sound[:start] + str(fault["after"]).encode() + sound[end:])
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", f"--timeout={seconds}", "-p", "no:cacheprovider"]
-    environment = os.environ | {"PYTHONPATH": str(copy)}
-    try:
-        result = subprocess.run(
-            [*command, *tests],
-            cwd=copy,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=4 * seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "hangs"
-    finally:
-        path.write_bytes(sound)
-    return "survives" if result.returncode == 0 else "noticed"
-
-
-def _tests(folder: Path, plan: list[dict[str, object]]) -> dict[int, list[str]]:
-    """For each fault the tests that reach it, the quickest of each file first."""
-    seconds: dict[str, float] = {}
-    if (times := folder / "reached.tsv.seconds").exists():
-        for line in times.read_text().splitlines():
-            duration, test = line.split("\t")
-            seconds[test] = float(duration)
-    reached: dict[int, set[str]] = defaultdict(set)
-    if (lines := folder / "reached.tsv").exists():
-        for line in lines.read_text().splitlines():
-            fault, test = line.split("\t")
-            reached[int(fault)].add(test)
-    result: dict[int, list[str]] = {}
-    for fault in plan:
-        number = int(str(fault["id"]))
-        if fault["kernel"]:
-            result[number] = list(_tests_of_kernel(str(fault["module"])))
-            continue
-        by_file: dict[str, list[str]] = defaultdict(list)
-        for test in sorted(reached[number], key=lambda test: seconds.get(test, 1e9)):
-            by_file[test.split("::")[0]].append(test)
-        order = [(turn, seconds.get(test, 1e9), test) for tests in by_file.values() for turn, test in enumerate(tests)]
-        result[number] = [test for _, _, test in sorted(order)]
-    return result
-
-
-def _tests_of_kernel(module: str) -> Iterator[str]:
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    naming = [
-        path
-        for path in files
-        if module in path.read_text() or f"import {module.rsplit('.', 1)[-1]}" in path.read_text()
-    ]
-    kernels = [path for path in files if path.parent.name in ("cpu", "cpu_graph")]
-    for path in dict.fromkeys([*naming, *kernels]):
-        yield path.relative_to(ROOT).as_posix()
-
-
 def report(folder: Path) -> None:
     """Print how many faults of each kind were noticed, and which were not."""
-    rows = {row["id"]: row for row in map(json.loads, (folder / "outcomes.jsonl").read_text().splitlines())}
-    kinds = Counter((row["kind"], row["outcome"]) for row in rows.values())
+    judged = rows(folder)
+    kinds = Counter((row["kind"], row["outcome"]) for row in judged)
     for kind in sorted({kind for kind, _ in kinds}):
         outcomes = {outcome: number for (name, outcome), number in sorted(kinds.items()) if name == kind}
         print(f"{kind:8} {outcomes}")
-    noticed = sum(row["outcome"] in ("noticed", "hangs") for row in rows.values())
-    print(f"{noticed} of {len(rows)} noticed ({100 * noticed / max(1, len(rows)):.1f} %)")
-    for row in sorted(rows.values(), key=lambda row: row["path"]):
+    noticed = sum(row["outcome"] in ("noticed", "hangs") for row in judged)
+    print(f"{noticed} of {len(judged)} noticed ({100 * noticed / max(1, len(judged)):.1f} %)")
+    for row in sorted(judged, key=lambda row: row["path"]):
         if row["outcome"] not in ("noticed", "hangs"):
             print(
                 f"{row['id']:4} {row['outcome']:10} {row['path']}:{row['line']} {row['before']!r} -> {row['after']!r}"
@@ -284,20 +200,27 @@ def report(folder: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("choose", "reach", "run", "report"):
+    for verb in ("choose", "reach", "run", "check", "report"):
         verbs.add_parser(verb).add_argument("folder", type=Path)
     verbs.choices["choose"].add_argument("--count", type=int, default=200)
     verbs.choices["choose"].add_argument("--seed", type=int, default=1)
-    verbs.choices["run"].add_argument("--tests", type=int, default=25, help="most tests for a fault")
-    verbs.choices["run"].add_argument("--seconds", type=int, default=120, help="most seconds for a test")
     verbs.choices["run"].add_argument("--only", type=int, nargs="*", default=[], help="these faults, again")
+    verbs.choices["run"].add_argument("--tests", type=int, default=25, help="most tests for a fault")
+    verbs.choices["run"].add_argument("--budget", type=float, default=40, help="most seconds that they took before")
+    verbs.choices["run"].add_argument("--minutes", type=float, default=1e9, help="plant none after this time")
+    for verb in ("run", "check"):
+        verbs.choices[verb].add_argument("--jobs", type=int, default=1, help="faults at once")
+        verbs.choices[verb].add_argument("--seconds", type=int, default=120, help="most seconds for a test")
     options, rest = parser.parse_known_args()
     if options.verb == "choose":
         choose(options.folder, options.count, options.seed)
     elif options.verb == "reach":
         return reach(options.folder, rest)
     elif options.verb == "run":
-        run(options.folder, options.tests, options.seconds, options.only)
+        limits = Limits(options.tests, options.budget, options.seconds, options.minutes, options.jobs)
+        judge(options.folder, limits, options.only)
+    elif options.verb == "check":
+        check(options.folder, Limits(0, 0, options.seconds, 0, options.jobs))
     else:
         report(options.folder)
     return 0

@@ -20,7 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import reached_kernels
+
 MARK = "__fault_reached__"
+COMPILER = "volumetric.kernels.cpu.jit"
 
 
 class _Marking(ast.NodeTransformer):
@@ -47,19 +50,25 @@ class _Marking(ast.NodeTransformer):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, faults: dict[int, list[int]]) -> None:
+    def __init__(self, name: str, path: str, faults: dict[int, list[int]], kernels: list[dict[str, Any]]) -> None:
         super().__init__(name, path)
-        self._faults = faults
+        self._faults, self._kernels = faults, kernels
 
     def get_code(self, fullname: str) -> types.CodeType:
         source = self.get_source(fullname) or ""
         tree = _Marking(dict(self._faults)).visit(ast.parse(source))
         return compile(tree, self.path, "exec", dont_inherit=True)
 
+    def exec_module(self, module: types.ModuleType) -> None:
+        super().exec_module(module)
+        if module.__name__ == COMPILER:
+            reached_kernels.watch(module, self._kernels, getattr(builtins, MARK))
+
 
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, plan: list[dict[str, Any]]) -> None:
-        self._faults: dict[str, dict[int, list[int]]] = {}
+        self._faults: dict[str, dict[int, list[int]]] = {COMPILER: {}}
+        self._kernels = [fault for fault in plan if fault["kernel"]]
         for fault in plan:
             if not fault["kernel"]:
                 self._faults.setdefault(fault["module"], {}).setdefault(fault["statement"], []).append(fault["id"])
@@ -69,7 +78,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin, self._faults[fullname])
+            spec.loader = _Loader(fullname, spec.origin, self._faults[fullname], self._kernels)
         return spec
 
 
@@ -100,7 +109,12 @@ def pytest_runtest_protocol(item: Any, nextitem: Any) -> None:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Note how long each test took, so that the quickest that reach a fault run first."""
-    if report.when == "call" and "FAULTS_REACHED" in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
+    """Note how long each test took that passed: the quickest of them that reach a fault judge it."""
+    if (
+        report.when == "call"
+        and report.passed
+        and "FAULTS_REACHED" in os.environ
+        and "PYTEST_XDIST_WORKER" not in os.environ
+    ):
         with Path(os.environ["FAULTS_REACHED"] + ".seconds").open("a") as file:
             file.write(f"{report.duration:.3f}\t{report.nodeid}\n")
