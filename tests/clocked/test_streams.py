@@ -19,6 +19,7 @@ from volumetric.layers import GRU, LSTM, RNN, Dense, Embedding, MultiHeadAttenti
 from volumetric.network import initialise
 from volumetric.runtime.clocked.buckets import buckets_of
 from volumetric.runtime.clocked.reference import ReferenceClocked
+from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.lower import lower
 from volumetric.runtime.streams import ClockedStream, RowStream
 from volumetric.runtime.streams.rows import TOGETHER
@@ -373,3 +374,12 @@ def test_many_parts_between_resets_share_calls(name: str) -> None:
     with pytest.raises(GenerationError, match="do not fit its 2048"):
         one.run(long, resets=np.arange(2100) % 2099 == np.array([[0], [1]]))
     assert one.save() == saved
+
+
+def test_numbers_are_kept_as_numbers_and_ids_as_ids() -> None:
+    """What an embedding makes of ids is no id; what passes through a layer that is switched off is one still."""
+    whole = chain([Embedding(num_embeddings=3, embedding_dim=2), Dense(in_features=2, out_features=2)], (), "int32")
+    off = dataclasses.replace(IDS, disabled=frozenset({Coord(0)}))
+    for network, dtype in ((whole, "float32"), (off, "int32")):
+        made = [kept for key, kept in kept_states(Clocked(network=network)).items() if key.startswith("out/")]
+        assert {kept.dtype for kept in made} == {dtype}

@@ -151,3 +151,15 @@ def test_the_matrix_of_a_population_is_symmetric() -> None:
     assert matrix[0, 2] == pytest.approx(1.0, abs=1e-6)
     assert (matrix == matrix.T).all()
     assert abs(matrix[0, 1]) < 0.2
+
+
+def test_a_mean_that_weights_share_counts_no_more_than_its_size() -> None:
+    """What falls into one bin has signs of its own: equal numbers would add up there otherwise."""
+    network = chain(dense(131), width=131)
+    params = initialise(network)
+    draws = [np.random.default_rng(seed).normal(0.05, 0.1, (131, 131)).astype(np.float32) for seed in (0, 1)]
+    a, b = ({**params, "0.0.0.0/weight": WeightStore.from_array(draw)} for draw in draws)
+    cosine = np.vdot(*draws) / np.linalg.norm(draws[0]) / np.linalg.norm(draws[1])
+    assert compare(extract_dna(network, a), extract_dna(network, b)).overall == pytest.approx(
+        cosine, abs=4 / np.sqrt(SKETCH)
+    )

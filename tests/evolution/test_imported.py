@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,3 +110,13 @@ def test_a_job_searches_for_novelty(home: Path) -> None:
 def test_novelty_that_cannot_be_searched_for(home: Path, table: dict[str, object], wrong: str) -> None:
     with pytest.raises(SpecError, match=wrong):
         open_problem(job_from(table, home=home))
+
+
+def test_a_module_that_was_written_a_moment_ago_is_found(home: Path) -> None:
+    """Python remembers what a folder held, by its time, which may be the same after a file came."""
+    with pytest.raises(SpecError, match="no module 'made_later'"):
+        import_function("made_later:f", home)
+    before = home.stat()
+    (home / "made_later.py").write_text("def f():\n    return 3\n")
+    os.utime(home, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert import_function("made_later:f", home)() == 3

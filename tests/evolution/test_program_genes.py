@@ -180,7 +180,8 @@ def test_masks_follow_their_regions() -> None:
         (Edge("a", "a", mask=Rects([(4, 5, 0, 1)]), name="e2"), None),
         (Edge("a", "a", mask=Bits(["010", "000", "111"]), name="e3"), Bits(["01", "00"])),
         (Edge("a", "a", mask=Bits(["0"]), name="e4"), Bits(["01", "11"])),
-        (Edge("b", "a", mask=Bits(["1"]), name="e5"), None),
+        (Edge("a", "a", mask=Bits(["0"] * 3), name="e5"), Bits(["01", "01"])),
+        (Edge("b", "a", mask=Bits(["1"]), name="e6"), None),
     ]  # fmt: skip
     made = fitted(changed_to(program, canvas=canvas, edges=tuple(edge for edge, _ in masks)))
     assert [edge.mask for edge in made.edges] == [want for _, want in masks]

@@ -195,6 +195,15 @@ def test_many_nodes_take_memory_by_their_edges() -> None:
         _ = blueprint(huge).facts
 
 
+def test_tiles_are_refused_by_the_pairs_that_they_have() -> None:
+    """Few enough of a tile of 300 nodes, where their cube would be too many."""
+    tiled = lattice2d.Graph(width=30, height=10, connectivity=[lattice2d.Columns((30, 10))], populations=CORE)
+    assert len(blueprint(tiled).facts.starts) > 1
+    wide = lattice2d.Graph(width=400, height=10, connectivity=[lattice2d.Columns((400, 10))], populations=CORE)
+    with pytest.raises(SpecError, match="16,000,000 edges would take"):
+        _ = blueprint(wide).facts
+
+
 def refusals() -> dict[str, tuple[object, str]]:
     def plain(**fields: object) -> object:
         return lambda: blueprint(lattice2d.Graph(**{"width": 4, "height": 4, "populations": CORE, **fields})).facts  # pyright: ignore[reportArgumentType]  (fields of a graph)

@@ -244,3 +244,9 @@ def test_one_adapter_needs_no_list(pair: bool, listed: bool) -> None:
 def test_what_names_no_adapter_is_refused(wrong: Any) -> None:
     with pytest.raises(SpecError, match="names no adapter"):
         load(TINY / "llama", device="reference", lora=wrong)
+
+
+def test_modules_are_replaced_once() -> None:
+    """Of two adapters that bring the same one whole, none is right."""
+    with pytest.raises(UnsupportedError, match="two adapters replace"):
+        open_merged(TINY / "llama", [str(PEFT / "saved"), str(PEFT / "saved")])

@@ -763,6 +763,7 @@ def _gumbel(rows: int, width: int, first: int, seed: int) -> OpCase:
 _TRAINING = {
     "gumbel": _gumbel(5, 67, 0, 3),
     "gumbel-narrow": _gumbel(9, 3, 1000, (7 << 32) + 0xFFFFFFFF),
+    "gumbel-wide": _gumbel(3, 275, 0, 3),
     "gumbel-row": _gumbel(1, 160, 2**31 - 1, 0),
     "gumbel-nothing": _gumbel(0, 5, 0, 1),
     "gumbel-apart": OpCase(op="gumbel", inputs=(normal(3, 17), np.array([4, 0, 4], np.int32)), attrs={"seed": 2}),

@@ -109,3 +109,10 @@ def test_what_is_only_moved_is_moved_without_a_program_and_the_rest_computed() -
     assert all(np.array_equal(found[key], whole[key]) for key in whole)
     assert len(found) == 2
     assert [ops[-1] for ops in compiled] == ["unary"]
+
+
+def test_of_nothing_nothing_is_computed() -> None:
+    work = GraphBuilder()
+    split = split_frozen(work.finish([work.unary(work.input("x", (2,)), "exp")]), [])
+    assert (split.first, split.keys) == (None, ())
+    assert frozen_values(split, NumpyGraphs(), NumpyStore()) == []

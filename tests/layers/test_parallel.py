@@ -11,7 +11,7 @@ import pytest
 from tests.layers.cases import CASES
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers import LSTM, Conv1d, Dense, Gate, Memory, Parallel, Softcap
+from volumetric.layers import LSTM, Conv1d, Dense, Gate, Memory, Parallel, Residual, Sequential, Softcap
 from volumetric.layers.base import below
 from volumetric.layers.gate import keep_largest
 from volumetric.layers.joins import mix
@@ -210,3 +210,9 @@ def test_shapes_that_cannot_be_joined_are_refused() -> None:
     images = Conv1d(in_channels=2, out_channels=3, kernel_size=1)
     with pytest.raises(ShapeError, match=r"a gate on \[T, 2, 4\] cannot weigh \[T, 3, 4\]"):
         Parallel(branches=(images,), combine="filter", gate=gate(1)).output_shape((-1, 2, 4))
+
+
+def test_a_residual_is_no_branch() -> None:
+    with pytest.raises(SpecError, match="a residual cannot be a branch"):
+        Parallel(branches=(dense(4), Residual()))
+    Parallel(branches=(dense(4), Sequential(layers=(dense(4), Residual()))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from volumetric.errors import GenerationError
 from volumetric.loaders import ChatTemplate, Tokenizer, open_model
 from volumetric.loaders.chat_contents import Contents
+from volumetric.loaders.control_tokens import any_of
 
 SENTENCEPIECE = Path(__file__).parents[1] / "fixtures" / "sentencepiece"
 START, STOP = "<|im_start|>", "<|im_end|>"
@@ -305,3 +307,11 @@ def test_the_json_of_a_tokenizer_keeps_its_ids_under_other_names():
     assert renamed.token_id("0123") == tokenizer.token_id("</s>")
     assert json.loads(renamed.to_json())["model"]["type"] == json.loads(tokenizer.to_json())["model"]["type"]
     assert renamed.encode("a b") == tokenizer.encode("a b")
+
+
+@given(st.sets(st.text("ab|(", max_size=4), max_size=6))
+def test_an_expression_for_texts_matches_these_texts_whole(texts: set[str]) -> None:
+    """One may begin another: both are texts of their own."""
+    pattern = re.compile(any_of(texts))
+    tried = {text[:end] for text in texts for end in range(len(text) + 1)} | {text + "a" for text in texts}
+    assert {text for text in tried if pattern.fullmatch(text)} == texts - {""}

@@ -335,6 +335,10 @@ def test_numbers_of_a_sequential_show_where_nothing_stands_between(tmp_path: Pat
             "mixture of 3 experts",
         ),
         (
+            zeros(x__router__weight=(1, 4), x__experts__0__fc1__weight=(8, 4), x__experts__0__fc2__weight=(4, 8)),
+            "mixture of 1 experts of MLP 4 → 8",
+        ),
+        (
             zeros(
                 **{f"x__{n}_proj__weight": (8, 8) for n in "qkv"},
                 x__out_proj__weight=(8, 8),

@@ -14,9 +14,10 @@ import volumetric
 from tests.loaders.test_detect import HOME, bare, bare_with, hidden_of, looked_at, zeros
 from tests.loaders.test_families import TINY, error_of
 from volumetric.errors import CheckpointError, SpecError
-from volumetric.layers import MultiHeadAttention
+from volumetric.layers import Dense, MultiHeadAttention, Parallel, Sequential
 from volumetric.loaders import archs, open_model
 from volumetric.loaders.detect.findings import collapsed
+from volumetric.loaders.detect.order import widths
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import pairs_from_halves, stored_rows
 from volumetric.loaders.safetensors import SafetensorsFile
@@ -401,3 +402,10 @@ def test_inspect_shows_an_adapter_and_asks_for_an_order(tmp_path, rng, capsys: p
     home = bare_with(dense(rng, zeta=(6, 6), alpha=(6, 6)), tmp_path)
     assert main(["inspect", home, "--json", "--assume", "order=zeta,alpha", "--assume", "activation=relu"]) == 0
     assert json.loads(capsys.readouterr().out)["certainty"] == "likely"
+
+
+def test_widths_of_blocks_are_those_of_their_ends() -> None:
+    one, two = Dense(in_features=3, out_features=5), Dense(in_features=5, out_features=7)
+    assert widths(Sequential(layers=(one, two))) == (3, 7)
+    assert widths(Parallel(branches=(one, one, one))) == (3, 15)
+    assert widths(Parallel(branches=(one, one), combine="add")) == (3, 5)

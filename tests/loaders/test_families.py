@@ -14,7 +14,7 @@ import pytest
 
 from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, DTypeError, UnsupportedError
-from volumetric.layers import MultiHeadAttention
+from volumetric.layers import MultiHeadAttention, Parallel
 from volumetric.loaders import LoadedModel, archs, open_model
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.safetensors import SafetensorsFile
@@ -512,3 +512,11 @@ def test_bad_generation_defaults_are_named(values: dict[str, Any], tmp_path: Pat
     (directory / "generation_config.json").write_text(json.dumps(values))
     with pytest.raises(CheckpointError, match=next(iter(values)).replace("eos_token_id", "id")):
         open_model(str(directory))
+
+
+def test_two_experts_are_chosen_unless_a_configuration_says_how_many(tmp_path: Path) -> None:
+    """The default of transformers, which files leave out."""
+    model = open_model(copy("mixtral", tmp_path, num_experts_per_tok=None))
+    gates = [spec.gate for spec in model.network.layers.values() if isinstance(spec, Parallel)]
+    assert gates
+    assert {gate and gate.top_k for gate in gates} == {2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -17,11 +18,12 @@ from tests.loaders.test_gguf_encoders import hidden_states
 from volumetric.dtypes import decode
 from volumetric.errors import UnsupportedError
 from volumetric.layers import MultiHeadAttention
-from volumetric.layers.rope import inverse_frequencies
+from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_archs import architecture_of
+from volumetric.loaders.gguf_rope import _llama3, rope_factors
 
 WHOLE = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
 RAMP = {
@@ -198,3 +200,15 @@ def test_the_field_that_differs_is_named(tmp_path: Path) -> None:
     directory = copy("llama", tmp_path, rope_parameters=WHOLE | {"truncate": False}, rope_scaling=None)
     with pytest.raises(UnsupportedError, match=r"rope\.truncate=False: readers take True"):
         convert_model(directory, tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("original", [1000, 3000, 8192, 30_000])
+@pytest.mark.parametrize("high", [1.0, 4.0])
+def test_constants_are_found_in_the_factors_that_they_give(original: int, high: float) -> None:
+    """Of Llama 3.1 and of Llama 4, which blends nothing; another context may give the same factors."""
+    constants: dict[str, Any] = {"scaling": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": high}
+    rope = Rope(dim=64, base=1e4, original_context=original, **constants)
+    found = _llama3(rope_factors(rope), rope.base, rope.dim)
+    assert found is not None
+    again = dataclasses.replace(rope, original_context=found["original_max_position_embeddings"])
+    np.testing.assert_allclose(rope_factors(again), rope_factors(rope), rtol=1e-5)

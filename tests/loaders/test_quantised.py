@@ -19,6 +19,7 @@ from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised import opened
+from volumetric.loaders.quantised.bitsandbytes import _MAX_STATE
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
 from volumetric.loaders.source import TensorSource
@@ -248,3 +249,30 @@ def test_groups_by_activation_order_of_compressed_tensors(tmp_path: Path) -> Non
     found = ordered.packed(f"{LAYER}.weight")
     assert str(found.scheme) == "bfloat16"
     np.testing.assert_array_equal(decode(found), expected.astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+def test_scales_are_of_every_row(tmp_path: Path) -> None:
+    def longer(tensors: dict[str, np.ndarray]) -> None:
+        name = f"{LAYER}.weight_scale"
+        tensors[name] = np.concatenate([tensors[name], tensors[name][:1]])
+
+    with pytest.raises(CheckpointError, match=r"weight_scale' has shape"):
+        open_model(str(changed("ct_int4_g32", tmp_path, {}, longer)))
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_descriptions_have_a_length_that_is_read(longer: int, tmp_path: Path) -> None:
+    """The longest that is read, and one character more."""
+
+    def pad(tensors: dict[str, np.ndarray]) -> None:
+        for name in [name for name in tensors if "quant_state" in name]:
+            text = tensors[name].tobytes().ljust(_MAX_STATE + longer)
+            tensors[name] = np.frombuffer(text, np.uint8)
+
+    target = changed("bnb_fp4", tmp_path, {}, pad)
+    if not longer:
+        plain = source_of(HOME / "bnb_fp4").packed(f"{LAYER}.weight")
+        np.testing.assert_array_equal(decode(source_of(target).packed(f"{LAYER}.weight")), decode(plain))
+    else:
+        with pytest.raises(CheckpointError, match="no JSON object of a short length"):
+            open_model(str(target))

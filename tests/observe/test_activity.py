@@ -358,3 +358,10 @@ def test_slow_viewers_miss_the_oldest_frames_and_too_many_are_sent_away(monkeypa
     finally:
         held.set()
         server.close()
+
+
+def test_ticks_for_each_row_are_of_clocked_networks() -> None:
+    recorder = Recorder(open_stream(device("reference"), NETWORK, PARAMS, batch=2))
+    with pytest.raises(SpecError, match="per_row is of networks that run tick by tick"):
+        recorder.advance(Chunk(x={"input": X[:, :2]}, count=2), per_row=2)
+    recorder.advance(Chunk(x={"input": X[:, :2]}, count=2), per_row=1)

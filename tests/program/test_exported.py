@@ -112,3 +112,16 @@ def test_what_is_lost_is_told() -> None:
     assert again.canvas.regions["a"].identity == Identity(births=True)
     twins = replace(program, edges=(Edge(reads="a", writes="c"), Edge(reads="a", writes="c", when="a.x > 1")))
     assert any("condition 'a.x > 1'" in line for line in export_canvas(twins).lost)
+
+
+def test_a_rule_is_written_where_an_edge_has_one_of_its_own() -> None:
+    regions = {"a": Region(((0, 1), (0, 2))), "b": Region(((0, 1), (2, 4)), rule="linear")}
+    edges = [Edge("a", "a"), Edge("a", "b"), Edge("b", "a", rule="linear"), Edge("b", "b", rule="cross")]
+    text, _ = export_canvas(Program(Canvas(1, (4,), 8, regions), edges))
+    rules = {(edge["src"], edge["dst"]): edge.get("fn") for edge in json.loads(text)["topology"]}
+    assert rules == {
+        ("a", "a"): None,
+        ("b", "a"): None,
+        ("a", "b"): "linear_attention",
+        ("b", "b"): "cross_attention",
+    }

@@ -115,6 +115,9 @@ def test_recordings_have_regions_and_edges(tmp_path: Path) -> None:
     assert scene.families == {name: region.family for name, region in regions.items()}
     names = [(scene.nodes[edge.source].name, scene.nodes[edge.target].name) for edge in scene.edges]
     assert names == [(edge.reads, edge.writes) for edge in edges]
+    middles = [place.coords.mean(0) for place in TIMED.facts.places]
+    lengths = [float(np.linalg.norm(middles[edge.source] - middles[edge.target])) for edge in scene.edges]
+    assert [edge.length for edge in scene.edges] == pytest.approx(lengths, abs=1e-6)
     assert scene.ports["seen"].direction == "in"
     assert scene.latency == {"guess": 0, "kept": 1}
     np.testing.assert_array_equal(found.fired, told.regions[1, ::2] > 0)

@@ -89,6 +89,12 @@ def test_the_table_is_sound_and_in_the_document():
     assert table() in DOCUMENT.read_text(encoding="utf-8"), "run: make docs"
 
 
+def test_responses_need_no_wishes_about_reasoning():
+    asked = read(b'{"input": "a"}', ResponseRequest)
+    asked.check()
+    assert (asked.reasoning, asked.include) == (None, [])
+
+
 def test_responses_drop_what_they_never_tell():
     asked = read(
         json.dumps({"input": "a", "include": ["reasoning.encrypted_content"], "store": True, "truncation": "auto",

@@ -49,6 +49,7 @@ def test_jobs_that_a_device_has_kept_waiting_too_long_are_not_computed_after_all
         assert engine is not None
         with pytest.raises(openai.InternalServerError, match="the device has not answered for"):
             client.completions.create(model="letters", prompt=["a", "b"], extra_body={"ignore_eos": True})
+        assert not engine.waiting  # who was told waits no more
         goes.set()
         until(lambda: engine.scheduler.idle)
         assert (engine.scheduler.stats.cancelled, engine.scheduler.stats.finished) == (2, 0)

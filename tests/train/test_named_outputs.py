@@ -38,6 +38,7 @@ from volumetric.train import (
     evaluate,
     train,
 )
+from volumetric.train.by_output import Losses, Tally, Terms
 from volumetric.train.device import DeviceLearner
 from volumetric.train.history import CsvReporter, JsonlReporter
 from volumetric.train.targets import TargetLearner
@@ -319,3 +320,9 @@ def test_data_that_do_not_fit_the_losses_are_refused(name: str) -> None:
     run(y, mask=np.r_[np.zeros(4), np.ones(4)])  # one mask is that of all outputs
     with pytest.raises(SpecError, match="no term of the loss counts"):
         run(y, mask=np.zeros(8))
+
+
+def test_every_loss_that_has_terms_is_told() -> None:
+    losses = Losses.made({"a": MSE(), "b": MSE(), "c": MSE()}, {"b": 3.0})
+    tally = Tally({"a": Terms(0.5, 1.0), "b": Terms(6.0, 2.0), "c": Terms(0.0, 0.0)})
+    assert losses.each(tally) == {"a": 0.5, "b": 3.0}

@@ -15,6 +15,7 @@ from volumetric.errors import ShapeError, SpecError, VolumetricError
 from volumetric.network import initialise
 from volumetric.runtime.graph import GraphBuilder
 from volumetric.train import MSE, SGD, Batch, CrossEntropy, GraphLoss, TrainConfig, train
+from volumetric.train.converting import as_loss
 
 draw = np.random.default_rng(0)
 Y, T = draw.standard_normal((5, 3)), draw.standard_normal((5, 3))
@@ -187,3 +188,11 @@ def test_the_mistakes_of_a_function_are_its_own(function: Any, message: str, hin
         GraphLoss(function=function).terms(Y, T)
     assert message in str(caught.value)
     assert hint in (caught.value.hint or "")
+
+
+def test_a_class_is_no_function() -> None:
+    """Of a loss it is its values that are asked for; another class would be called as if it were one."""
+    with pytest.raises(SpecError, match="loss"):
+        as_loss(MSE)
+    with pytest.raises(SpecError, match="loss"):
+        as_loss(dict)

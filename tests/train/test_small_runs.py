@@ -73,3 +73,10 @@ def test_training_and_judging_choose_alike(caplog: pytest.LogCaptureFixture) -> 
     named = train(SMALL, params, (x, y), config, device="reference")
     assert all(np.array_equal(named.params[key].values(), result.params[key].values()) for key in params)
     assert judged.loss == evaluate(SMALL, result.params, (x, y), config, device="reference").loss
+
+
+def test_batches_larger_than_the_data_are_the_data() -> None:
+    x = np.zeros((4, 2), np.float32)
+    for size in (4, 10**9):
+        data = ArrayData(inputs=x, targets=x[:, :1], batch_size=size)
+        assert device_of_run("auto", SMALL, initialise(SMALL, seed=0), TrainConfig(epochs=300), data) == "reference"

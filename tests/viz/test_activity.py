@@ -166,3 +166,11 @@ def test_what_is_no_picture_is_refused() -> None:
 
 def test_nothing_recorded_is_a_film_too() -> None:
     assert film_of(film_page(recorded(np.zeros((0, 1)))))["frames"] == 0
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.gif"])
+@pytest.mark.parametrize("sizes", [{"frames": 0}, {"rate": 0}])
+def test_films_of_nothing_are_refused(name: str, sizes: dict[str, int], tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="of 1 or more, got 0"):
+        save_film(recorded([[0, 64]]), tmp_path / name, **sizes)
+    save_film(recorded([[0, 64]]), tmp_path / name, **dict.fromkeys(sizes, 1))

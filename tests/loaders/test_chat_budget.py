@@ -1,0 +1,31 @@
+"""The budget of a chat template: all that it counts is spent, whoever spends it."""
+
+from __future__ import annotations
+
+import pytest
+
+from volumetric.errors import GenerationError
+from volumetric.loaders import chat_budget
+from volumetric.loaders.chat_budget import Budget
+from volumetric.loaders.chat_operations import test_within as within_budget
+
+
+@pytest.mark.parametrize("spend", ["work", "turn", "text"])
+def test_whatever_is_spent_in_small_pieces_ends(spend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is looked at after some work, so that a template whose time is up cannot go on for ever."""
+    monkeypatch.setattr(chat_budget, "MAX_SECONDS", -1.0)
+    budget = Budget()
+    pieces = {"work": lambda: budget.work(1), "turn": lambda: budget.turn(1, 0), "text": lambda: budget.text("a")}
+    with pytest.raises(GenerationError):
+        for _ in range(10**6):
+            pieces[spend]()
+
+
+def test_a_question_about_a_list_costs_the_reading_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of Jinja may compare all of it, as ``x is in y`` does."""
+    monkeypatch.setattr(chat_budget, "MAX_SECONDS", -1.0)
+    asked = within_budget(lambda item, items: item in items)
+    items = list(range(1000))
+    with Budget.fresh(), pytest.raises(GenerationError):
+        for _ in range(10**5):
+            asked(-1, items)
