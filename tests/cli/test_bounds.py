@@ -37,6 +37,6 @@ def test_clocks_count_every_second(seconds: int) -> None:
 
 
 def test_a_network_has_one_source() -> None:
-    with pytest.raises(SpecError, match="builder.*file|file.*builder"):
+    with pytest.raises(SpecError, match="builder and file exclude each other"):
         NetworkSettings(builder="sequential", file="network.json")
     assert NetworkSettings(builder="sequential").builder == "sequential"

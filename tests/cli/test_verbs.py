@@ -404,3 +404,11 @@ def test_comparison_of_a_model_with_its_conversion(run, letters, tmp_path):
     assert code == 1
     assert "needs a type" in err
     assert not (tmp_path / "none").exists()
+
+
+def test_calls_of_one_shape_have_one_profile(run):
+    """How many tokens a call has generated in all changes none of its steps."""
+    flags = ("-p", "0", "-n", "1,2", "-r", "1", "--profile", "-o", "json", "--device", "cpu", "--threads", "1")
+    code, out, _ = run("bench", str(LLAMA), *flags)
+    assert code == 0
+    assert [(row["test"], bool(row["steps"])) for row in json.loads(out)] == [("tg1", True), ("tg2", False)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import pytest
 
 from tests.generate.letters import letters
 from tests.serve.servers import PATIENCE, hang_devices, running, until
+from volumetric.generate import Limits
 from volumetric.serve import supervisor as supervising
 from volumetric.serve.engine import Engine
+from volumetric.serve.run import Server, listen
+from volumetric.serve.serving import Settings
 
 
 def test_who_supervises_the_server_hears_when_it_is_ready_and_that_no_device_hangs(
@@ -51,3 +55,18 @@ def test_who_supervises_the_server_hears_when_it_is_ready_and_that_no_device_han
             heard.append(supervisor.recv(100))
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
     supervising.tell(supervising.READY)  # nobody is there any more
+
+
+def test_signals_mean_afterwards_what_they_meant_before():
+    """A server takes them over while it runs, and gives them back."""
+    numbers, during = (signal.SIGTERM, signal.SIGINT), []
+    before = [signal.getsignal(number) for number in numbers]
+    server = Server({"letters": letters}, Settings(), Limits(), drain=0.0)
+
+    def ready() -> None:
+        during.append(signal.getsignal(signal.SIGTERM))
+        server.stop()
+
+    server.run(listen("127.0.0.1", 0), on_ready=ready)
+    assert during != before[:1]
+    assert [signal.getsignal(number) for number in numbers] == before
