@@ -95,6 +95,8 @@ def _named(function: Any) -> Iterator[Any]:
             yield from _functions(each)
     for cell in function.__closure__ or ():
         yield from _functions(cell.cell_contents)
+    # What makes a kernel for some constants runs as Python, and calls what the kernel itself does not name.
+    yield from _functions(function.__globals__.get(function.__qualname__.split(".")[0]))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
