@@ -10,7 +10,7 @@ A fault removes a statement (a call, an assignment to an attribute or an element
 shifts an integer by one, or drops a mask (an operand of ``and``, ``or``, ``&`` or ``|``, a ``not``, a branch of
 ``where``, a bound of ``min`` or ``max``). Places are drawn from all parts in proportion to what they have. Messages of
 errors are left out: a fault there changes no behaviour. Faults are planted in a copy of the checkout. Those in compiled
-kernels, whose Python never runs, are held to the tests that name their module, or else to all tests of kernels.
+kernels, whose Python never runs, are held to the tests that ask for a kernel made of the function (`reached_kernels`).
 
 A fault counts as noticed if a test fails, hangs or cannot be collected. ``run`` takes the quickest tests that reach the
 place, from as many files as it can, up to ``--tests`` of them.
