@@ -21,7 +21,8 @@ from volumetric.errors import (
 from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
 from volumetric.generate.scheduling.pace import Pace
 from volumetric.layers import LSTM, LayerSpec, MultiHeadAttention
-from volumetric.runtime.reference import ReferenceDevice, ReferenceState
+from volumetric.runtime.reference import ReferenceDevice
+from volumetric.runtime.reference_state import ReferenceState
 
 
 class Clock:

@@ -16,7 +16,8 @@ from volumetric.generate.scheduling.prefixes import Prefixes, common
 from volumetric.layers import LSTM, MultiHeadAttention
 from volumetric.network import Params
 from volumetric.runtime.device import RunOptions
-from volumetric.runtime.reference import ReferenceDevice, ReferenceState
+from volumetric.runtime.reference import ReferenceDevice
+from volumetric.runtime.reference_state import ReferenceState
 from volumetric.weights import WeightStore
 
 ATTENTION = MultiHeadAttention(embed_dim=8, num_heads=2)

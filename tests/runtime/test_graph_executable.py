@@ -31,7 +31,8 @@ from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import Executable, State
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable, ReferenceState
+from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.runtime.reference_state import ReferenceState
 
 OPTIONS = RunOptions(context=64)
 

@@ -21,7 +21,7 @@ from volumetric.serve.problem import without_directories
         ("models/x/tokenizer.json: damaged: a and/or b", "tokenizer.json: damaged: a and/or b"),
         ("C:\\srv\\my models\\x.gguf: cut short", "x.gguf: cut short"),
         ("../x/y.json is no JSON", "y.json is no JSON"),
-        ("it failed: [Errno 2] No such file: '/home/a b/x.json'", "it failed: [Errno 2] No such file: 'x.json'"),
+        ("it failed: [Errno 2] No such file: '/data/a b/x.json'", "it failed: [Errno 2] No such file: 'x.json'"),
         ("cannot read ~/x/y.json, 3 / 4", "cannot read y.json, 3 / 4"),
         ("tensor 'a/b/c' is 1/2 of it; 3 tokens/s", "tensor 'a/b/c' is 1/2 of it; 3 tokens/s"),
         ("see https://example.com/a/b", "see https://example.com/a/b"),

@@ -12,7 +12,8 @@ from volumetric.observe.events import Observer
 from volumetric.observe.watch import Watch
 from volumetric.runtime import Plan, RunOptions
 from volumetric.runtime.device import Given
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable, ReferenceState, TrainingPass
+from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable, TrainingPass
+from volumetric.runtime.reference_state import ReferenceState
 from volumetric.weights import Params
 
 
