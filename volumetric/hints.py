@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from stat import filemode
 from typing import Final
@@ -122,7 +123,7 @@ def suggestion(
     return "one of " + ", ".join(names[:_MOST]) + more
 
 
-def path_hint(path: str | Path) -> str:
+def path_hint(path: str | PathLike[str]) -> str:
     """Return what may help where a file cannot be opened: how far its path goes, what is there of a similar name."""
     # A name with a null byte or one that is too long is no path at all, and a directory may be closed to us.
     with suppress(OSError, ValueError):
