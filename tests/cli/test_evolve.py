@@ -148,6 +148,7 @@ def test_gymnasium_by_name(run):
     assert told["fitness"] == -20
 
 
+@pytest.mark.thorough
 def test_pictures_of_both_kinds_of_runs(run, tmp_path, capsys):
     run("population = 20\n", "--generations", "3")
     grid = 'algorithm = "grid"\npopulation = 6\n[network]\noptions = { hidden = [4] }\n'
@@ -163,6 +164,7 @@ def test_pictures_of_both_kinds_of_runs(run, tmp_path, capsys):
     assert main(["evolve", "--resume", str(tmp_path)]) == 2
 
 
+@pytest.mark.thorough
 def test_ctrl_c_keeps_a_checkpoint_from_which_the_run_goes_on(tmp_path, capsys):
     (tmp_path / "job.toml").write_text(
         'population = 60\nproblem = { kind = "parity", bits = 4 }\ngenerations = 100000\n'

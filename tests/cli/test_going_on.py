@@ -124,6 +124,7 @@ def started(tmp_path: Path, text: str) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.thorough
 def test_a_run_has_one_process_and_a_kill_lets_it_go_without_a_trace(tmp_path: Path, capsys) -> None:
     process, home = started(tmp_path, PARITY + "generations = 100000\ncheckpoint_every = 90000\n"), tmp_path / "job"
     try:

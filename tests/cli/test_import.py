@@ -79,6 +79,7 @@ def test_every_public_name_can_be_imported(name):
     assert getattr(volumetric, name) is not None
 
 
+@pytest.mark.thorough
 def test_every_part_is_there_without_an_import_of_its_own():
     names = ", ".join(f"volumetric.{part}.{name}" for part, name in PARTS.items())
     assert run_python(f"import volumetric; print(len([{names}, volumetric.predict]))").strip() == str(len(PARTS) + 1)
@@ -108,6 +109,7 @@ def test_the_public_generate_face_matches_its_stub():
     assert {"load", "Model", "Session", "SamplingParams"} <= set(package.__all__)
 
 
+@pytest.mark.thorough
 def test_generating_on_the_cpu_imports_what_the_model_needs():
     model = ROOT / "tests" / "fixtures" / "hf_tiny" / "llama"
     arguments = ["generate", str(model), "--device", "cpu", "--threads", "1", "--prompt", "Hi", "-n", "2", "--json"]

@@ -313,6 +313,7 @@ def test_states_of_others_are_refused_and_stay(run, plain, ticking, tmp_path, mo
     assert (code, "cannot write" in err) == (1, True)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_rows_come_one_by_one_and_ctrl_c_keeps_the_state(ticking, tmp_path):
     state = tmp_path / "s"

@@ -40,6 +40,7 @@ def test_a_full_disk_is_told_as_such():
     )
 
 
+@pytest.mark.thorough
 def test_a_reader_that_has_gone_wants_to_hear_nothing():
     done = shell("devices | true")
     assert (done.returncode, done.stderr) == (1, "")
@@ -50,6 +51,7 @@ def test_a_closed_stderr_does_not_move_its_text_to_stdout():
     assert (done.returncode, done.stdout) == (2, "")
 
 
+@pytest.mark.thorough
 def test_a_closed_stdin_is_empty():
     done = shell("generate x -p - <&-")
     assert done.returncode == 1

@@ -55,6 +55,7 @@ def test_values_are_judged_by_their_error(capsys: pytest.CaptureFixture[str]) ->
     assert "| sines | linear | 64 |  | 1 | 0." in out
 
 
+@pytest.mark.thorough
 def test_processes_give_what_one_gives(tmp_path: Path) -> None:
     trials = [Trial(task="copy", model="prior", seed=seed, lengths=(60,)) for seed in range(3)]
     log = tmp_path / "trials.jsonl"

@@ -382,6 +382,7 @@ checkpoint_every = 20
 """
 
 
+@pytest.mark.thorough
 def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(tmp_path):
     (tmp_path / "long.toml").write_text(LONG)
     command = [sys.executable, "-m", "volumetric", "train", str(tmp_path / "long.toml"), "--device", "reference"]

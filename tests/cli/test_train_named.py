@@ -111,6 +111,7 @@ def test_arrays_belong_to_inputs_and_outputs_by_name(capsys: pytest.CaptureFixtu
     assert open_model("d/model").inputs is not None
 
 
+@pytest.mark.thorough
 def test_a_clocked_network_learns_from_a_file_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     run = read_settings(_written(TICKS))
     assert run.train.mode == Systolic(window=10, ticks_per_row=2, delay={"value": 2})

@@ -38,6 +38,7 @@ def test_who_has_chosen_is_not_told_of_chat(run, letters, flags):
     assert "--chat" not in err
 
 
+@pytest.mark.thorough
 def test_who_writes_special_tokens_is_not_told_of_chat(run):
     flags = ("-n", "1", "--device", "cpu", "--threads", "1")
     assert "--chat" in run("generate", SMOL, "Hello", *flags)[2]

@@ -47,6 +47,7 @@ X = np.random.default_rng(1).standard_normal((3, 9, 4)).astype(np.float32)
 RESETS = (np.random.default_rng(2).random((3, 9)) < 0.25).astype(np.int64)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_ticks_are_those_of_the_definition(name: str) -> None:
     """Outputs and all that is kept, through resets out of NaN, in runs of any length."""

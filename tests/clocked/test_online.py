@@ -191,6 +191,7 @@ def test_memory_does_not_grow_with_ticks() -> None:
     assert kept[0] == kept[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "which"), [("cpu", 35), ("gpu", None)])
 def test_devices_learn_alike(name: str, which: int | None) -> None:
     clocked = Clocked(network=loop()) if which is None else machine(which)
@@ -204,6 +205,7 @@ def test_devices_learn_alike(name: str, which: int | None) -> None:
         np.testing.assert_allclose(made[1].state.masters[key], w, rtol=0, atol=1e-5, err_msg=key)
 
 
+@pytest.mark.thorough
 def test_resumes_between_ticks(tmp_path: Path) -> None:
     clocked = Clocked(network=CHAIN, clocks={Coord(1): Every(period=2)})
     data = ArrayData(inputs=np.tile(X, (2, 1, 1)), targets=np.tile(Y, (2, 1, 1)), batch_size=4)

@@ -80,6 +80,7 @@ def test_updates_have_the_bits_of_weights_apart(more: dict[str, Any], stacks: in
     check_equal(again, one)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [6, 16, 29])
 def test_any_machine_learns_as_with_weights_apart(seed: int) -> None:
     """Links, clocks, shared weights, outputs of which one has no targets; clipped, as sums have another order."""

@@ -112,6 +112,7 @@ RNN3 = GRU(input_size=3, hidden_size=3)
 X = np.random.default_rng(3).standard_normal((2, 5, 4)).astype(np.float32)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_wavefront_is_the_sequence(name: str) -> None:
     params = initialise(CHAIN, seed=1)

@@ -93,6 +93,7 @@ def test_gradients_are_those_of_differences(seed: int, per_row: int) -> None:
     assert (totals[0] - totals[1]) / 2e-5 == pytest.approx(slope, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "clocked"), [("cpu", machine(4)), ("gpu", None)])
 def test_devices_learn_alike(name: str, clocked: Clocked | None) -> None:
     clocked = clocked or Clocked(network=loop())  # few pipelines: a software GPU takes long for each

@@ -71,6 +71,7 @@ def close(got: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * max(1.0, float(np.abs(want).max())))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_cell_goes_on_from_its_state(cell: str, threads: int) -> None:

@@ -65,6 +65,7 @@ def test_processes_share_the_work_and_nothing_is_mixed_up(tmp_path: Path) -> Non
     assert loaded >= 1  # what another process compiled was loaded
 
 
+@pytest.mark.thorough
 @kept
 def test_what_a_process_cannot_compile_is_compiled_by_the_one_that_waits(tmp_path: Path) -> None:
     written, started, loaded = marks(tmp_path, 2, "no_such_module:SMALL")

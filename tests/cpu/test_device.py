@@ -223,6 +223,7 @@ def test_quantised_activations_stay_near(scheme, rng):
         assert np.square(got - want).sum() / np.square(want).sum() < 1e-3
 
 
+@pytest.mark.thorough
 def test_bfloat16_activations_stay_near(rng):
     """Rounding to 8 bits costs 2**-18/3 of the power, for one row at a time as for many."""
     network = tiny_llama(width=128, heads=4, head_dim=32)

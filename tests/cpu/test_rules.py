@@ -74,6 +74,7 @@ print(ROWS.compiled("softcap").cache_hits)
 """
 
 
+@pytest.mark.thorough
 def test_second_process_loads_what_the_first_compiled(tmp_path):
     assert run_child(CHILD, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path)) == "0"
     if sys.platform.startswith("linux"):

@@ -77,6 +77,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0, np.arr
 """
 
 
+@pytest.mark.thorough
 def test_a_forked_child_has_threads_of_its_own():
     done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=90, check=False)
     assert (done.returncode, done.stdout.split()) == (0, ["0", "True"]), done.stderr[-2000:]

@@ -51,6 +51,7 @@ def step(cell: str, sizes: tuple[int, int, int, int], *, weights: str, heads: in
     return work.finish(outputs), arrays
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("cell", "sizes", "weights", "heads"),
     [

@@ -61,6 +61,7 @@ def test_error_is_bounded(scheme: Scheme, x: NDArray[np.float32]) -> None:
     np.testing.assert_array_equal(decode(packed), decode(packed, np.float64).astype(np.float32))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["fp8", "e5m2", "fp4", "ternary", "int16", "uint16", "fp4:g7:f32", "ternary:g5"])
 @given(x=matrices(ordinary(), max_k=40))
 @settings(max_examples=40)

@@ -74,6 +74,7 @@ def test_what_lies_beyond_the_largest_becomes_the_largest(name: str, source: typ
             np.testing.assert_array_equal(found, [nearest(float(v), name) for v in values])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NARROW)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_ties_and_their_neighbours(name: str, seed: int) -> None:

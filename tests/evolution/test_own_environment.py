@@ -52,6 +52,7 @@ def job(folder: Path, text: str) -> str:
     return str(folder / "at" / "job.toml")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_file_names_one_beside_it(module, tmp_path, monkeypatch, capsys, workers):
     monkeypatch.chdir(tmp_path)

@@ -302,6 +302,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_interrupted(tmp_path: Path) -> None
     assert len({program_of(whole.pool.genome(i)) for i in range(3)}) > 1
 
 
+@pytest.mark.thorough
 def test_a_program_is_evolved_and_drawn_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

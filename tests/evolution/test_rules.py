@@ -83,6 +83,7 @@ def test_one_genome_can_split_a_connection_twice(rng: np.random.Generator) -> No
     validate(twice)
 
 
+@pytest.mark.thorough
 def test_many_mutations_within_one_generation_find_room(rng: np.random.Generator) -> None:
     rules, innovations = config(replace(STILL, add_node=1.0, add_connection=1.0)), fresh()
     child = genome(FULL)

@@ -139,6 +139,7 @@ def test_a_problem_that_needs_all_genomes_stays_here(two: Workers) -> None:
     assert population.champion.fitness == 23
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("arguments", [{"count": -1}, {"timeout": 0.0}, {"retries": -1}])
 def test_impossible_workers(arguments: dict) -> None:
     with pytest.raises(SpecError, match="workers need"):

@@ -95,6 +95,7 @@ def test_nodes_are_masked_between_calls_and_nothing_is_compiled(way: str, monkey
     np.testing.assert_allclose(np.concatenate(parts, 1), want, atol=3e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["reference", "cpu", "rows on cpu", "rows on gpu"])
 def test_forks_and_files_have_their_own(way: str) -> None:
     of, stream = case(way), opened(way)

@@ -29,6 +29,7 @@ def fresh(rows: int) -> np.ndarray:
     return MIXED.forward(P, X[:, :rows].astype(np.float64))[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", DEVICES)
 def test_streams_go_on_wherever_they_are_cut(where: str) -> None:
     want = MIXED.forward(P, X.astype(np.float64), memory=Memory(streams=2, resets=RESETS))[0]

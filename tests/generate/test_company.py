@@ -119,6 +119,7 @@ def test_tokens_are_those_of_the_prompt_alone(family: str, options: dict[str, An
         assert scheduler.stats.state_bytes <= limit
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("family", "options"),
     [

@@ -30,6 +30,7 @@ def load(family: str, **options) -> volumetric.Model:
     return volumetric.load(TINY / family, device="reference", **options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", sorted(path.name for path in TINY.iterdir()))
 def test_logits_and_greedy_tokens_are_those_of_transformers(family):
     expected = json.loads((TINY / family / "expected.json").read_text())

@@ -162,6 +162,7 @@ def test_a_batch_of_sequences_with_fixed_states_says_what_each_says_alone():
     assert [generation.text for generation in together] == alone
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["reference", "cpu", "gpu"])
 def test_a_running_session_can_be_forked_and_saved(name, tmp_path):
     model = deep_letters(device(name), MultiHeadAttention(embed_dim=8, num_heads=2))

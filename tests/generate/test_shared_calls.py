@@ -56,6 +56,7 @@ def mixed_rows(models: dict[str, Model]) -> dict[str, list[np.ndarray]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "dtype", "compute"),
     [
@@ -106,6 +107,7 @@ def generated(scheduler: Scheduler, jobs: list[Job]) -> list[tuple[int, ...]]:
     return [ticket.generations[0].token_ids for ticket in tickets]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_jobs_of_several_adapters_share_calls_and_no_prefixes(name: str, temperature: float) -> None:
@@ -149,6 +151,7 @@ def test_scales_change_in_the_middle_of_a_text() -> None:
     assert states[0].position == 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 @pytest.mark.parametrize("order", [["", "plain", "wide", "both"], ["both", "", "wide", "plain"]])
 def test_models_are_closed_in_any_order(name: str, order: list[str]) -> None:

@@ -128,6 +128,7 @@ def test_drafts_are_as_long_as_they_pay():
     assert any(length.most(0.3) for _ in range(100))  # it is tried again
 
 
+@pytest.mark.thorough
 def test_draws_have_the_distribution_of_the_model():
     """Chi squared over what followed each letter, against the exact probabilities, beside guesses of another model."""
     model, other = letters(), next_letter_logits()[::-1].copy()

@@ -40,6 +40,7 @@ def test_what_does_not_exist_is_listed(selector: str) -> None:
     assert "gpu:1 NVIDIA T4" in (error.value.hint or "")
 
 
+@pytest.mark.thorough
 def test_there_is_an_adapter_and_its_name_opens_it() -> None:
     gpus = list_gpus()
     assert gpus, "tests need a Vulkan driver: install mesa-vulkan-drivers"

@@ -312,6 +312,7 @@ def test_an_executable_tells_what_it_cannot_draw(native_device: GpuDevice) -> No
         executable.drawn([executable.new_state()], [1], [hot])
 
 
+@pytest.mark.thorough
 def test_tokens_of_prompts_beside_sequences_that_decode(native_device: GpuDevice) -> None:
     """One call with all: a prompt, a piece of one, sequences, and rows whose logits are asked for."""
     executable = executable_of(native_device)

@@ -110,6 +110,7 @@ def test_a_mixture_runs_on_packed_weights(fallback_device: GpuDevice, rng: np.ra
         assert_close(got, want)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scoring", SCORINGS)
 def test_weights_of_branches_that_nobody_chose_do_not_matter(scoring: Scoring, native_device: GpuDevice) -> None:
     """A gate that always takes the first two of five: the others may hold NaN."""

@@ -43,6 +43,7 @@ def ids(rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.integers(0, 97, count).astype(np.int32)
 
 
+@pytest.mark.thorough
 def test_a_state_takes_the_room_of_its_rows(native_device: GpuDevice, rng) -> None:
     executable = opened(native_device)
     state = executable.new_state()
@@ -167,6 +168,7 @@ def test_holding_nothing_is_cheap(native_device: GpuDevice) -> None:
     assert all(isinstance(state.held, Holding) and not any(state.held.pages) for state in states)
 
 
+@pytest.mark.thorough
 def test_the_pool_grows_while_several_sequences_decode(small: GpuExecutable, native_device, rng) -> None:
     roomy = opened(native_device)
     found = []
@@ -180,6 +182,7 @@ def test_the_pool_grows_while_several_sequences_decode(small: GpuExecutable, nat
     assert found[0] == found[1]
 
 
+@pytest.mark.thorough
 def test_pages_beyond_the_near_ones_are_found(native_device: GpuDevice) -> None:
     executable = opened(native_device, context=(NEAR_PAGES + 3) * PAGE)
     states = [executable.new_state() for _ in range(3)]

@@ -58,6 +58,7 @@ def lstm() -> Network:
     return chain(*layers, Dense(in_features=7, out_features=3), shape=(6,))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [tiny_llama, lstm])
 def test_another_host_replays_a_token(native_device: GpuDevice, rng: np.random.Generator, make: Any) -> None:
     network = make()

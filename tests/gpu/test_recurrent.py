@@ -74,6 +74,7 @@ def test_sequences_of_different_lengths_go_on_together(cell: str, device: str) -
             assert_close(got, want)
 
 
+@pytest.mark.thorough
 def test_what_runs_ahead_of_greedy_decoding_leaves_the_state_as_it_is() -> None:
     executable, reference = compiled("lstm")
     states = [e.new_state() for e in (executable, reference)]

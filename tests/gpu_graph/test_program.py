@@ -270,6 +270,7 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(name: str) -> Non
         agree(program.run(inputs)[0], expected.astype(np.float32), name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trans_b", [False, True])
 @pytest.mark.parametrize(("rows", "groups", "bias"), [(1, (5, 5), (5, 68)), (3, (1, 5), (68,)), (8, (5, 1), ())])
 def test_products_of_few_rows(

@@ -115,6 +115,7 @@ def test_the_layers_own_code(case: str) -> None:
     check(found, rest, EXACT, EXACT)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ORACLES)
 def test_graphs_in_float64(case: str) -> None:
     oracle = ORACLES[case]

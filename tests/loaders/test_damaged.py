@@ -27,6 +27,7 @@ def hostile() -> Any:
     return module
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120)
 def test_damaged_files_raise_errors_of_this_package(
     hostile: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture

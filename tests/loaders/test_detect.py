@@ -224,6 +224,7 @@ def network_of(name: str, device: str = "reference") -> tuple[volumetric.Model, 
     return model, x, np.array(record["y"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("device", ["reference", "cpu"])
 @pytest.mark.parametrize("name", GIVEN)
 def test_networks_compute_what_their_packages_do(name: str, device: str) -> None:

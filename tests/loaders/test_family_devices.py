@@ -30,6 +30,7 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(name: str, device: s
     assert list(made.token_ids) == expected["greedy_tokens"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("device", ["reference", "cpu", "gpu"])
 def test_short_convolutions_go_on_from_the_rows_before_them(device: str) -> None:
     ids = np.array([7, 30, 5, 81, 44, 9, 12, 3, 50], np.int32)

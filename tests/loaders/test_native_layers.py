@@ -166,6 +166,7 @@ def kill_at_a_random_moment(code: str, target: Path, moment: float) -> None:
         process.send_signal(signal.SIGKILL)
 
 
+@pytest.mark.thorough
 def test_a_save_that_is_killed_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     draw = random.Random(1)
     network = sequential(256, 64, hidden=(256,))

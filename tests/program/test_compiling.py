@@ -70,6 +70,7 @@ def test_a_compiled_program_hands_out_the_same(program: Program) -> None:
         assert {name for of, name in told if of == "edge"} == {edge.name for edge in program.edges} - left
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spec", [TIMED, CARRIED], ids=["timed", "carried"])
 def test_a_compiled_network_makes_the_same_on_a_device(spec: Layer) -> None:
     """With one of two outputs, its stream in two calls."""

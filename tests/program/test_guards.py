@@ -81,6 +81,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     yield from ((name, {"mask": Tile((1, 2))}) for name in ("cross", "mamba", "linear"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rule", "fields"), list(cases()))
 def test_nothing_is_seen_of_what_did_not_fire(
     rule: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -169,6 +170,7 @@ def watching(count: int) -> Network:
     return program(regions, tuple(edges), ports, (count, 3), meters=meters).program.network()
 
 
+@pytest.mark.thorough
 def test_meters_and_clocks_that_are_alike_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """They tell what each tells alone, and are as many launches a row however many they are."""
     network = watching(7)
@@ -203,6 +205,7 @@ def test_meters_and_clocks_that_are_alike_are_asked_side_by_side(monkeypatch: py
 PARTS, WIDE = 3, 500
 
 
+@pytest.mark.thorough
 def test_kernels_leave_out_parts() -> None:
     """Each operation of which parts may be left out, smaller than a workgroup and larger; what is wanted is right."""
     rng = np.random.default_rng(0)

@@ -133,6 +133,7 @@ def test_meters_that_are_alike_are_followed_together_in_training_too() -> None:
         np.testing.assert_allclose(made[0].state.carried[key], value, rtol=0, atol=1e-9, err_msg=key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("metered", "each"), [(False, 0), (True, 4)])
 def test_an_update_has_few_dispatches_for_any_number_of_edges(metered: bool, each: int) -> None:
     """Of regions with meters, what streams keep of each is read and left by itself."""

@@ -58,6 +58,7 @@ def test_contributing_stays_short() -> None:
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) < 60
 
 
+@pytest.mark.thorough
 def test_support_table_is_current() -> None:
     command = [sys.executable, "scripts/support_table.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

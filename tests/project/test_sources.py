@@ -36,6 +36,7 @@ def test_the_lists_of_files_are_not_empty() -> None:
     assert {"README.md", "Makefile"} <= {path.name for path in TEXTS}
 
 
+@pytest.mark.thorough
 def test_modules_say_what_they_are_for() -> None:
     assert not offenders(SOURCES, lambda text: not ast.get_docstring(ast.parse(text)))
 

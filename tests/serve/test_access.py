@@ -52,6 +52,7 @@ def test_paths_are_made_plain(path: str, known: str):
     assert plain(path) == known
 
 
+@pytest.mark.thorough
 def test_paths_may_be_written_in_many_ways(server: Address):
     for path in ("//v1/completions", "/v1/completions/", f"{server.url}/v1/completions", "/v1//completions"):
         assert ask(server, "POST", path, {"prompt": "a", "max_tokens": 1})[0] == 200, path

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.devices import device
 from tests.serve.servers import Address, ask, running
 from tests.serve.test_reload import reload, until
@@ -34,6 +36,7 @@ def likelihoods(address: Address, name: str) -> list[float]:
     return answer["choices"][0]["logprobs"]["token_logprobs"]
 
 
+@pytest.mark.thorough
 def test_requests_for_several_adapters_share_an_engine_and_no_answers() -> None:
     with running(with_adapters()) as address:
         served = address.server.serving.models
@@ -52,6 +55,7 @@ def test_requests_for_several_adapters_share_an_engine_and_no_answers() -> None:
         assert 'volumetric_jobs_total{model="wide"}' not in told
 
 
+@pytest.mark.thorough
 def test_a_model_and_its_adapters_are_opened_anew_together() -> None:
     with running(with_adapters()) as address:
         expected = {name: likelihoods(address, name) for name in NAMES}

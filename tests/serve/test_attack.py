@@ -48,6 +48,7 @@ def fuzz():
             del sys.modules[name]
 
 
+@pytest.mark.thorough
 def test_malformed_requests_are_refused_in_openai_s_shape(
     server: Address, fuzz: ModuleType, monkeypatch: pytest.MonkeyPatch
 ):
@@ -148,6 +149,7 @@ def test_a_device_that_fails_fails_its_requests_alone(server: Address, monkeypat
     until(lambda: engine.scheduler.idle)
 
 
+@pytest.mark.thorough
 def test_a_device_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch):
     """To those who wait, and to whoever watches over the server, which ends without it."""
     goes = hang_devices(monkeypatch)

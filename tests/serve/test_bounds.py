@@ -37,6 +37,7 @@ def server():
         yield address
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "body", "param", "message"),
     [
@@ -117,6 +118,7 @@ def test_a_long_text_is_refused_by_its_beginning():
     assert len(tokenizer.encode("ab" * 40_000, limit=40_000)) == 80_000
 
 
+@pytest.mark.thorough
 def test_bodies_must_come_within_a_time():
     head = (
         "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n"
@@ -136,6 +138,7 @@ def test_bodies_must_come_within_a_time():
         assert b"the body did not come within 0.3 s" in got
 
 
+@pytest.mark.thorough
 def test_connections_have_a_number():
     with running({"letters": letters()}, connections=3) as address:
         held = [socket.create_connection(("127.0.0.1", address.port), PATIENCE) for _ in range(3)]
@@ -168,6 +171,7 @@ def test_there_are_no_more_connections_than_files(monkeypatch: pytest.MonkeyPatc
     assert "1744 connections at most" in caplog.text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 def test_a_grammar_is_given_up_when_its_client_leaves(monkeypatch: pytest.MonkeyPatch, path: str):
     """Before its answer has begun there is a task of the request alone, and it ends."""

@@ -77,6 +77,7 @@ def read(form: CallForm, text: str, size: int) -> tuple[str, list[list[str]]]:
     return said, calls
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [*WRITTEN, "HERMES", "MISTRAL_LIST"])
 def test_an_answer_is_calls_or_by_the_schema(name: str, smollm2: tuple[Model, Grammars]):
     model, grammars = smollm2
@@ -110,6 +111,7 @@ def test_an_answer_is_calls_or_by_the_schema(name: str, smollm2: tuple[Model, Gr
                 assert read(form, spoken + answer, size) == (answer, [])
 
 
+@pytest.mark.thorough
 def test_channels_have_calls_or_the_schema():
     model = renamed(*MARKS)
     assert model.tokenizer is not None
@@ -200,6 +202,7 @@ def test_what_does_not_go_together_is_refused(client: openai.OpenAI, given: Any,
     assert caught.value.param == param
 
 
+@pytest.mark.thorough
 def test_responses_have_calls_or_the_schema(client: openai.OpenAI):
     ask: Any = {"model": "hermes", "input": "Who?", "temperature": 1.0, "max_output_tokens": 120}
     ask |= {"tools": [{"type": "function", **WEATHER["function"]}], "parallel_tool_calls": False}

@@ -70,6 +70,7 @@ def client() -> Iterator[openai.OpenAI]:
         yield client
 
 
+@pytest.mark.thorough
 def test_answers_keep_to_channels():
     model = renamed(*MARKS)
     tokenizer = model.tokenizer
@@ -104,6 +105,7 @@ def test_reasoning_in_channels_is_counted():
     assert AnswerForm(channels=Harmony({}), told=False).whole(answer.text)[:2] == ("", "yes")
 
 
+@pytest.mark.thorough
 def test_the_client_gets_calls_by_channels(client: openai.OpenAI):
     ask: Any = {"model": "oss", "messages": [{"role": "user", "content": "Rome?"}], "tools": [TOOL]}
     ask |= {"tool_choice": "required", "temperature": 1.0, "seed": 5, "max_tokens": 400}
@@ -138,6 +140,7 @@ def test_forms_are_held_to_in_the_final_channel(client: openai.OpenAI):
     assert answer.usage.prompt_tokens == count["count"] + 3  # the header of the channel
 
 
+@pytest.mark.thorough
 def test_reasoning_between_special_tokens_may_come_before_calls():
     model = renamed("[THINK]", "[/THINK]")
     tokenizer = model.tokenizer
@@ -163,6 +166,7 @@ def test_reasoning_between_special_tokens_may_come_before_calls():
     model.close()
 
 
+@pytest.mark.thorough
 def test_the_client_gets_reasoning_between_special_tokens():
     template = "{% for m in messages %}{{ m.content }}{% endfor %}{# [THINK] [/THINK] #}[THINK]"
     ask: Any = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "max_tokens": 5}

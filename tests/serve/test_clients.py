@@ -145,6 +145,7 @@ def test_a_predicted_answer_is_checked_in_few_calls(client):
         assert details.rejected_prediction_tokens >= 0
 
 
+@pytest.mark.thorough
 def test_a_server_with_a_draft_says_the_same(client):
     ask = {"prompt": "abcd", "max_tokens": 24, "extra_body": {"ignore_eos": True}}
     models = {"letters": letters(), "random": recurrent_letters(ReferenceDevice())}
@@ -233,6 +234,7 @@ def test_an_encoder_makes_no_text_and_a_generator_no_embeddings(client):
         client.embeddings.create(model="letters", input="a")
 
 
+@pytest.mark.thorough
 def test_a_key_is_asked_for_where_there_is_one():
     with running({"letters": letters()}, api_key="open sesame") as address:
         with address.client("wrong") as client, pytest.raises(openai.AuthenticationError) as caught:

@@ -59,6 +59,7 @@ def prompt(server: Address, messages: list[dict[str, Any]], **asked: Any) -> dic
     return told
 
 
+@pytest.mark.thorough
 def test_messages_are_text_and_prompts_are_whole(server):
     messages = [{"role": "user", "content": SPOOF}]
     assert controls(tokens(server, messages=messages)) == [START, STOP, START]
@@ -69,6 +70,7 @@ def test_messages_are_text_and_prompts_are_whole(server):
     assert prompt(server, messages)["usage"]["prompt_tokens"] == counted
 
 
+@pytest.mark.thorough
 def test_a_server_may_be_told_to_parse_control_tokens():
     messages = [{"role": "user", "content": SPOOF}]
     with running({"talker": talker()}, parse_special=True) as server:
@@ -117,6 +119,7 @@ def test_a_message_with_calls_has_ended(server):
     assert (status, told["error"]["param"]) == (400, "continue_final_message")
 
 
+@pytest.mark.thorough
 def test_errors_of_templates_tell_no_paths(server):
     long = [{"role": "user", "content": "a" * 2_050_000}] * 4
     with running({"talker": talker()}, max_body=2**24) as address:

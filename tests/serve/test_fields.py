@@ -178,6 +178,7 @@ def text(client: openai.OpenAI, prompt: str = "ab", **fields: Any) -> tuple[str,
     return answer.choices[0].text, answer.choices[0].finish_reason
 
 
+@pytest.mark.thorough
 def test_texts_have_the_tokens_that_they_may_have(client):
     assert text(client) == ("cdefgh", "stop")
     longer, _ = text(client, min_tokens=8, max_tokens=20)

@@ -29,6 +29,7 @@ def address() -> Iterator[Address]:
         yield address
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("marks", FAMILIES)
 def test_prompts_have_the_tokens_of_the_model(marks: tuple[str, ...], address: Address):
     model = address.server.serving.models["coder"].model

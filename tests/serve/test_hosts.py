@@ -71,6 +71,7 @@ def test_what_is_no_name_is_refused(name: str):
         AddressOptions(allow_host=(name,)).hosts()
 
 
+@pytest.mark.thorough
 def test_a_server_tells_what_lets_a_name_in():
     with running({"letters": letters()}, hosts=frozenset({"llm.example.org"}), addresses=True) as address:
         for host, status in {"llm.example.org": 200, "10.0.0.1:80": 200, "evil.example": 403, "1.2.3": 403}.items():

@@ -63,6 +63,7 @@ def ask(server: Address):
     return {"api_base": f"{server.url}/v1", "api_key": KEY, "num_retries": 0}
 
 
+@pytest.mark.thorough
 def test_litellm_chat(litellm, ask):
     for name in ("openai/letters", "hosted_vllm/letters"):
         answer = litellm.completion(name, MESSAGES, **ask)
@@ -89,6 +90,7 @@ def test_litellm_embeddings(litellm, ask):
     np.testing.assert_allclose([one["embedding"] for one in answer.data], expected, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_litellm_tools_and_forms(litellm, ask):
     ask = ask | {"model": "openai/smollm2", "messages": MESSAGES, "temperature": 1.0, "seed": 1, "max_tokens": 80}
     answer = litellm.completion(**ask, tools=[WEATHER], tool_choice="required", parallel_tool_calls=False)
@@ -141,6 +143,7 @@ def test_langchain_embeddings(server):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_langchain_tools_and_forms(chat):
     model = chat("smollm2", temperature=1.0, seed=1, max_tokens=80)
     for method in ("json_schema", "function_calling"):

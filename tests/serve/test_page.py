@@ -46,6 +46,7 @@ def page(browser: Page):
     return browser
 
 
+@pytest.mark.thorough
 def test_a_key_is_asked_for(browser):
     browser.wait("document.querySelector('.error') !== null")
     assert "API key is missing or wrong" in browser.value("document.querySelector('.error').textContent")

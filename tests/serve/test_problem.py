@@ -31,6 +31,7 @@ def test_names_of_directories_are_left_out_of_a_text(text: str, told: str):
     assert without_directories(text) == told
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("error", ["checkpoint", "unforeseen"])
 def test_clients_are_told_the_cause_and_the_log_where(
     error: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

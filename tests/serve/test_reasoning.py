@@ -78,6 +78,7 @@ def client() -> Iterator[openai.OpenAI]:
     patch.undo()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("asked", "thought", "said", "tokens"), [("c", "ef", "h", 4), ("d", "ef", "h", 3), ("e", None, "fgh", 0)]
 )

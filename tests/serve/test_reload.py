@@ -23,6 +23,7 @@ def reload(server) -> None:
     server._loop.call_soon_threadsafe(lambda: server._start(server._reload()))
 
 
+@pytest.mark.thorough
 def test_a_request_keeps_the_model_that_it_began_with(monkeypatch: pytest.MonkeyPatch):
     """Also one whose prompt is not made into tokens yet, so that no engine knows of it."""
     with running({"letters": letters()}) as address, address.client() as client:
@@ -56,6 +57,7 @@ def test_a_request_keeps_the_model_that_it_began_with(monkeypatch: pytest.Monkey
         assert client.completions.create(model="letters", prompt="a").choices[0].text == "bcdefgh"
 
 
+@pytest.mark.thorough
 def test_reloads_wait_for_each_other_and_leave_what_cannot_be_replaced(caplog: pytest.LogCaptureFixture):
     opened: list[int] = []
 
@@ -75,6 +77,7 @@ def test_reloads_wait_for_each_other_and_leave_what_cannot_be_replaced(caplog: p
         assert client.completions.create(model="letters", prompt="a").choices[0].text == "bcdefgh"
 
 
+@pytest.mark.thorough
 def test_a_server_that_ends_tells_requests_of_models_that_were_replaced():
     with running({"random": slow_letters()}, drain=0.2) as address, address.client() as client:
         server = address.server
@@ -126,6 +129,7 @@ def test_a_server_ends_while_it_opens_a_model():
         thread.join(PATIENCE)
 
 
+@pytest.mark.thorough
 def test_a_server_that_ends_at_once_says_nothing_of_those_who_were_waiting(caplog: pytest.LogCaptureFixture):
     with running({"random": slow_letters()}) as address, address.client() as client:
         stream = client.completions.create(

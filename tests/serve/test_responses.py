@@ -39,6 +39,7 @@ def address() -> Iterator[Address]:
     patch.undo()
 
 
+@pytest.mark.thorough
 def test_a_text(client):
     answer = client.responses.create(model="letters", input="ab", metadata={"who": "me"}, store=False)
     assert (answer.output_text, answer.status, answer.object) == ("cdefgh", "completed", "response")
@@ -133,6 +134,7 @@ def test_reasoning_is_an_item_of_its_own(client):
 ASK: Any = {"model": "smollm2", "input": "The weather in Rome?", "temperature": 1.0, "max_output_tokens": 120}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "weather"}])
 def test_a_tool_is_called_and_its_result_is_read(client, choice):
     ask = ASK | {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False, "extra_body": {"seed": 4}}
@@ -153,6 +155,7 @@ def test_a_tool_is_called_and_its_result_is_read(client, choice):
     assert last.usage.output_tokens > 0
 
 
+@pytest.mark.thorough
 def test_typed_answers_and_arguments_are_parsed(client):
     answer = client.responses.parse(**ASK, text_format=Person, extra_body={"seed": 2})
     assert isinstance(answer.output_parsed, Person)
@@ -212,6 +215,7 @@ def test_what_is_not_honoured_is_named(client, asked, param, message):
     assert caught.value.type in ("invalid_request_error", "not_found_error")
 
 
+@pytest.mark.thorough
 def test_langchain_asks_for_responses(address: Address):
     langchain_openai = pytest.importorskip("langchain_openai")
     model = langchain_openai.ChatOpenAI(

@@ -22,6 +22,7 @@ def texts(address: Address, **fields: Any) -> list[str]:
     return [choice.text for choice in answer.choices]
 
 
+@pytest.mark.thorough
 def test_texts_differ_where_nobody_says_anything_of_sampling():
     with running({"a": letters(np.zeros((9, 9), np.float32))}, temperature=Settings().temperature) as address:
         assert len(set(texts(address, n=3))) == 3
@@ -32,6 +33,7 @@ def test_texts_differ_where_nobody_says_anything_of_sampling():
             assert "temperature=1.0 (server)" in client.models.retrieve("a").model_dump()["meta"]["sampling"]
 
 
+@pytest.mark.thorough
 def test_files_and_the_server_may_say_otherwise():
     recommended = letters(np.zeros((9, 9), np.float32), generation=replace(ENDS, do_sample=True, top_k=1))
     with running({"a": recommended}, temperature=1.0) as address:

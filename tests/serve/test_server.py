@@ -206,6 +206,7 @@ def test_a_text_is_the_same_alone_and_in_company(server):
         assert list(pool.map(text, range(32))) == alone
 
 
+@pytest.mark.thorough
 def test_streams_under_way_end_well_or_are_told_when_the_server_ends():
     with running({"random": slow_letters()}, drain=0.3) as address, address.client() as client:
         stream = client.completions.create(

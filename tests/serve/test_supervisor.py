@@ -19,6 +19,7 @@ from volumetric.serve.run import Server, listen
 from volumetric.serve.serving import Settings
 
 
+@pytest.mark.thorough
 def test_who_supervises_the_server_hears_when_it_is_ready_and_that_no_device_hangs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):

@@ -24,6 +24,7 @@ def engine_of(address: Address) -> Engine:
     return served.engine
 
 
+@pytest.mark.thorough
 def test_a_request_of_many_texts_does_not_keep_another_one_waiting():
     model = slowed(recurrent_letters(ReferenceDevice()), 0.03)
     with running({"letters": model}, limits=Limits(seats=4, turn=8)) as address, address.client() as client:
@@ -38,6 +39,7 @@ def test_a_request_of_many_texts_does_not_keep_another_one_waiting():
             assert len(first.result(PATIENCE).choices) == 12
 
 
+@pytest.mark.thorough
 def test_each_key_has_its_share(monkeypatch: pytest.MonkeyPatch):
     keys = {"sesame": 1.0, "lentil": 3.0}
     with running({"letters": letters()}, api_key="first", api_keys=keys) as address:
@@ -55,6 +57,7 @@ def test_each_key_has_its_share(monkeypatch: pytest.MonkeyPatch):
     assert len({job.request for job in told[:4]}) == 2
 
 
+@pytest.mark.thorough
 def test_a_client_that_does_not_read_has_no_slot_until_it_does(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine, "UNREAD", 64)
     model = letters(context=3000, context_length=3000)
@@ -79,6 +82,7 @@ def test_a_client_that_does_not_read_has_no_slot_until_it_does(monkeypatch: pyte
         assert scheduler.stats.preempted == 0
 
 
+@pytest.mark.thorough
 def test_memory_is_that_of_all_models_together():
     """Each has what holds as many whole sequences."""
 

@@ -94,6 +94,7 @@ def test_training_gives_the_weights_and_statistics_of_torch(name: str) -> None:
     np.testing.assert_allclose(found.ravel(), TORCH["predicted"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_devices_agree_on_weights_and_statistics(clip: float | None, name: str) -> None:

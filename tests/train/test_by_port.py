@@ -82,6 +82,7 @@ def test_arrays_by_port_are_rows(inputs: Any, targets: Any, mask: Any, as_rows: 
     check_equal(learned((inputs, targets, mask)), learned((ROWS, WANTED, as_rows)))
 
 
+@pytest.mark.thorough
 def test_batches_validation_resets_and_evaluation_are_by_port_too() -> None:
     resets = np.zeros(LEAD, np.float32)
     resets[:, 1] = 1
@@ -125,6 +126,7 @@ def spoilt(of: dict[str, np.ndarray], name: str, *place: int) -> dict[str, np.nd
     return {**of, name: array}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("inputs", "targets", "mask", "told"),
     [

@@ -107,6 +107,7 @@ OPTIMISERS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("optimiser", OPTIMISERS, ids=lambda o: f"{o.kind}-{OPTIMISERS.index(o)}")
 def test_optimisers(optimiser: Optimiser, name: str) -> None:

@@ -42,6 +42,7 @@ def test_devices_drop_the_same_elements(name: str) -> None:
     follow(pair(name, ROWS, optimiser=SGD()), [batch(), batch(16, 7), batch(23)])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_sequences_that_go_one_by_one_drop_what_they_drop_together(name: str) -> None:
     attention = Sequential(

@@ -116,6 +116,7 @@ def test_a_transformer_memorises_a_sequence() -> None:
     assert outputs(network, result, ids[:-1].astype(np.int32)).argmax(-1).tolist() == ids[1:].tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_training_with_quantised_weights_learns_in_every_type(dtype: DType) -> None:
     network = perceptron(4, 32, 1)

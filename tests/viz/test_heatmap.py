@@ -33,6 +33,7 @@ def test_colours_run_from_red_over_white_to_blue() -> None:
     assert "rgb(247,247,247)" in page  # 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_pictures_are_of_their_format(tmp_path: Path, suffix: str, magic: bytes) -> None:
     TABLE.save(tmp_path / f"map.{suffix}")

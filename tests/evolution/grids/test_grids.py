@@ -215,6 +215,7 @@ def test_distance_counts_genes_and_weights() -> None:
     assert distance(a, other, rules) == pytest.approx(rules.weight / 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["neat", "elites"])
 def test_the_same_seed_gives_the_same_run_and_the_population_stays_exact(algorithm: str) -> None:
     config = GridConfig.from_dict({"population": 23, "algorithm": algorithm})
