@@ -2,7 +2,7 @@
 
 Compiling is most of the time of a cold run, so each file has a budget in ``budgets.json``: how many different
 operations of the CPU and how many different pipelines its tests may ask for. A file that asks for more fails. They
-count whether they were compiled, loaded, or in the process already, so caches and the order of files do not matter.
+count whether they were compiled, loaded, or in the process already, so caches do not matter.
 
 ``pytest --costs FILE`` writes a line of JSON for each test, from all processes that run tests, and
 ``scripts/test_budgets.py FILE`` makes the table from it.
@@ -21,8 +21,8 @@ import pytest
 
 BUDGETS = Path(__file__).with_name("budgets.json")
 KINDS = ("kernels", "pipelines")
-SLACK = 16
-"""By how much a file may exceed its budget: in another order of files it asks for a few that others have kept."""
+SLACK = {"kernels": 200, "pipelines": 40}
+"""By how much a file may exceed its budget: alone, or in another order, it opens models that files before it share."""
 
 _asked: dict[str, set[Hashable]] = {kind: set() for kind in KINDS}
 """What the tests of the present file have asked for."""
@@ -55,7 +55,9 @@ def beyond_budget(path: Path) -> str | None:
     name = path.relative_to(BUDGETS.parents[1]).as_posix()
     budget = json.loads(BUDGETS.read_text(encoding="utf-8")).get(name, {})
     over = [
-        f"{asked[kind]} {kind} (budget {budget.get(kind, 0)})" for kind in KINDS if asked[kind] > budget.get(kind, 0)
+        f"{count} {kind} (budget {budget.get(kind, 0)})"
+        for kind, count in asked.items()
+        if count > budget.get(kind, 0) + SLACK[kind]
     ]
     if not over:
         return None
