@@ -62,8 +62,8 @@ WORKERS := $(shell n=$$(($(CORES) < $(ROOM) ? $(CORES) : $(ROOM))); echo $$((n <
 
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Tests are kept compiled, which takes each process 15 seconds otherwise, wherever Python is told to keep nothing.
-export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
-unexport PYTHONDONTWRITEBYTECODE
+test test-all: export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
+test test-all: export PYTHONDONTWRITEBYTECODE :=
 
 test: drivers ## Run the quick tier of the tests; ARGS="tests/dtypes -x" narrows
 	@$(PYTEST) --quick $(ARGS)

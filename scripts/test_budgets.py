@@ -3,18 +3,21 @@
     pytest --costs costs.jsonl && python scripts/test_budgets.py costs.jsonl    # of all files that ran
     python scripts/test_budgets.py costs.jsonl --slowest 30                     # and which tests took longest
 
-A tenth is added to what was counted: another processor or GPU takes other kernels. Files that did not run keep theirs.
+A tenth is added to what was counted: another processor or GPU takes other kernels. Budgets only grow, for a run of some
+tests counts too little; to lower those of a file, take its line out and run all of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 
-BUDGETS = Path(__file__).parents[1] / "tests" / "budgets.json"
-KINDS = ("kernels", "pipelines")
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.costs import BUDGETS, KINDS
 
 
 def main() -> None:
@@ -32,7 +35,9 @@ def main() -> None:
             most[kind] = max(most[kind], line.get(kind, 0))
     table = json.loads(BUDGETS.read_text(encoding="utf-8")) if BUDGETS.exists() else {}
     for file, most in counted.items():
-        table[file] = {kind: count + (count + 9) // 10 for kind, count in most.items() if count}
+        before = table.get(file, {})
+        budget = {kind: max(before.get(kind, 0), count + (count + 9) // 10) for kind, count in most.items()}
+        table[file] = {kind: count for kind, count in budget.items() if count}
     kept = {file: table[file] for file in sorted(table) if table[file] and (BUDGETS.parents[1] / file).exists()}
     rows = ",\n".join(f"  {json.dumps(file)}: {json.dumps(most)}" for file, most in kept.items())
     BUDGETS.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")

@@ -95,6 +95,10 @@ class Shared:
         self.scales = dict(scales)
         self.users = 0
 
+    def new_state(self, name: str) -> AdaptedState:
+        """Return an empty state with the adapters of a name."""
+        return AdaptedState(self.mixed.new_state(), self.scales[name])
+
     def chosen(self, states: Sequence[AdaptedState]) -> Executable:
         """What runs a call of such states."""
         return self.mixed if self.plain is None or any(state.scales.any() for state in states) else self.plain
@@ -138,7 +142,7 @@ class AdaptedExecutable:
 
     def new_state(self) -> AdaptedState:
         """Return an empty state with its own adapters."""
-        return AdaptedState(self.shared.mixed.new_state(), self.shared.scales[self.name])
+        return self.shared.new_state(self.name)
 
     def restore(self, data: bytes) -> AdaptedState:
         """Return a state with its own adapters that goes on where the one went that `data` was saved of."""
@@ -258,7 +262,7 @@ def state_for(executable: Executable, name: str) -> State:
     """
     check_adapter(executable, name)
     if name and isinstance(executable, AdaptedExecutable):
-        return AdaptedState(executable.shared.mixed.new_state(), executable.shared.scales[name])
+        return executable.shared.new_state(name)
     return executable.new_state()
 
 

@@ -104,9 +104,12 @@ class Stats:
 
     def copy(self) -> Stats:
         """Return the figures so far, with the histograms that go on."""
-        dicts = (self.rejected, self.adapter_jobs, self.adapter_tokens)
-        rejected, jobs, tokens = map(dict, dicts)
-        return replace(self, rejected=rejected, adapter_jobs=jobs, adapter_tokens=tokens)
+        return replace(
+            self,
+            rejected=dict(self.rejected),
+            adapter_jobs=dict(self.adapter_jobs),
+            adapter_tokens=dict(self.adapter_tokens),
+        )
 
     def count_job(self, adapter: str) -> None:
         """Count a job that is taken on."""

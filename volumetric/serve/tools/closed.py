@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from volumetric.generate.grammar_source import MOST_LEVELS
@@ -24,43 +24,33 @@ def closed(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     grammars of llama.cpp (grammars/README.md). A schema is returned as it is where parts of it judge an object
     together, for what one of them names another one would forbid; so is one that is nested too deeply to be read.
     """
-    ahead: list[tuple[Mapping[str, Any], int]] = [(schema, 0)]
-    while ahead:
-        one, level = ahead.pop()
-        with_others = "properties" in one and ("$ref" in one or "anyOf" in one)
-        if level > MOST_LEVELS or with_others or not _TOGETHER.isdisjoint(one):
-            return schema
-        ahead += [(part, level + 1) for part in _parts(one)]
-    return _closed(schema)
+    try:
+        return _closed(schema, 0)
+    except _JudgedTogetherError:
+        return schema
 
 
-def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the schemas within a schema that stand for themselves."""
-    for name in _NAMED:
-        inner = schema.get(name)
-        yield from (part for part in inner.values() if isinstance(part, Mapping)) if isinstance(inner, Mapping) else ()
-    for name in _LISTED:
-        inner = schema.get(name)
-        yield from (part for part in inner if isinstance(part, Mapping)) if isinstance(inner, list) else ()
-    for name in ("items", "additionalProperties"):
-        inner = schema.get(name)
-        yield from (inner,) if isinstance(inner, Mapping) else ()
+class _JudgedTogetherError(Exception):
+    """Parts of a schema judge an object together, or are too deep to tell."""
 
 
-def _closed(given: Any) -> Any:
-    """Return one of the schemas that `_parts` yields, closed, or what is no schema as it is."""
+def _closed(given: Any, level: int) -> Any:
+    """Return a schema with all within it that stand for themselves closed, or what is no schema as it is."""
     if not isinstance(given, Mapping):
         return given
+    with_others = "properties" in given and ("$ref" in given or "anyOf" in given)
+    if level > MOST_LEVELS or with_others or not _TOGETHER.isdisjoint(given):
+        raise _JudgedTogetherError
     made = dict(given)
     for name in _NAMED:
         if isinstance(inner := given.get(name), Mapping):
-            made[name] = {key: _closed(part) for key, part in inner.items()}
+            made[name] = {key: _closed(part, level + 1) for key, part in inner.items()}
     for name in _LISTED:
         if isinstance(inner := given.get(name), list):
-            made[name] = [_closed(part) for part in inner]
+            made[name] = [_closed(part, level + 1) for part in inner]
     for name in ("items", "additionalProperties"):
         if name in given:
-            made[name] = _closed(given[name])
+            made[name] = _closed(given[name], level + 1)
     if _names_all(given):
         made["additionalProperties"] = False
     return made
