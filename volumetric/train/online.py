@@ -98,7 +98,7 @@ class OnlineLearner(ClockedLearner):
         tally, told, good = Tally(), list[Array](), True
         for start, stop in self._cut(piece.since, piece.stop):
             self._at = (start, stop)
-            found, numbers = self._learn(sequences, start, stop, rate)
+            found, numbers = self._window(sequences, start, stop, rate)
             tally, good = tally + found, bool(np.all(numbers[:, 1] == 1))
             told.append(numbers)
             if not good:
@@ -113,6 +113,21 @@ class OnlineLearner(ClockedLearner):
         return dataclasses.replace(
             report, layers=self._layers(every), clipped=clip is not None and bool((every[:, 0] > clip).any())
         )
+
+    def _window(self, sequences: Sequences, start: int, stop: int, rate: float) -> tuple[Tally, Array]:
+        """Run a window; where a number is not finite, what streams keep is as it was before."""
+        if self._device.unrolled:
+            return self._learn(sequences, start, stop, rate)
+        streams, tally, told = self._of(LEARNS, sequences.samples), Tally(), list[Array]()
+        before = {place: self._store.get(place) for place in map(streams.place, streams.machine.buffers)}
+        for tick in range(start, stop):
+            found, numbers = self._learn(sequences, tick, tick + 1, rate)
+            tally += found
+            told.append(numbers)
+            if not np.all(numbers[:, 1] == 1):
+                self._store.put_together(before)
+                break
+        return tally, np.concatenate(told)
 
     def _learn(self, sequences: Sequences, start: int, stop: int, rate: float) -> tuple[Tally, Array]:
         """Run one program; return loss, and what each tick after which layers learn told."""

@@ -70,6 +70,7 @@ class Local:
     ----------
     window : has made the tick, and has what it found and what it left
     weights : gives weights as they are after the nodes so far
+    since : the first node of the tick: gradients go no further back
     """
 
     work: GraphBuilder
@@ -77,6 +78,7 @@ class Local:
     window: Window
     rule: OnlineRule
     weights: EmitWeights
+    since: int
 
     def __post_init__(self) -> None:
         """Find what each bucket made that targets are meant for."""
@@ -201,7 +203,8 @@ class Local:
         if "derived" in kinds:
             weights = (work.stored(key, size) for key, size in self.rule.update.masters.items())
             stops_at = {*self.before.values(), *weights}  # what came before this tick, and what it left
-            back = differentiate(work, {meant.y: shift}, [meant.x], stops=stops_at).get(meant.x)
+            found = differentiate(work, {meant.y: shift}, [meant.x], stops=stops_at, since=self.since)
+            back = found.get(meant.x)
             if back is not None and len(stops) == bucket.size and kinds == {"derived"}:
                 return back
         parts: list[int] = []
@@ -258,7 +261,7 @@ class Local:
                 budgets[bucket.coords[n]] = work.part(budget, 0, n, n + 1)
                 gaps[bucket.coords[n]] = work.part(gap, 0, n, n + 1)
         stops = {*self.before.values(), *(m.x for m in self.meant.values())} - seeds.keys()
-        slopes = differentiate(work, seeds, stored.values(), stops=stops) if seeds else {}
+        slopes = differentiate(work, seeds, stored.values(), stops=stops, since=self.since) if seeds else {}
         gradients = {key: slopes[tensor] for key, tensor in stored.items() if tensor in slopes}
         paces = self._paces(gradients, budgets)
         rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
@@ -312,7 +315,7 @@ class Local:
                 parts |= {name: work.stored(name, shape) for name, shape in inverse.shapes().items()}
                 far = work.binary("sub", back, self._row(moved, n))
                 seeds[back] = work.affine(far, 1 / machine.batch)
-        slopes = differentiate(work, seeds, parts.values(), stops=ends)
+        slopes = differentiate(work, seeds, parts.values(), stops=ends, since=self.since)
         return {name: slopes[tensor] for name, tensor in parts.items() if tensor in slopes}
 
     def _drawn(self, shape: Shape, stream: str, key: int, noise: int) -> int:

@@ -55,7 +55,7 @@ def online_graph(
     totals: dict[str, list[int]] = {of.name: [] for of in objectives}
     found, writes = list[int](), list[int]()
     for t in range(ticks.count):
-        param = weights(work)
+        since, param = len(work.nodes), weights(work)
         window = Window(work, machine, run.state, param, stacking(work, param))
         outputs = run.tick(window, t)
         sums, slopes = list[int](), dict[Coord, int]()
@@ -66,7 +66,7 @@ def online_graph(
                 sums.append(total)
                 coord = machine.clocked.network.taps[name]
                 slopes[coord] = work.add(slopes[coord], slope) if coord in slopes else slope
-        local = Local(work=work, machine=machine, window=window, rule=rule, weights=weights)
+        local = Local(work=work, machine=machine, window=window, rule=rule, weights=weights, since=since)
         local.arrive(slopes)
         local.ask()
         if t in learning:

@@ -72,7 +72,7 @@ class NumpyProgram:
 class NumpyGraphs:
     """The reference device for graphs, in float32 or (to check gradients) float64."""
 
-    parted = False
+    parted = unrolled = False
 
     def __init__(self, dtype: Float = np.float32) -> None:
         self.dtype = dtype

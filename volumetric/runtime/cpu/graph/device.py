@@ -64,6 +64,7 @@ class CpuGraphs:
     """
 
     parted = False
+    unrolled = True
 
     def __init__(
         self, threads: int, *, always: bool = False, walker: Walker | None = None, alike: bool = False

@@ -19,7 +19,7 @@ from volumetric.runtime.graph.ops import Graph
 class GpuGraphs:
     """Tensor graphs on one GPU; all programs share pipelines."""
 
-    parted = True
+    parted = unrolled = True
 
     def __init__(self, context: GpuContext, executor: Executor | None = None) -> None:
         self.context = context
