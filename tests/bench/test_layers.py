@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from tests.devices import device, graphs
-from volumetric.bench.layers import CASES, LayerRow, chosen, measure_layers, render_layers
-from volumetric.bench.layers.limits import Limits
+from volumetric.bench.layers import CASES, LayerRow, chosen, limits, measure_layers, render_layers
+from volumetric.bench.layers.limits import Limits, enough, measure_limits
 from volumetric.bench.layers.peer import TorchPeer, described, open_peer
 from volumetric.bench.layers.report import geometric_mean
 from volumetric.bench.layers.work import layer_works
@@ -69,6 +69,31 @@ def test_rows_of_a_measurement(name: str) -> None:
         assert one.ratio is None
     with pytest.raises(SpecError, match="repetitions"):
         list(measure_layers(chosen(["gate"]), device(name), repetitions=0, limits=LIMITS))
+
+
+@pytest.mark.parametrize(
+    ("takes", "runs"),
+    [(0.02, 10), (0.2, 1), (0.19, 1), (0.07, 2), (5.0, 1), (1e-5, 1000)],
+)
+def test_so_many_runs_are_measured_as_the_time_has_room_for(monkeypatch, takes: float, runs: int) -> None:
+    """At least one, however long it takes, and no more than a thousand."""
+    now = 0.0
+
+    def burst(count: int) -> float:
+        nonlocal now
+        now += takes * count
+        return takes
+
+    monkeypatch.setattr(limits.time, "perf_counter", lambda: now)
+    assert enough(burst, 0.2) == runs
+
+
+@pytest.mark.parametrize("host", [False, True])
+def test_limits_are_those_of_a_product_and_a_copy(monkeypatch, host: bool) -> None:
+    monkeypatch.setattr(limits, "_NUMBERS", 1 << 10)
+    monkeypatch.setattr(limits, "_best", lambda seconds: seconds(1) * 0 + 0.5)
+    found = measure_limits(graphs("reference"), side=8, host=host)
+    assert found == Limits(flops=2 * 8**3 / 0.5, bandwidth=8 * 2**10 / 0.5)
 
 
 def test_formats() -> None:

@@ -18,6 +18,7 @@ from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import Piece
+from volumetric.runtime.gpu import GpuDevice, pages
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.reference import ReferenceDevice
 
@@ -115,3 +116,22 @@ def test_more_sequences_than_lines_were_made_for() -> None:
     for state in (states[0], states[1]):
         assert_close(executable.forward(state, ids(1)), reference.forward(want[0].fork(), ids(1)))
     assert_close(executable.forward(states[-2], ids(1)), reference.forward(want[1], ids(1)))
+
+
+def test_sequences_take_twice_the_lines_each_time(native_device: GpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of pages and states of a fixed size grow together, to the power of two that holds all sequences."""
+    monkeypatch.setattr(pages, "_FIRST_LINES", 2)
+    of = network("gru")
+    executable = native_device.compile(lower(of), initialise(of, 3), RunOptions(context=64))
+    pool = executable.pool
+
+    def sizes() -> list[int]:
+        return [one.tables.size for one in pool.sets] + [buffer.size for buffer in pool.fixed.buffers.values()]
+
+    line = [size // 2 for size in sizes()]
+    assert len(line) == 2
+    states = []
+    for count in range(1, 10):
+        states.append(executable.new_state())
+        executable.run([Piece(states[-1], ids(2))])
+        assert sizes() == [each << count.bit_length() for each in line]  # the first line is nobody's

@@ -16,6 +16,7 @@ from tests.generate.byte_tokens import byte_tokens
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate import grammar_trial
 from volumetric.generate.grammar import Grammar, Grammars
+from volumetric.serve import trials
 from volumetric.serve.trials import Trials
 
 TOO_LONG = "refer to each other more than 200 deep"
@@ -40,11 +41,11 @@ def tried(what: Callable[[Trials], Coroutine[Any, Any, Any]]) -> Any:
 
     async def run() -> Any:
         tokens = byte_tokens()
-        trials = Trials(Grammars(tokens), tokens)
+        made = Trials(Grammars(tokens), tokens)
         try:
-            return await what(trials)
+            return await what(made)
         finally:
-            await trials.close()
+            await made.close()
 
     return asyncio.run(run())
 
@@ -154,6 +155,13 @@ def test_a_trial_that_nobody_waits_for_is_ended():
         assert isinstance(await trials.grammar("regex", "a"), Grammar)
 
     tried(run)
+
+
+def test_a_grammar_that_waits_is_refused_for_its_time(monkeypatch: pytest.MonkeyPatch):
+    """Not for the way in which its copy is ended, and whatever is asked behind it is answered."""
+    run = "import volumetric.generate.grammar_trial as t; t.WALL_SECONDS = 0.25; t.PROCESSOR_SECONDS = 60.0; t.main()"
+    monkeypatch.setattr(trials, "_RUN", f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); {run}")
+    refused({"clock": ("choice", [f"a{i}" for i in range(80_000)], "it took more than 0.25 s")})
 
 
 def test_systems_that_cannot_fork_try_grammars_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
