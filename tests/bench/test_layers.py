@@ -40,6 +40,7 @@ def test_every_kind_that_computes_has_a_case() -> None:
         chosen(["dense", "convolution"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "forward", "train"),
     [
@@ -56,6 +57,7 @@ def test_operations_are_counted(name: str, forward: float, train: float) -> None
     assert works["train"].moved > works["forward"].moved > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cpu", "reference"])
 def test_rows_of_a_measurement(name: str) -> None:
     rows = list(measure_layers(chosen(["gate"]), device(name), repetitions=2, limits=LIMITS))

@@ -57,6 +57,7 @@ def test_regions_read_others() -> None:
     assert canvas.rows(3).shape == (2, 3, 64)
 
 
+@pytest.mark.thorough
 def test_what_is_measured_beside_the_package_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "ROWS", 4)
     monkeypatch.setattr(run, "_BURST_SECONDS", 1e-3)
@@ -82,6 +83,7 @@ def test_a_clock_that_looks_at_its_meter_fires_at_each_row_or_at_none() -> None:
     assert np.ptp(made["never"], axis=1).max() == 0 < np.ptp(made["clocked"], axis=1).max()
 
 
+@pytest.mark.thorough
 def test_the_command_tells_of_each_role(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "ROWS", 4)
     monkeypatch.setattr(run, "_BURST_SECONDS", 1e-3)

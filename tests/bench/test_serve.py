@@ -21,6 +21,7 @@ def server():
         yield address
 
 
+@pytest.mark.thorough
 def test_a_client_reads_a_stream(server: Address):
     body = {"messages": [{"role": "user", "content": "ab"}]}
     seen = asyncio.run(ask(Target.of(server.url), body, 60.0))
@@ -60,6 +61,7 @@ def test_what_is_no_server_is_refused(url: str):
         Target.of(url)
 
 
+@pytest.mark.thorough
 def test_loads_are_told_in_rows(server: Address, capsys: pytest.CaptureFixture[str]):
     flags = ["--clients", "1,3", "--requests", "3", "-n", "5", "-r", "1", "-o", "json", "--field", "stop=h"]
     assert main(["bench", "--suite", "serve", "--url", f"{server.url},{server.url}/v1", *flags]) == 0
@@ -70,6 +72,7 @@ def test_loads_are_told_in_rows(server: Address, capsys: pytest.CaptureFixture[s
     assert "unknown field" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "flags", [["--clients", "a"], ["--clients", "0"], ["--url", "x"], ["--field", "a"], ["-n", "0"]]
 )

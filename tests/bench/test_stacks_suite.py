@@ -92,6 +92,7 @@ def test_rows_are_told_in_every_format() -> None:
     assert (line["cell"], line["peer"]) == ("slstm", "1000.0")
 
 
+@pytest.mark.thorough
 def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["bench", "--suite", "stacks", "--device", "cpu", "-r", "1", "-o", "json"]
     assert main([*arguments, "--only", "causal_conv1d"]) == 0

@@ -31,6 +31,7 @@ class Peer:
         return 0.5
 
 
+@pytest.mark.thorough
 def test_cubes_run_and_learn_beside_a_peer() -> None:
     peer: Any = Peer()
     run, update = measure_systolic([Cube(1, 2)], open_device("cpu"), repetitions=2, peer=peer)
@@ -74,6 +75,7 @@ def test_rows_are_told_in_every_format() -> None:
         render_systolic([ROW], "xml")
 
 
+@pytest.mark.thorough
 def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["bench", "--suite", "systolic", "--device", "cpu", "-r", "1", "-o", "json"]
     assert main([*arguments, "--only", "1"]) == 0

@@ -34,6 +34,7 @@ def test_the_networks_are_the_published_ones() -> None:
     assert all(case.data()[0].shape == (8 * case.batch, *case.shape) for case in CASES.values())
 
 
+@pytest.mark.thorough
 def test_a_case_is_trained_from_the_same_weights_each_time() -> None:
     (row,) = measure_training([CASES["cnn3d"]], ReferenceLearner, "reference", epochs=2, repetitions=2)
     (again,) = measure_training([CASES["cnn3d"]], ReferenceLearner, "reference", epochs=2, repetitions=1)
@@ -44,6 +45,7 @@ def test_a_case_is_trained_from_the_same_weights_each_time() -> None:
     assert longer.loss < row.loss
 
 
+@pytest.mark.thorough
 def test_a_peer_that_does_not_run_is_named() -> None:
     for python in (Path("/no/such/python"), Path(sys.executable)):
         rows = measure_training(
@@ -68,6 +70,7 @@ def test_rows_are_told_in_every_format() -> None:
         render_training([ROW], "xml")
 
 
+@pytest.mark.thorough
 def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["bench", "--suite", "training", "--device", "reference", "-r", "1", "-o", "json"]
     assert main([*arguments, "--only", "cnn3d"]) == 0

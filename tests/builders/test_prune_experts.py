@@ -49,6 +49,7 @@ def idle(network: Network, params: Params, path: str, spec: Column) -> list[int]
     return np.argsort(-scores)[spec.top_k :].tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("on", ["reference", "cpu"])
 def test_what_has_no_weight_is_not_missed(on: str, seed: int) -> None:
@@ -127,6 +128,7 @@ def test_what_cannot_go_is_told(experts: Any, message: str) -> None:
         prune_experts(network, initialise(network), experts)
 
 
+@pytest.mark.thorough
 def test_shared_columns_stay_as_they_are() -> None:
     link = Link(kind="shared", source=Coord(0), target=Coord(1))
     network = Network(

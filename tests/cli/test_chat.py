@@ -159,6 +159,7 @@ def test_saved_conversations_go_on(talk, tmp_path):
     assert file.read_bytes() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text", ["", "{}", "[1]", '[{"role": "user"}]', '[{"role": "user", "content": 1}]', "[" * 9999]
 )
@@ -261,6 +262,7 @@ class Terminal:
         self.process.send_signal(signal.SIGINT)
 
 
+@pytest.mark.thorough
 def test_a_chat_on_a_terminal(letters, tmp_path):
     terminal = Terminal(letters, "--device", "reference")
     terminal.expect("> ")

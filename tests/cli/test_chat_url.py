@@ -28,6 +28,7 @@ def talk(run, server: Address, monkeypatch: pytest.MonkeyPatch):
     return call
 
 
+@pytest.mark.thorough
 def test_answers_come_from_the_server(talk, tmp_path):
     code, out, err = talk("ab", "/set max_tokens 2", "a", "/set", f"/save {tmp_path / 'talk.json'}")
     assert (code, out) == (0, "cdefgh\nbc\n")
@@ -38,6 +39,7 @@ def test_answers_come_from_the_server(talk, tmp_path):
     assert (code, out) == (0, "bcd\n")
 
 
+@pytest.mark.thorough
 def test_what_goes_wrong_is_told(talk, monkeypatch):
     assert "no model 'words'" in talk(flags=("--model", "words"))[2]
     assert "does not answer" in talk(url="http://127.0.0.1:1")[2]
@@ -53,6 +55,7 @@ def test_what_goes_wrong_is_told(talk, monkeypatch):
     assert "API key" in err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("answer", "out", "told"),
     [

@@ -122,6 +122,7 @@ def test_a_table_from_a_file_and_a_budget(run, tmp_path):
     assert told["generations"] == 3
 
 
+@pytest.mark.thorough
 def test_grids_in_worker_processes_are_the_serial_run(run, tmp_path):
     text = 'algorithm = "grid"\npopulation = 8\nproblem = { kind = "spirals", make_options = { samples = 60 } }\n'
     text += "[network]\noptions = { hidden = [4] }\n"
@@ -211,6 +212,7 @@ def test_two_models_are_merged_into_one_that_generates(tmp_path, capsys):
     assert len(model.generate([1, 2, 3], max_tokens=4, ignore_eos=True).token_ids) == 4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text",
     [

@@ -25,6 +25,7 @@ def own_flags(built, verb: str) -> set[str]:
     return {name for argument in built[verb].assemble_argument_collection() for name in argument.names}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "ours"),
     [
@@ -55,6 +56,7 @@ def test_flags_of_others_become_ours_or_go(line, ours, built):
     assert in_our_words(line.split(), built) == ours.split()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [

@@ -119,6 +119,7 @@ def test_a_program_is_exported(path: str, tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().out == out.read_text()
 
 
+@pytest.mark.thorough
 def test_a_program_is_trained_and_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_program_is_compiled(path: str, tmp_path: Path, capsys: pytest.Capture
     np.testing.assert_array_equal(made[1]["motor"], made[0]["motor"])
 
 
+@pytest.mark.thorough
 def test_constants_are_taken_after_rows_and_exports_are_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

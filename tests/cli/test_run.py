@@ -102,6 +102,7 @@ def test_a_model_says_itself_whether_it_ticks(run, plain, ticking, tmp_path):
         same(numbers(out).swapaxes(0, 1), wanted(machine, X))
 
 
+@pytest.mark.thorough
 def test_ticks_go_on_where_rows_end(run, ticking, tmp_path):
     np.savez(tmp_path / "x.npz", input=X)
     target = tmp_path / "y.npz"
@@ -119,6 +120,7 @@ def test_ticks_go_on_where_rows_end(run, ticking, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ticking", "x.npz", "y.npz"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["plain", "ticking"])
 def test_a_state_goes_on(run, request, tmp_path, kind):
     model, state = request.getfixturevalue(kind), tmp_path / "state.bin"
@@ -220,6 +222,7 @@ def test_what_is_not_finite_goes_through(run, plain, monkeypatch):
     same(numbers(out)[2], wanted(NETWORK, np.array([[[1, 2, 3]]], np.float32))[0, 0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -94,6 +94,7 @@ def test_a_model_and_a_recording_are_served(model: str, run: Any, capsys: pytest
     assert again[-1]["meters"]["mean"] == pytest.approx(live[-1]["meters"]["mean"], rel=0.02)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [

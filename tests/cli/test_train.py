@@ -85,6 +85,7 @@ csv = true
 """
 
 
+@pytest.mark.thorough
 def test_classes_are_learned_and_judged_on_what_was_held_back(run, tmp_path):
     code, told, _ = run(SPIRALS)
     assert code == 0
@@ -145,6 +146,7 @@ optimiser = { kind = "adamw", lr = 0.01 }
     assert str(model.params["0.0.0.0/weight"].scheme) == "int8:g32"
 
 
+@pytest.mark.thorough
 def test_tables_with_classes_by_name(run, tmp_path):
     rows = ["length,kind,width", *(f"{i % 7},{'big' if i % 7 > 3 else 'small'},{i % 3}" for i in range(60))]
     (tmp_path / "flowers.csv").write_text("\n".join(rows) + "\n")
@@ -331,6 +333,7 @@ BAD: dict[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("text", "message", "hint"), BAD.values(), ids=BAD)
 def test_a_wrong_file_is_named_with_advice(text, message, hint, tmp_path, capsys):
     (tmp_path / "bad.toml").write_text(text)
@@ -469,6 +472,7 @@ def test_a_run_that_is_there_already_says_how_to_go_on(tmp_path, capsys):
     assert [main([*command, "--resume"]), main([*command, "--out", f"{tmp_path / 'a'}-2"])] == [0, 0]
 
 
+@pytest.mark.thorough
 def test_a_memory_task_is_learned_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = '[data]\nproblem = "{}"\noptions = {{ samples = 16, length = {} }}\nvalidation = 0.25\n'
     for name, length in (("assoc_recall", 92), ("memory.parity", 50), ("sines", 40)):

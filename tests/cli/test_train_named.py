@@ -254,6 +254,7 @@ BAD = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("text", "message", "hint"), BAD.values(), ids=BAD)
 def test_what_is_wrong_is_named_with_advice(
     text: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]

@@ -28,6 +28,7 @@ def test_help_names_every_verb(capsys):
     assert all(verb in out for verb in VERBS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself_and_all_its_flags(verb, capsys):
     code, out, err = run(capsys, verb, "--help")
@@ -44,6 +45,7 @@ def test_every_sampling_parameter_has_a_flag_with_help(capsys):
     assert [flag for flag in flags if flag not in out] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

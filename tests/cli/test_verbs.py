@@ -52,6 +52,7 @@ def test_quiet_is_quiet_and_verbose_tells_the_sources(run, letters):
     assert "temperature=0.0 (default)" in err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lookup", [False, True])
 def test_a_draft_changes_nothing_but_what_is_told(run, letters, lookup):
     flags = ("-p", "abcabc", "-n", "24", "--ignore-eos", *ON_REFERENCE)
@@ -164,6 +165,7 @@ def test_chat_needs_a_template(run, monkeypatch):
     assert "no chat template" in err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["md", "csv", "json", "jsonl"])
 def test_bench_prints_only_rows(run, form):
     flags = ("-p", "8,16", "-n", "4", "-d", "0,8", "-r", "2", "-o", form)
@@ -342,6 +344,7 @@ def endless(tmp_path_factory) -> tuple[str, ...]:
     return (str(directory), "-n", "90000000", "-c", "100000000", "--ignore-eos")
 
 
+@pytest.mark.thorough
 def test_an_interrupt_is_exit_code_130_without_traceback(endless):
     with start("generate", *endless, "-p", "a", "--raw") as process:
         assert process.stdout is not None
@@ -352,6 +355,7 @@ def test_an_interrupt_is_exit_code_130_without_traceback(endless):
     assert err == "error: interrupted\n"
 
 
+@pytest.mark.thorough
 def test_an_interrupt_stops_an_answer_and_not_the_chat(endless):
     with start("chat", *endless) as process:
         assert process.stdin is not None
@@ -366,6 +370,7 @@ def test_an_interrupt_stops_an_answer_and_not_the_chat(endless):
     assert "cancelled" in err
 
 
+@pytest.mark.thorough
 def test_a_reader_that_leaves_ends_it_without_traceback(endless):
     with start("generate", *endless, "-p", "a", "--raw") as process:
         assert process.stdout is not None

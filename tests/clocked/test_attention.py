@@ -74,6 +74,7 @@ def test_a_wavefront_is_the_sequence() -> None:
     np.testing.assert_allclose(y[:, 1:], whole, rtol=0, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_gradients_are_those_of_differences() -> None:
     params, mode = weights(MACHINE), Systolic(delay=4)
     batch = Batch({"input": X, "resets": RESETS}, np.random.default_rng(3).standard_normal((3, 9, 4)))
@@ -93,6 +94,7 @@ def test_gradients_are_those_of_differences() -> None:
     assert (totals[0] - totals[1]) / 2e-5 == pytest.approx(slope, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_devices_learn_alike(name: str) -> None:
     """An update, and one of the next window, which goes on from keys and values of the one before."""

@@ -62,6 +62,7 @@ def test_history_is_what_the_graph_of_a_window_remembers(which: Any) -> None:
     assert told == pytest.approx(remembered(clocked, ticks, 3), rel=0.05)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("which", ["chain", 6])
 def test_checkpoints_remember_as_much_as_is_told(which: Any) -> None:
     clocked = Clocked(network=CHAIN) if which == "chain" else machine(which)

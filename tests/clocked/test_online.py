@@ -84,6 +84,7 @@ def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *
         np.testing.assert_allclose(found, w - before[key], rtol=0, atol=1e-5 * largest, err_msg=key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("which", "per_row"), [(18, 1), (29, 1), (35, 2)])
 def test_aligned_gradients_add_up_to_those_through_ticks(which: int, per_row: int) -> None:
     clocked = forward(machine(which))
@@ -126,6 +127,7 @@ def test_targets_come_from_several_outputs() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_stream_that_begins_anew_learns_as_a_fresh_one() -> None:
     clocked, params = forward(machine(49)), weights(forward(machine(49)))
     given: dict[str, Any] = rows(clocked, 3, 7)
@@ -142,6 +144,7 @@ def test_a_stream_that_begins_anew_learns_as_a_fresh_one() -> None:
         np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5, err_msg=key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("inverse", ["learned", "transpose", "pinv"])
 @pytest.mark.parametrize("discrete", [False, True])
 def test_a_held_row_is_learned_as_in_a_whole_pass(inverse: Any, discrete: bool) -> None:
@@ -167,6 +170,7 @@ def test_a_held_row_is_learned_as_in_a_whole_pass(inverse: Any, discrete: bool) 
         np.testing.assert_allclose(moved, (w - before[key]) * 1e8, rtol=1e-4, atol=1e-6, err_msg=key)
 
 
+@pytest.mark.thorough
 def test_programs_of_any_length_give_the_same_bits() -> None:
     clocked, params, batch = Clocked(network=loop()), initialise(loop()), Batch(X[:, :4, :2], Y[:, :4, :2])
     for timing in ("aligned", "present"):
@@ -181,6 +185,7 @@ def test_programs_of_any_length_give_the_same_bits() -> None:
             np.testing.assert_array_equal(states[1].masters[key], w, err_msg=key)
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_ticks() -> None:
     clocked = Clocked(network=CHAIN)
     one = learner(clocked, initialise(CHAIN), NumpyGraphs(), TargetPropagation(window=4))

@@ -60,6 +60,7 @@ def batch(clocked: Clocked, count: int, per_row: int = 1, samples: int = 2) -> B
     return Batch({**rows(clocked, samples, count), "resets": resets}, targets, masks)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("seed", "per_row"), [(1, 1), (14, 2), (21, 3)])
 def test_gradients_are_those_of_differences(seed: int, per_row: int) -> None:
     clocked = tapped(seed)
@@ -82,6 +83,7 @@ def test_gradients_are_those_of_differences(seed: int, per_row: int) -> None:
     assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_taps_are_read_after_the_ticks_that_are_named() -> None:
     clocked = tapped(4)
     given = batch(clocked, 4, per_row=2)

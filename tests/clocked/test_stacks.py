@@ -55,6 +55,7 @@ def check_equal(one: ClockedLearner, other: ClockedLearner) -> None:
         np.testing.assert_array_equal(one.params()[key].values(), store.values(), err_msg=key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("more", "stacks"),
     [
@@ -119,6 +120,7 @@ def test_shared_weights_are_apart() -> None:
     assert ("0.0.0.0/weight",) in stacked.values()
 
 
+@pytest.mark.thorough
 def test_an_update_has_as_many_dispatches_for_any_number_of_layers() -> None:
     counts: list[int] = []
     x = np.ones((2, 6, 5), np.float32)

@@ -29,6 +29,7 @@ MACHINE = Clocked(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_ticks_are_those_of_the_definition(name: str) -> None:
     rng = np.random.default_rng(1)

@@ -136,6 +136,7 @@ def test_a_held_row_comes_through_as_in_a_forward_pass(name: str) -> None:
     np.testing.assert_allclose(y[:, -1], whole, **CLOSE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("kind", ["rows", "ticks"])
 def test_streams_split_save_fork_and_reset(name: str, kind: str) -> None:

@@ -138,6 +138,7 @@ def test_what_is_computed_once_more_has_the_same_bits(seed: int) -> None:
             np.testing.assert_array_equal(other[key], w, err_msg=key)
 
 
+@pytest.mark.thorough
 def test_windows_go_on_and_cut_gradients() -> None:
     def totals(mode: Systolic, batch: Batch) -> list[tuple[float, float]]:
         one = learner(WAVE, PARAMS, NumpyGraphs(), mode)
@@ -195,6 +196,7 @@ def test_resumes_in_the_middle_of_a_sequence(tmp_path: Path) -> None:
         other.restore(LearnerState(5, other.state.masters, {}, carried=saved.learner.carried))
 
 
+@pytest.mark.thorough
 def test_a_loop_learns_to_remember() -> None:
     network = loop()
     ids = np.random.default_rng(1).integers(0, 2, (64, 8))

@@ -128,6 +128,7 @@ ALIKE = {
 """Among them products that few rows and many take in other forms elsewhere."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("which", ALIKE)
 def test_a_row_has_the_same_bits_in_any_company_and_cut(which: str) -> None:
     _, fast = pair(ALIKE[which])

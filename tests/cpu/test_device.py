@@ -180,6 +180,7 @@ def test_agrees_with_the_reference(name, threads, rng):
     assert_close(got, want)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["llama", "gpt", "gemma", "joins"])
 @pytest.mark.parametrize("pieces", [[1] * 21, [3, 1, 4, 13], [20, 1], [5, 6, 10]])
 def test_pieces_make_the_whole(name, pieces, rng):
@@ -212,6 +213,7 @@ def test_schemes_with_exact_activations(scheme, pieces, rng):
     assert_close(got, want)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ["int8:g32", "int4:g32", "uint4:g32"])
 def test_quantised_activations_stay_near(scheme, rng):
     """Rounding to max/127 in blocks of 32 normal numbers costs 2.3e-5 of the power; nine products follow each other."""
@@ -252,6 +254,7 @@ def test_rounded_attention_sees_what_it_should(name, pieces, rng):
         np.testing.assert_array_equal(found[0], other)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("scheme", "compute"),
     [("float32", "auto"), ("bfloat16", "bfloat16"), ("int4:g32", "int8"), ("uint4:g32", "float32")],
@@ -282,6 +285,7 @@ def test_mixed_schemes_in_one_product(rng):
             assert_close(near, want, 0.1)
 
 
+@pytest.mark.thorough
 def test_long_prompt_crosses_chunks_and_growing_caches(rng):
     network = tiny_llama()
     params = random_params(lower(network), rng)

@@ -42,6 +42,7 @@ def test_logits_stay_near(make, pieces, rng):
     assert 0 < error(rounded, exact) < 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt2", "mistral", "qwen3"])
 def test_logits_of_models_stay_near(family, rng):
     found = []

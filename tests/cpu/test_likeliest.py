@@ -62,6 +62,7 @@ def padded(values: np.ndarray) -> np.ndarray:
     return room[:, : values.shape[1]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("width", [1, 7, 16, 255, 257, 1031])
 def test_choices_are_those_of_numpy(width: int, threads: int) -> None:
@@ -91,6 +92,7 @@ def compiled(context: int = 600) -> Any:
     return CpuDevice(threads=2).compile(lower(network), initialise(network, 3), RunOptions(context=context))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 def test_threads_that_become_fewer_within_a_call_lose_no_token(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the governor looks around, a call goes out in pieces, each by as many threads as it then advises."""

@@ -42,6 +42,7 @@ def apply(name, x):
     return out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activation_agrees_with_its_definition(name):
     out = np.empty_like(POINTS)
@@ -54,6 +55,7 @@ def test_every_activation_has_a_code():
     assert set(ACTIVATIONS) == set(activations.ACTIVATIONS)
 
 
+@pytest.mark.thorough
 def test_exp():
     x = np.linspace(-86, 88, 16_000).astype(np.float32)
     np.testing.assert_allclose(apply("exp", x), np.exp(x.astype(np.float64)), rtol=2.5e-7)

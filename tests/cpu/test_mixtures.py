@@ -125,6 +125,7 @@ def test_which_steps_run() -> None:
     np.testing.assert_array_equal(few, many[:4])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_prompt_in_any_cut_company_and_threads(threads: int) -> None:
     made = network(GATED)
@@ -143,6 +144,7 @@ def test_a_prompt_in_any_cut_company_and_threads(threads: int) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "gate",
     [

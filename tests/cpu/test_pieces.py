@@ -67,6 +67,7 @@ def test_bits_depend_on_neither_company_nor_cut(name, scheme, compute, kv_dtype,
     agree_in_any_pieces(executable, prompts, rng, longest=40)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_seventeen_sequences_of_different_lengths(name, threads, rng):

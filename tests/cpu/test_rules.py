@@ -17,6 +17,7 @@ KERNELS = sorted(Path(jit.__file__).parent.glob("*.py"))
 RUNTIME = sorted(Path(volumetric.runtime.cpu.__file__).parent.glob("*.py"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", [*KERNELS, *RUNTIME], ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_one_place_compiles(path):
     """No kernel chooses options or signatures of its own: `jit.kernel` and `jit.compile_operation` do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric._typing import Array
@@ -23,6 +24,7 @@ def bits(x: Array) -> Array:
     return np.where(np.isnan(x), np.float32(np.nan), x).astype(np.float32).view(np.uint32)
 
 
+@pytest.mark.thorough
 def test_pools_of_lines_are_those_of_the_reference() -> None:
     draw = np.random.default_rng(5)
     for number, (kernel, stride, dilation, before) in enumerate(dict.fromkeys(WINDOWS)):

@@ -40,6 +40,7 @@ def shifted(n: int, ticks: int, rows: int = 3) -> Graph:
     return work.finish([work.concat(ends, 0), plane])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("n", "ticks"), [(5, 1), (5, 4), (2, 3), (33, 7)])
 def test_planes_are_written_where_the_next_tick_reads_them(n: int, ticks: int) -> None:
     graph = shifted(n, ticks)
@@ -89,6 +90,7 @@ def _rows(scale: int) -> np.ndarray:
     return (np.arange(2, 6, dtype=np.float32) * scale).reshape(2, 2)
 
 
+@pytest.mark.thorough
 def test_random_cuts_and_joins() -> None:
     draw = np.random.default_rng(11)
     for _ in range(6):

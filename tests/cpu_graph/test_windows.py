@@ -37,6 +37,7 @@ def forward(spec: LayerSpec, shape: tuple[int, ...], *, train: bool) -> Graph:
     return work.finish([y, *grads.values()])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_pieces_give_the_numbers_of_the_whole(name: str, threads: int) -> None:

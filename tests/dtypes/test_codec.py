@@ -100,6 +100,7 @@ def test_encoding_again_gives_the_same_bytes(scheme: Scheme, x: NDArray[np.float
         np.testing.assert_array_equal(again.scales.astype(np.float64), once.scales.astype(np.float64))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", [s for s in ALL if s not in BYTE_EXACT], ids=str)
 @given(seed=st.integers(0, 2**32 - 1), spread=st.floats(0.01, 100))
 @settings(max_examples=40)
@@ -110,6 +111,7 @@ def test_encoding_again_gives_the_same_values(scheme: Scheme, seed: int, spread:
     np.testing.assert_allclose(again, once, rtol=0, atol=scale * np.abs(once).max())
 
 
+@pytest.mark.thorough
 @given(scheme=schemes(), x=matrices(finite()))
 @settings(max_examples=400)
 def test_any_finite_numbers_decode_to_finite_numbers(scheme: Scheme, x: NDArray[np.float32]) -> None:
@@ -257,6 +259,7 @@ def test_sources_of_other_types_encode_as_their_float32(scheme: Scheme, host: ty
     assert parts(encode(x.astype(host), scheme)) == parts(encode(x.astype(np.float32), scheme))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["int32", "int64", "uint32", "uint64"])
 @given(x=hnp.arrays(np.float32, (2, 20), elements=st.floats(-1, 1, width=32)))
 def test_wide_integers_lose_nothing_of_float32(name: str, x: NDArray[np.float32]) -> None:

@@ -50,6 +50,7 @@ def test_adversarial_blocks(name: str, x: NDArray[np.float32]) -> None:
     assert to_gguf(packed) == reference(x, name)
 
 
+@pytest.mark.thorough
 @each_type
 @given(seed=st.integers(0, 2**32 - 1), spread=st.sampled_from([1e-9, 1e-6, 1e-4, 0.02, 1.0, 300.0, 1e4]))
 def test_random_blocks(name: str, seed: int, spread: float) -> None:
@@ -67,6 +68,7 @@ def test_a_large_matrix(name: str) -> None:
     assert to_gguf(encode(x, name)) == reference(x, name)
 
 
+@pytest.mark.thorough
 @each_type
 @given(data=st.data(), rows=st.integers(0, 4), groups=st.integers(0, 3))
 def test_any_bytes_survive_the_round_trip(name: str, data: st.DataObject, rows: int, groups: int) -> None:

@@ -43,6 +43,7 @@ def nearest(x: float, name: str) -> float:
     return float(np.copysign(grid[best], x))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NARROW)
 @given(x=st.floats(allow_nan=False, allow_infinity=False), data=st.data())
 def test_one_rounding_to_nearest_even(name: str, x: float, data: st.DataObject) -> None:

@@ -89,6 +89,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @given(
     st.dictionaries(st.sampled_from(["population", "genome", "mutation", "species", "seed"]), json_values, max_size=3)
 )

@@ -36,6 +36,7 @@ def likeness(one: tuple[Network, Params], other: tuple[Network, Params]) -> floa
 CELLS = {"slstm": declared.SLSTM(16, 2), "axon": Axon(16), "lstm": LSTM(16), "gru": GRU(16), "rnn": RNN(16)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 def test_fabrics_that_know_nothing_of_each_other_are_not_alike(cell: Cell) -> None:
     for share in ("none", "all"):
@@ -82,6 +83,7 @@ def test_the_command_compares_fabrics(tmp_path: Path, capsys: pytest.CaptureFixt
         extract_dna(network, odd)
 
 
+@pytest.mark.thorough
 def test_networks_with_a_fabric_evolve() -> None:
     layers = {
         Coord(0): Dense(in_features=2, out_features=3),

@@ -139,6 +139,7 @@ def test_what_cannot_be_played_is_refused(arguments: dict, error: type[Exception
         Gym(**arguments)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("recurrent", "outputs"), [(False, 1), (True, 1), (False, 2)])
 def test_the_compiled_cart_is_gymnasiums(recurrent: bool, outputs: int) -> None:
     shape = GenomeConfig(recurrent=recurrent, steps=2 if recurrent else 1, outputs=outputs)

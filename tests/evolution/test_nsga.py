@@ -46,6 +46,7 @@ def same(first: ParetoRun, second: ParetoRun) -> bool:
     return np.array_equal(first.objectives, second.objectives) and first.front == second.front
 
 
+@pytest.mark.thorough
 def test_small_and_exact_genomes_are_both_found() -> None:
     growing = EvolutionConfig(population=80, mutation=MutationConfig(add_node=0.2, add_connection=0.3))
     run = ParetoRun(Population(growing, seed=2))
@@ -86,6 +87,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     assert np.array_equal(whole.ids, resumed.ids)
 
 
+@pytest.mark.thorough
 def test_workers_give_the_same_front() -> None:
     alone, shared = ParetoRun(Population(SMALL, seed=5)), ParetoRun(Population(SMALL, seed=5))
     alone.evolve(error_and_size, generations=2)

@@ -20,6 +20,7 @@ def dominates(a: list[float], b: list[float]) -> bool:
     return all(x >= y for x, y in zip(a, b, strict=True)) and a != b
 
 
+@pytest.mark.thorough
 @given(TABLES)
 @settings(deadline=None)
 def test_a_front_is_beaten_by_the_one_before_it_and_by_none_of_its_own(table: list[list[float]]) -> None:
@@ -54,6 +55,7 @@ def test_hypervolume_of_boxes() -> None:
     assert hypervolume([[1, 1]], [1, 0]) == 0
 
 
+@pytest.mark.thorough
 @given(TABLES)
 @settings(deadline=None)
 def test_dominated_points_add_no_volume(table: list[list[float]]) -> None:

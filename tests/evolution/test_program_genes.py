@@ -33,6 +33,7 @@ from volumetric.weights import Params
 GENES = ("change_carrier", "change_slots", "change_mask", "change_learning")
 
 
+@pytest.mark.thorough
 def test_all_kinds_of_genes_come_and_every_program_runs() -> None:
     genome, innovations, rng = first("carried"), GridInnovations(next=10), np.random.default_rng(0)
     seen: set[str] = set()
@@ -76,6 +77,7 @@ def test_new_genes_compute_the_same_at_first(name: str) -> None:
         assert {len(names) for names in added} == {0, 1}  # filters in place, and twins
 
 
+@pytest.mark.thorough
 def test_births_begin_open_and_slots_that_stay_keep_what_they_are() -> None:
     a = first("whole")
     program = program_of(a)

@@ -95,6 +95,7 @@ def check(genome: GridGenome) -> None:
     assert all(np.isfinite(store.values()).all() for store in genome.params.values())
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None)
 @given(st.sampled_from(list(ALL)), st.integers(0, 2**32), st.lists(st.sampled_from(list(CHANGES)), max_size=8))
 def test_every_child_is_a_program_that_runs(name: str, seed: int, names: list[str]) -> None:
@@ -117,6 +118,7 @@ def test_every_child_is_a_program_that_runs(name: str, seed: int, names: list[st
     assert distance(child, child, RULES) == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SPECS)
 def test_new_regions_and_edges_leave_what_a_program_computes(name: str) -> None:
     """To the rounding of float32, wherever a change says that it begins closed; copies have their model's weights."""
@@ -151,6 +153,7 @@ def test_new_regions_and_edges_leave_what_a_program_computes(name: str) -> None:
     assert closed >= 3
 
 
+@pytest.mark.thorough
 def test_each_change_happens() -> None:
     genome, innovations = first("whole"), GridInnovations(next=10)
     for name, change in CHANGES.items():
@@ -285,6 +288,7 @@ def test_a_program_stays_a_program() -> None:
     assert mutate(first(), still, GridInnovations(next=10), np.random.default_rng(0)) == first()
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_as_if_it_had_not_been_interrupted(tmp_path: Path) -> None:
     rates: dict[str, Any] = dict.fromkeys(PROGRAM_CHANCES, 0.5)
     config = GridConfig(population=3, mutation=GridMutationConfig(**rates))

@@ -159,6 +159,7 @@ def with_biases(parent: Genome, bias: float) -> Genome:
     return replace(parent, nodes=nodes)
 
 
+@pytest.mark.thorough
 def test_every_choice_of_a_crossover_is_even(rng: np.random.Generator) -> None:
     """Matching connections, nodes that both have, and with equal fitness each gene of one parent: within 4 σ of ½."""
     a, b = (with_biases(A, 1.0), with_biases(B, 2.0))
@@ -174,6 +175,7 @@ def test_every_choice_of_a_crossover_is_even(rng: np.random.Generator) -> None:
             assert abs(np.mean(chosen) - 0.5) < 4 * 0.5 / count**0.5, what
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (False, False)])
 def test_a_gene_disabled_in_a_parent_is_disabled_in_three_of_four(
     first: bool, second: bool, rng: np.random.Generator

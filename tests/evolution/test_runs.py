@@ -87,6 +87,7 @@ def test_threads_give_the_same_run(workers: int) -> None:
     assert same(alone, shared)
 
 
+@pytest.mark.thorough
 def test_processes_give_the_same_run() -> None:
     alone, shared = Population(SMALL, seed=3), Population(SMALL, seed=3)
     alone.evolve(noisy_xor, generations=2)

@@ -39,6 +39,7 @@ def test_fitness_is_accuracy_or_explained_variance() -> None:
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_training_is_judged_and_not_inherited() -> None:
     run, problem = grid_run("spirals", epochs=20)
     before = [store.values().copy() for store in run.genomes[0].params.values()]

@@ -87,6 +87,7 @@ def test_a_separable_problem_is_divided(two: Workers) -> None:
     assert same(alone, shared)
 
 
+@pytest.mark.thorough
 def test_a_genome_whose_process_died_is_tried_again(two: Workers, tmp_path: Path) -> None:
     alone, shared = Population(SMALL, seed=3), Population(SMALL, seed=3)
     alone.evolve(noisy_xor, generations=2)
@@ -113,6 +114,7 @@ def test_every_kind_of_failure_is_contained_and_told() -> None:
     assert population.score[np.setdiff1d(np.arange(48), failed)].min() > 0
 
 
+@pytest.mark.thorough
 def test_what_a_process_loads_at_its_first_genome_is_not_the_genomes_time() -> None:
     population = Population(EvolutionConfig(population=8), seed=1)
     with Workers(1, timeout=0.3) as workers:
@@ -132,6 +134,7 @@ def test_what_cannot_be_sent_is_refused(two: Workers) -> None:
         Population(SMALL, seed=1).evolve(lambda genome, rng: 1.0, generations=1, executor=two)
 
 
+@pytest.mark.thorough
 def test_a_problem_that_needs_all_genomes_stays_here(two: Workers) -> None:
     population = Population(SMALL, seed=1)
     population.evolve(batched(lambda cohort: np.arange(float(len(cohort)))), generations=1, executor=two)

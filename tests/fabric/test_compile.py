@@ -50,6 +50,7 @@ def test_the_document_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'edges'" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("on", ["reference", "cpu"])
 @pytest.mark.parametrize("clocked", [False, True])
 def test_rows_by_port_are_rows_side_by_side(on: str, clocked: bool) -> None:

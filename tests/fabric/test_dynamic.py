@@ -28,6 +28,7 @@ def in_numpy(spec: Fabric, p: Arrays, x: np.ndarray) -> tuple[np.ndarray, Arrays
     return y, memory.values, {**grads.params, "x": grads.inputs[0]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_masked_nodes_have_never_been(name: str) -> None:
     spec, gone = CASES[name]
@@ -60,6 +61,7 @@ def test_masked_nodes_keep_nothing_and_learn_nothing(name: str) -> None:
         assert rows[~still].any()
 
 
+@pytest.mark.thorough
 def test_gradients_beside_masked_nodes_are_differences() -> None:
     spec, gone = CASES["mixed"]
     p, x = given(spec, 2)

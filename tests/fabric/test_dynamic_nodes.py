@@ -56,6 +56,7 @@ def test_removed_nodes_leave_what_masked_ones_leave(name: str) -> None:
         np.testing.assert_array_equal(value[~there], p[key].astype(np.float32)[~there])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["reference", "cpu"])
 def test_states_follow_the_nodes_that_stay(way: str) -> None:
     spec, gone = CASES["mixed"]

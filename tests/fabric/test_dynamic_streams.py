@@ -75,6 +75,7 @@ def opened(way: str) -> RowStream:
     return first(way).fork()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_nodes_are_masked_between_calls_and_nothing_is_compiled(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of, stream = case(way), opened(way)

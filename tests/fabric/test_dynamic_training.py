@@ -53,6 +53,7 @@ def moved(before: Params, after: Params, key: str) -> np.ndarray:
     return after[key].values() != before[key].values()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["reference", "cpu"])
 def test_weights_of_masked_nodes_stand_still_and_nothing_is_compiled(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of = learner(way)
@@ -83,6 +84,7 @@ def test_weights_of_masked_nodes_stand_still_and_nothing_is_compiled(way: str, m
     assert made == []
 
 
+@pytest.mark.thorough
 def test_windows_without_nodes_are_those_of_the_fabric_without_them() -> None:
     small, few = alone(cut(SPEC, GONE)), params_of(left(SPEC, P, GONE))
     whole, part = learner("cpu"), learner("cpu", network=small, params=few)
@@ -94,6 +96,7 @@ def test_windows_without_nodes_are_those_of_the_fabric_without_them() -> None:
         np.testing.assert_allclose(value, part.params()[f"0.0.0.0/{name}"].values(), atol=2e-5)
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_goes_on_in_the_middle(tmp_path: Path) -> None:
     absent = (None, GONE, (5,), ())
 

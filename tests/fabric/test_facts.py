@@ -185,6 +185,7 @@ def test_latency_is_that_of_the_shortest_way(inner: int) -> None:
     assert latency(blueprint(apart).facts, "in", "out", inner) is None
 
 
+@pytest.mark.thorough
 def test_many_nodes_take_memory_by_their_edges() -> None:
     body = lattice2d.Graph(width=300, height=300, wrap=True, populations=CORE)
     facts = blueprint(body).facts

@@ -54,6 +54,7 @@ def test_a_layer_is_what_its_nodes_are(name: str) -> None:
             np.testing.assert_allclose(y[b, t], stream.row(x[b, t]), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", DEVICES)
 def test_dense_neighbourhoods_are_sparse_ones(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = small(
@@ -141,6 +142,7 @@ def test_fresh_weights_of_a_population_are_alike_and_apart() -> None:
     np.testing.assert_allclose(np.log1p(np.exp(cost)), 0.5, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_network_of_a_fabric_is_its_declaration() -> None:
     for spec in CASES.values():
         network = alone(spec)
@@ -151,6 +153,7 @@ def test_a_network_of_a_fabric_is_its_declaration() -> None:
     assert len(huge.to_json()) < 1500
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
 def test_what_is_odd_stays_in_its_stream_and_a_reset_heals_it(where: str) -> None:
     spec = MIXED

@@ -53,6 +53,7 @@ def test_logits_are_those_of_peft(name: str, case: str) -> None:
     assert dict(model.adapters) == dict(parse_adapter(text) for text in case.split())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_scales_change_while_the_model_runs(name: str) -> None:
     model = opened(name, ["plain", "wide:0"])
@@ -183,6 +184,7 @@ def test_trained_overlays_are_written_as_peft_reads_them(tmp_path: Path) -> None
     np.testing.assert_allclose(last(adapted), last(right), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["reference", "cpu"])
 @pytest.mark.parametrize("dtype", [None, "int4:g64"])
 def test_models_of_one_base_keep_its_weights_once(name: str, dtype: str | None) -> None:

@@ -83,6 +83,7 @@ def test_a_long_prompt_is_computed_in_pieces_beside_sequences_that_decode():
         model.stream_batch(["a"], prompt_rows=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "mistral"])
 def test_tokens_on_the_cpu_do_not_depend_on_how_prompts_are_cut(family):
     random = np.random.default_rng(1)
@@ -118,6 +119,7 @@ def test_a_bad_prompt_is_found_before_anything_runs():
     assert model.generate_batch([]) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "mistral"])
 @pytest.mark.parametrize("count", [1, 3, 17])
 def test_greedy_ids_on_the_cpu_are_those_of_generate(family, count):

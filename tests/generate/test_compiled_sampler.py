@@ -77,6 +77,7 @@ def listed(drawn: Draw) -> tuple[list[int], list[float]]:
     return [i for i, _ in drawn.top_logprobs], [drawn.logprob, *(p for _, p in drawn.top_logprobs)]
 
 
+@pytest.mark.thorough
 @given(cases())
 @settings(max_examples=150)
 def test_tokens_errors_and_log_probabilities_are_those_of_numpy(case):
@@ -183,6 +184,7 @@ def test_tokens_beyond_the_logits_cannot_be_penalised():
     assert Sampler(params, prompt=[0, 7, 9]).draw(np.array([3, 2], np.float32)).token == 1
 
 
+@pytest.mark.thorough
 def test_greedy_decoding_loads_no_compiler():
     program = (
         "import sys, tests.generate.letters as l; print(l.letters().generate('a').text);"

@@ -27,6 +27,7 @@ def test_generation_fills_the_context_and_ends(pair):
     assert (len(fast.token_ids), fast.finish_reason) == (13, "length")
 
 
+@pytest.mark.thorough
 def test_leaving_the_greedy_loop_keeps_what_was_taken(pair):
     made = []
     for model in pair:

@@ -280,6 +280,7 @@ def test_embedding_and_filling_masks_share_one_network(models: Any) -> None:
     assert (rows.shape, logits.shape) == ((1, 32), (3, 96))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_decoder_embeds_by_the_network_that_generates(name: str) -> None:
     texts = [np.array(ids, np.int32) for ids in ([3, 17, 2, 9], [5])]

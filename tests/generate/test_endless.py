@@ -52,6 +52,7 @@ def test_a_context_that_is_asked_for_is_kept(recurrent: str) -> None:
         assert (len(made.token_ids), made.finish_reason) == (2 * TRAINED_FOR - 3 + 1, "length")
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_context_is_told(attending: str, recurrent: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["--max-tokens", "40", "--device", "reference", "--ignore-eos"]
     assert main(["generate", attending, "And", *command]) == 0

@@ -105,6 +105,7 @@ def test_what_is_no_gbnf_is_told_with_its_place(grammar: str, message: str):
         lark_of(grammar, 50)
 
 
+@pytest.mark.thorough
 def test_rules_are_terminals_unless_they_go_through_themselves():
     chain = "\n".join(f'r{i} ::= "a" r{i + 1}' for i in range(20_000))
     lines = lark_of(f'root ::= r0 loop\n{chain}\nr20000 ::= "b"\nloop ::= "c" loop?', 30_000).splitlines()

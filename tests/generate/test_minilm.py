@@ -27,6 +27,7 @@ def model() -> Iterator[Model]:
         yield opened
 
 
+@pytest.mark.thorough
 def test_embeddings_are_those_of_transformers(model: Model) -> None:
     """Twenty texts: empty, of many scripts, of 3,000 characters, with special tokens in them."""
     found = model.embed(RECORD["texts"])

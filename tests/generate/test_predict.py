@@ -49,6 +49,7 @@ def expected(network: Network, x: np.ndarray) -> np.ndarray:
     return predict(network, initialise(network, 1), x)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_rows_are_strangers_in_batches_of_any_size(opened, name):
     with opened(DENSE, name) as model:
@@ -59,6 +60,7 @@ def test_rows_are_strangers_in_batches_of_any_size(opened, name):
         np.testing.assert_allclose(model.predict(X.astype(np.float64)[:1].tolist()), y[:1], atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_sequences_are_strangers_and_rows_without_samples_are_one(opened, name):
     x = np.random.default_rng(1).normal(size=(3, 4, 2)).astype(np.float32)

@@ -67,6 +67,7 @@ def test_seeded_draws_do_not_change_between_releases():
     assert draws(logits, 8, seed=42, top_k=10) == [41, 41, 43, 49, 42, 45, 44, 48]
 
 
+@pytest.mark.thorough
 def test_frequencies_follow_the_softmax():
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
     counts = np.bincount(draws(logits, 20000), minlength=4) / 20000
@@ -90,6 +91,7 @@ def test_draws_cover_exactly_the_support(chain):
     assert set(draws(logits, 4000, **chain)) == support(logits, **chain)
 
 
+@pytest.mark.thorough
 @given(scores_of, st.integers(0, 70), st.floats(0.01, 1.0), st.floats(0, 1), st.floats(0.05, 4))
 def test_no_draw_leaves_the_support(logits, top_k, top_p, min_p, temperature):
     chain: dict[str, Any] = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "temperature": temperature}

@@ -133,6 +133,7 @@ def test_a_prompt_counts_once_whatever_number_of_texts_it_has(n: int):
     assert stats.cached_tokens <= stats.prompt_tokens
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["reference", "cpu"])
 @pytest.mark.parametrize("inner", [ATTENTION, LSTM(input_size=8, hidden_size=8)], ids=["attention", "lstm"])
 def test_an_error_of_one_sequence_leaves_the_others_where_they_were(name: str, inner: Any):

@@ -84,6 +84,7 @@ def test_each_row_is_as_its_model_makes_it_alone(
     assert np.abs(expected["wide"][1] - expected["plain"][1]).max() > 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_weights_are_there_once(name: str) -> None:
     apart = opened(name).executable.memory

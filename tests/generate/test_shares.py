@@ -53,6 +53,7 @@ def test_who_comes_is_next_whatever_number_of_texts_another_request_has(n: int):
     scheduler.close()
 
 
+@pytest.mark.thorough
 def test_a_request_of_long_texts_makes_room_within_a_turn():
     model = letters(context=600)
     scheduler = Scheduler(model, Limits(turn=64, **OPEN))
@@ -85,6 +86,7 @@ def test_jobs_of_no_request_run_to_their_end_in_their_order():
     assert scheduler.stats.yielded == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("seats", "weights"), [(12, (1, 2, 3)), (1, (1, 3)), (4, (1, 1))])
 def test_keys_have_slots_by_their_weights_whatever_they_ask_for(seats: int, weights: tuple[int, ...]):
     """The first key has many requests, each other one a single request of many texts."""
@@ -227,6 +229,7 @@ def test_a_paused_job_is_cancelled_and_one_that_waits_is_paused():
     assert second.generations[0].finish_reason == "length"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("memory", ["any", "for two", "none is shared"])
 def test_whatever_makes_way_ends_with_the_same_tokens_and_everything_is_given_back(memory: str):
     random = np.random.default_rng(7)

@@ -24,6 +24,7 @@ from volumetric.runtime.reference import ReferenceDevice
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["llama", "gemma2", "qwen3_moe", "mamba", "falcon_h1"])
 def test_tokens_do_not_depend_on_guesses(family: str):
     prompt = [5, 80, 33, 7]
@@ -47,6 +48,7 @@ def test_tokens_do_not_depend_on_guesses(family: str):
                 assert guesses.closed == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_a_session_goes_on_after_a_draft_as_without_one(share: float):
     for model in (

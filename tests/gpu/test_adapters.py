@@ -53,6 +53,7 @@ def test_there_is_an_adapter_and_its_name_opens_it() -> None:
     assert opened.details.items() > gpus[0].details.items(), "an open one says what was measured too"
 
 
+@pytest.mark.thorough
 def test_the_subgroup_size_is_one_that_the_shaders_can_use(native_device: GpuDevice) -> None:
     size = native_device.context.caps.subgroup_size
     assert size in (0, 4, 8, 16, 32, 64, 128)

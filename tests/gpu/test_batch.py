@@ -98,6 +98,7 @@ def test_rows_agree_with_sequences_run_alone(native_device: GpuDevice, rng, make
     assert [state.position for state in together] == [state.position for state in alone]
 
 
+@pytest.mark.thorough
 def test_a_full_state_stops_the_batch_before_it_runs(native_device: GpuDevice):
     network = llama()
     executable = native_device.compile(lower(network), initialise(network, 1), RunOptions(context=4))
@@ -152,6 +153,7 @@ def test_calls_beyond_the_scratch_memory_are_cut(rng):
         assert np.abs(found - want).max() < 1e-4 * np.abs(want).max()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [llama, gemma])
 def test_greedy_of_several_sequences_is_greedy_of_each(native_device: GpuDevice, rng, make):
     network = make()
@@ -176,6 +178,7 @@ def test_greedy_of_several_sequences_is_greedy_of_each(native_device: GpuDevice,
     assert [state.position for state in states] == [23, 21, 50]
 
 
+@pytest.mark.thorough
 def test_threads_take_turns(native_device: GpuDevice, rng):
     network = llama()
     executable = native_device.compile(lower(network), initialise(network, 2), RunOptions(context=60))

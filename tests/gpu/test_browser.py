@@ -11,6 +11,7 @@ from tests.gpu.modules import DEVICES, covering, modules
 from volumetric import shaders
 
 
+@pytest.mark.thorough
 def test_the_modules_use_every_shader_file() -> None:
     root = Path(shaders.__file__).parent
     files = {str(path.relative_to(root).with_suffix("")) for path in root.rglob("*.wgsl")}
@@ -34,6 +35,7 @@ def test_every_kernel_fits_the_workgroup_memory_that_it_was_cut_for() -> None:
         assert needed <= caps.max_shared, f"{module.device}: {module.dispatch}"
 
 
+@pytest.mark.thorough
 def test_chromium_compiles_every_kernel() -> None:
     find_or_skip()
     texts = {f"{i} {module.dispatch}": module.link("tint").text for i, module in enumerate(covering(modules()))}

@@ -57,6 +57,7 @@ def test_a_closed_executable_leaves_none(before: int) -> None:
     assert command_buffers() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("use", [generated, sampled])
 def test_a_collected_executable_leaves_none(before: int, use: Any) -> None:
     for _ in range(3):
@@ -65,6 +66,7 @@ def test_a_collected_executable_leaves_none(before: int, use: Any) -> None:
     assert any(gc.collect() is not None and command_buffers() == before for _ in range(200))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("use", [generated, sampled])
 def test_an_interrupt_while_one_is_finished_loses_none(before: int, use: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     executable, waits = compiled(), []

@@ -79,6 +79,7 @@ def test_rows_of_any_shape_go_through_and_come_out() -> None:
         close(fast.forward(fast.new_state(), x), want[-1:])
 
 
+@pytest.mark.thorough
 def test_what_sees_a_whole_call_is_not_cut() -> None:
     norm = BatchNorm1d(num_features=WIDTH, track_running_stats=False)
     reference, fast = pair(features((WIDTH,), Dense(in_features=WIDTH, out_features=WIDTH), norm, Entmax()))
@@ -89,6 +90,7 @@ def test_what_sees_a_whole_call_is_not_cut() -> None:
         state.reset()
 
 
+@pytest.mark.thorough
 def test_programs_may_be_given_up_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "KEPT", 1)
     reference, fast = pair(NETWORKS["late"])
@@ -134,6 +136,7 @@ def test_sequences_of_equal_rows_run_side_by_side(inner: LayerSpec | None) -> No
     assert launches((4, 4)) <= launches((4,))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 3])
 def test_greedy_decoding_stays_on_the_device(count: int) -> None:
     network = speaker(KMeans(in_features=8, num_clusters=8, temperature=0.3))

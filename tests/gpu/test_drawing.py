@@ -147,6 +147,7 @@ PENALTIES: Sequence[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.thorough
 def test_draws_after_bias_and_penalties_are_those_of_the_host(native_kernel: Kernel, rng: np.random.Generator) -> None:
     """Over several tokens: each changes the next scores. Among the logits are zeros, subnormals and infinities."""
     prompt, width = [5, 9, 5, 60, 2, 2, 2, 71], 97
@@ -290,6 +291,7 @@ def test_a_loop_of_draws_is_run_and_draw(native_device: GpuDevice) -> None:
     assert [state.position for state in states] == [80 + number for number in range(len(params))]
 
 
+@pytest.mark.thorough
 def test_tokens_that_the_host_must_draw_come_in_their_place(native_device: GpuDevice) -> None:
     executable = executable_of(native_device, zero=True)
     params = [SamplingParams(temperature=1.0, top_p=0.5, seed=place) for place in range(2)] + [SamplingParams()]
@@ -350,6 +352,7 @@ def test_tokens_of_prompts_beside_sequences_that_decode(native_device: GpuDevice
     assert samplers[4].draw(following) == Sampler(wants[4][2]).draw(following)
 
 
+@pytest.mark.thorough
 def test_sequences_with_penalties_bring_tokens_and_no_logits(
     native_device: GpuDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,6 +202,7 @@ def test_types_of_64_bits_are_refused(native_device: GpuDevice, scheme: str) -> 
     assert 'morph(params, "float32")' in (caught.value.hint or "")
 
 
+@pytest.mark.thorough
 def test_rows_in_any_division_give_the_same(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
     network = tiny_llama()
     ids = rng.integers(0, 97, 50).astype(np.int32)
@@ -251,6 +252,7 @@ def test_tied_weights_are_resident_once(native_device: GpuDevice) -> None:
     assert total <= executable.memory.weights <= total + 64 * len(params)
 
 
+@pytest.mark.thorough
 def test_both_executors_give_the_same_bits(native_device: GpuDevice, rng: np.random.Generator) -> None:
     """Also where a call is long enough to be submitted in pieces."""
     network = tiny_llama(blocks=14)
@@ -279,6 +281,7 @@ def test_replaying_gives_the_same_bits(native_device: GpuDevice, rng: np.random.
     assert np.array_equal(executable.forward(state, ids, last_only=False), first)
 
 
+@pytest.mark.thorough
 def test_single_rows_may_alternate_between_states(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
     """The commands of a state's next row are encoded ahead: those of another state must not be taken for them."""
     network = tiny_llama()
@@ -387,6 +390,7 @@ def test_learned_positions_end_before_the_context(native_device: GpuDevice) -> N
         executable.forward(state, np.zeros(2, np.int32))
 
 
+@pytest.mark.thorough
 def test_limits_are_reported_with_a_remedy() -> None:
     network = tiny_llama()
     device = GpuDevice(narrow={"max_binding": 16384})
@@ -440,6 +444,7 @@ def test_an_int8_cache_is_refused(native_device: GpuDevice) -> None:
         native_device.compile(lower(network), initialise(network, 0), RunOptions(kv_dtype="int8"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("dtype", "kept"), [("float32", "float32"), ("float16", "float16"), ("int4:g32", "float16")])
 def test_the_cache_is_as_precise_as_the_weights(native_device, dtype, kept):
     network = tiny_llama()

@@ -139,6 +139,7 @@ def test_a_mixture_agrees_with_its_layers(network: Network, dtype: str, device: 
         agree(executable, network, params, count)
 
 
+@pytest.mark.thorough
 def test_matrices_beyond_a_binding_are_cut() -> None:
     """Each shard has the same outputs of all experts."""
     params = initialise(GATED, 3)

@@ -43,6 +43,7 @@ def test_greedy_is_forward_and_argmax(executable: GpuExecutable) -> None:
     assert list(islice(greedy_ids(executable, state, 5), 12)) == by_forward(executable, prefilled(executable), 5, 12)
 
 
+@pytest.mark.thorough
 def test_the_position_counts_the_tokens_yielded(executable: GpuExecutable) -> None:
     state = prefilled(executable)
     tokens = greedy_ids(executable, state, 5)
@@ -57,6 +58,7 @@ def test_the_position_counts_the_tokens_yielded(executable: GpuExecutable) -> No
     assert by_forward(executable, state, last, 2) == expected[4:]
 
 
+@pytest.mark.thorough
 def test_other_work_may_come_between_tokens(executable: GpuExecutable) -> None:
     a, b = prefilled(executable), prefilled(executable, seed=1)
     first, second = greedy_ids(executable, a, 5), greedy_ids(executable, b, 6)
@@ -78,6 +80,7 @@ def test_decoding_resumes_after_a_trim(executable: GpuExecutable) -> None:
     assert list(islice(greedy_ids(executable, state, tokens[2]), 3)) == tokens[3:]
 
 
+@pytest.mark.thorough
 def test_the_context_fills_exactly(executable: GpuExecutable) -> None:
     state = prefilled(executable)
     tokens = greedy_ids(executable, state, 5)

@@ -57,6 +57,7 @@ def test_a_state_takes_the_room_of_its_rows(native_device: GpuDevice, rng) -> No
     assert in_use(executable) == 0
 
 
+@pytest.mark.thorough
 def test_states_that_are_gone_give_their_room_back(native_device: GpuDevice, rng) -> None:
     executable = opened(native_device)
     states = [executable.new_state() for _ in range(3)]
@@ -67,6 +68,7 @@ def test_states_that_are_gone_give_their_room_back(native_device: GpuDevice, rng
     assert in_use(executable) == 0
 
 
+@pytest.mark.thorough
 def test_forks_share_a_prefix(native_device: GpuDevice, rng) -> None:
     executable = opened(native_device)
     state = executable.new_state()
@@ -100,6 +102,7 @@ def test_forks_of_a_beginning_share_its_pages_alone(native_device: GpuDevice, rn
     assert np.array_equal(executable.forward(fresh, suffix), found)
 
 
+@pytest.mark.thorough
 def test_forks_of_forks_diverge_inside_a_page(native_device: GpuDevice, rng) -> None:
     executable = opened(native_device)
     history = {0: np.empty(0, np.int32)}
@@ -123,6 +126,7 @@ def test_forks_of_forks_diverge_inside_a_page(native_device: GpuDevice, rng) -> 
         assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
 
 
+@pytest.mark.thorough
 def test_the_pool_grows_within_prompts_and_between_tokens(small: GpuExecutable, native_device, rng) -> None:
     roomy = opened(native_device)
     prompt = ids(rng, 100)

@@ -100,6 +100,7 @@ def test_what_runs_ahead_of_greedy_decoding_leaves_the_state_as_it_is() -> None:
     assert_close(executable.forward(twin, ids(3)), reference.forward(reference.new_state(), ids(3)))
 
 
+@pytest.mark.thorough
 def test_more_sequences_than_lines_were_made_for() -> None:
     """Tables and fixed states move into larger buffers; values of the sequences so far go with them."""
     executable, reference = compiled("gru")

@@ -49,6 +49,7 @@ def test_activations_of_products_compile(fallback_device: GpuDevice, scheme: str
         context.pipeline(tiles.gemm(shape, context.caps, TILES[2], first=0, units=20))
 
 
+@pytest.mark.thorough
 def test_the_other_kernels_compile(device: GpuDevice) -> None:
     caps = device.context.caps
     dispatches = [elementwise.apply(width=7, activation=name, softcap=2.0) for name in ACTIVATIONS]

@@ -52,6 +52,7 @@ def test_products_of_groups(sizes: tuple[tuple[int, int], ...], first: int, apar
     agree(got, right.astype(np.float32), "products")
 
 
+@pytest.mark.thorough
 def test_a_row_of_a_fabric_is_ten_launches() -> None:
     sheet = lattice2d.Graph(width=8, height=8, populations={"core": Population(cell=SLSTM(hidden=4))})
     ends = {"inputs": {"input": Input(3)}, "outputs": {"output": Output(2)}}

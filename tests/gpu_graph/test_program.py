@@ -101,6 +101,7 @@ def test_scratch_is_shared_but_never_while_it_is_needed() -> None:
     assert program.scratch_bytes < 12 * value.nbytes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

@@ -53,6 +53,7 @@ def test_sums_by_ids_that_come_with_a_call_are_those_of_the_reference(ids: np.nd
         np.testing.assert_array_equal(found, interpret(program.graph, [of, g], {}, np.float64)[0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 255, 257, 4095, 4097, 9000])
 def test_sums_by_ids_have_the_same_bits_in_each_run(count: int) -> None:
     draw = np.random.default_rng(count)

@@ -100,6 +100,7 @@ def check(
         np.testing.assert_allclose(got / scale, value / scale, rtol=0, atol=within, err_msg=name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ORACLES)
 def test_the_layers_own_code(case: str) -> None:
     oracle = ORACLES[case]

@@ -49,6 +49,7 @@ def close(got: np.ndarray, want: np.ndarray, tolerance: float, what: str) -> Non
     np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=tolerance, err_msg=what)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     ("name", "train"), [*((name, False) for name in CASES), *((name, True) for name in IN_TRAINING)]

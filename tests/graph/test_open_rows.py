@@ -78,6 +78,7 @@ def test_networks_go_on_from_their_states(name: str, cuts: tuple[int, ...]) -> N
     assert all(len(sequence.buffers[t.key or ""]) == 5 for t in held)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_runs_on_any_number_of_rows(name: str) -> None:
     agree(LAYERS[name], (3, 1))

@@ -738,6 +738,7 @@ def in_float64(case: OpCase) -> list[A]:
     return [x if np.issubdtype(x.dtype, np.integer) else x.astype(np.float64) for x in case.inputs]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", OP_CASES)
 def test_an_operation_computes_its_formula(name: str) -> None:
     case = OP_CASES[name]

@@ -33,6 +33,7 @@ PARTS = {"all": slice(None), "first": slice(1), "last": slice(-1, None)}
 SMALL = [name for name in SCANS if name not in ("gated-wide", "one-step-reverse")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "seeded"),
     [*((name, "all") for name in SMALL), *(("elman", part) for part in PARTS), *(("passing", part) for part in PARTS)],

@@ -13,6 +13,7 @@ from volumetric.errors import ShapeError
 from volumetric.runtime.graph import NumpyGraphs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize("case", SCANS)
 def test_a_scan_and_its_gradients_agree_with_the_interpreter(case: str, name: str) -> None:

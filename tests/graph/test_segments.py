@@ -92,6 +92,7 @@ def bind_nodes(graph: Graph, nodes: tuple[Node, ...]) -> list[Node]:
 EVERY: dict[str, Network] = {**NETWORKS, **LAYERS, **LOOPS}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("dialect", [DIALECT, STATELESS], ids=["rows", "small"])
 def test_parts_give_what_the_whole_gives(name: str, dialect: frozenset[str]) -> None:

@@ -203,6 +203,7 @@ def test_split(name: str, where: str) -> None:
             agree(states[key], value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", DEVICES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_reset(name: str, where: str) -> None:

@@ -55,6 +55,7 @@ def test_the_layers_own_code(case: str, windows: tuple[int, ...]) -> None:
         agree(grads[name], of[f"grad_whole/{THERE[name]}"], 1e-7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", [*DEVICES, "float64"])
 @pytest.mark.parametrize("case", CASES)
 def test_graphs(case: str, where: str) -> None:

@@ -138,6 +138,7 @@ def test_texts_lose_nothing(clock: Clock, inner: bool) -> None:
     )
 
 
+@pytest.mark.thorough
 @given(clocks)
 def test_graphs_do_what_numpy_does(clock: Clock) -> None:
     """Three steps of three streams, one of which sees NaN."""

@@ -211,6 +211,7 @@ def exact_entmax15(x: np.ndarray) -> np.ndarray:
     return np.square(np.maximum(z - best, 0))
 
 
+@pytest.mark.thorough
 @given(LOGITS)
 def test_entmax_equals_its_closed_forms(x: np.ndarray) -> None:
     np.testing.assert_allclose(entmax(x, 1.5), [exact_entmax15(row) for row in x], rtol=0, atol=1e-7)

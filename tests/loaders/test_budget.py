@@ -37,6 +37,7 @@ def divergence(model: LoadedModel, params: Params) -> float:
     return float((np.exp(p) * (p - q)).sum(axis=-1).mean())
 
 
+@pytest.mark.thorough
 def test_damage_is_that_of_the_tensor_alone() -> None:
     model = open_model(str(TINY / "llama"))
     # Trained models have some tensors that matter more; fresh ones do not, so a few are made larger.
@@ -101,6 +102,7 @@ def test_models_keep_the_budget(form: str, bits: float, tmp_path: Path) -> None:
         assert str(made.params[f"{plane}.0.0.4/gate/weight"].scheme) == "float32"
 
 
+@pytest.mark.thorough
 def test_what_a_tensor_is_stored_in_costs_nothing(tmp_path: Path) -> None:
     convert_model(str(TINY / "llama"), tmp_path / "m", dtype="int4:g32")
     first = open_model(str(tmp_path / "m"))
@@ -121,6 +123,7 @@ def test_routers_stay_unless_they_are_named() -> None:
     assert [str(named[key]) for key in routers] == ["int8:g32"] * 2 + ["float16"] * 2
 
 
+@pytest.mark.thorough
 def test_named_types(tmp_path: Path) -> None:
     types = {"*/down.weight": "q4_k", "2.*": "int8:g32"}
     made = convert_model(str(TINY / "llama"), tmp_path / "m", dtype="int4:g32", tensor_types=types)
@@ -157,6 +160,7 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("key", "bits"), [("1.0.0.0/weight", None), ("1.0.0.0/weight", 5.0), ("3.0.0.0/weight", 5.0)])
 def test_models_that_overflow_are_refused(key: str, bits: float | None) -> None:
     model = open_model(str(TINY / "llama"))
@@ -179,6 +183,7 @@ def test_candidates_fit_rows() -> None:
     assert [q3_nl in candidates_for(columns, whole=False) for columns in (576, 256, 40)] == [True, True, False]
 
 
+@pytest.mark.thorough
 def test_encoders_are_measured_and_calibrated(tmp_path: Path) -> None:
     ids = np.random.default_rng(2).integers(5, 90, 200).tolist()
     made = convert_model(TINY.with_name("hf_encoders") / "bert_masked", tmp_path / "m", bits=8.5, calibrate=ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def opened(home: Path) -> Tokenizer:
     return tokenizer
 
 
+@pytest.mark.thorough
 def test_every_text_is_its_bytes(tmp_path_factory) -> None:
     tokenizer = opened(tmp_path_factory.mktemp("bytes"))
 

@@ -125,6 +125,7 @@ def logits(model: LoadedModel, ids: np.ndarray) -> np.ndarray:
     return run.forward(run.new_state(), ids, last_only=False)
 
 
+@pytest.mark.thorough
 def test_models_are_closer_to_themselves() -> None:
     model = open_model(str(TINY / "llama"))
     rng = np.random.default_rng(4)
@@ -140,6 +141,7 @@ def test_models_are_closer_to_themselves() -> None:
     assert ((found - right) ** 2).mean() < 0.8 * ((plain - right) ** 2).mean()
 
 
+@pytest.mark.thorough
 def test_calibrated_models_are_written_and_opened(tmp_path: Path) -> None:
     ids = np.random.default_rng(5).integers(3, 300, 200).tolist()
     made = convert_model(str(TINY / "llama"), tmp_path / "out", dtype="int4:g32", calibrate=ids)

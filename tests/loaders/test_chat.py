@@ -160,6 +160,7 @@ def hostile_templates() -> dict[str, str]:
     return {name: source.strip("\n").replace("LONG", "x" * 50_000) for name, source in named}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(hostile_templates())[::4])
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.timeout(30)
@@ -170,6 +171,7 @@ def test_more_hostile_templates_fail_as_they_should(name: str) -> None:
         assert len(str(error)) < 400  # noqa: PT017  (some end in time)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("source", "message"),
     [

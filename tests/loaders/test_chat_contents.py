@@ -164,6 +164,7 @@ def test_a_template_finds_what_it_looks_for():
     assert ids(made, shown) == ids(made, [{"role": "user", "content": "[image] of a cat"}])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text",
     [
@@ -294,6 +295,7 @@ def test_a_template_that_changes_a_message_cannot_go_on(template: str, message: 
         made.render_beginning(messages)
 
 
+@pytest.mark.thorough
 def test_tokens_are_found_whatever_their_number():
     many = tuple(f"<unused{i}>" for i in range(7000))
     made = contents("{{ '<unused6999>' }}{{ messages[0].content }}", byte_level(*many))

@@ -82,6 +82,7 @@ def test_gguf_and_back(family: str, tmp_path: Path) -> None:
         assert_same(open_model(str(tmp_path / "hf")), open_model(str(TINY / family)), atol=atol)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("family", "config"),
     [
@@ -431,6 +432,7 @@ def test_an_embedding_that_is_no_matrix(tmp_path: Path) -> None:
         open_model(str(tmp_path / "m.gguf"))
 
 
+@pytest.mark.thorough
 @settings(max_examples=150)
 @given(data=st.data())
 def test_mutated_models_open_or_raise_on_purpose(data: st.DataObject, talking: tuple[Path, bytes]) -> None:

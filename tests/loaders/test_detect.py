@@ -106,6 +106,7 @@ def zeros(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
 FAMILIES = sorted(path.name for path in TINY.iterdir() if (path / "config.json").is_file())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_without_its_configuration_gives_the_same_logits(family: str, tmp_path: Path) -> None:
     config = json.loads((TINY / family / "config.json").read_text())
@@ -130,6 +131,7 @@ def test_an_encoder_without_its_configuration_is_the_same_network(name: str, tmp
     assert (model.head is None) == (whole.head is None)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gpt2", "phi3", "gemma2", "gemma3", "gpt_neox"])
 def test_families_are_told_by_their_tensors(family: str, tmp_path: Path) -> None:
     found = looked_at(bare(family, tmp_path))
@@ -159,6 +161,7 @@ def test_what_cannot_be_known_is_asked_for_by_name(tmp_path: Path) -> None:
     assert "guess=True" in str(caught.value.hint)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "given", [{"num_attention_heads": 4}, {"num_key_value_heads": 2}, {"head_dim": 16}, {"num_heads": 4}]
 )
@@ -167,6 +170,7 @@ def test_heads_follow_from_any_of_their_numbers(given: dict[str, Any], tmp_path:
     assert error_of(open_model(home, guess=given | {"rope_theta": 1e5, "rope_scaling": None}), "llama") < 1e-5
 
 
+@pytest.mark.thorough
 def test_heads_and_rotary_base_by_a_table_of_frequencies(tmp_path: Path) -> None:
     file = SafetensorsFile(TINY / "llama" / "model.safetensors")
     tensors = {name: file.array(name) for name in file.entries}
@@ -203,6 +207,7 @@ def test_bad_assumptions_are_named(given: Any, message: str, tmp_path: Path) -> 
         open_model(str(bare("llama", tmp_path)), guess=given)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", ["8", 3, 0, -1, 1.5, 10**30, [4], True, {"a": 1}])
 def test_values_that_no_model_has_are_errors(value: Any, tmp_path: Path) -> None:
     with pytest.raises((CheckpointError, SpecError)):
@@ -354,6 +359,7 @@ def test_layers_by_names_and_shapes(tensors: dict[str, np.ndarray], what: str, t
     assert what in {each.what for each in looked_at(bare_with(tensors, tmp_path)).findings}
 
 
+@pytest.mark.thorough
 def test_inspect_says_what_weights_are_taken_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from volumetric.cli import main
 

@@ -229,6 +229,7 @@ SIZES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "config",
     [
@@ -313,6 +314,7 @@ def in_metas_words(tensors: Mapping[str, np.ndarray], heads: Mapping[str, int]) 
     return found
 
 
+@pytest.mark.thorough
 def test_metas_names_and_order_of_rows_are_read(tmp_path) -> None:
     home = bare_with(in_metas_words(llama(), {"q": 4, "k": 2}), tmp_path)
     found = looked_at(home)
@@ -321,6 +323,7 @@ def test_metas_names_and_order_of_rows_are_read(tmp_path) -> None:
     assert error_of(open_model(home, guess=LLAMA), "llama") < 1e-5
 
 
+@pytest.mark.thorough
 def test_a_prefix_of_all_names_does_not_matter(tmp_path) -> None:
     home = bare_with({f"base.{name}": value for name, value in llama().items()}, tmp_path)
     assert "behind base" in looked_at(home).reason

@@ -89,6 +89,7 @@ def test_written_encoders_are_the_same(case: str, tmp_path: Path) -> None:
             save_model(tmp_path / "one.json", model, "loom")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", [case for case in CASES if "judge" in case or "masked" in case or "pairs" in case])
 def test_native_checkpoints_keep_heads(case: str, tmp_path: Path) -> None:
     model = open_model(TINY / case)

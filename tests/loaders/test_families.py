@@ -107,6 +107,7 @@ def rewrite(directory: Path, change: Any) -> None:
     write_safetensors(directory / "model.safetensors", {name: array_out(value) for name, value in tensors.items()})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_are_those_of_transformers(family: str) -> None:
     model = open_model(str(TINY / family))
@@ -171,6 +172,7 @@ def test_weights_are_read_when_asked_for(family: str) -> None:
     np.testing.assert_array_equal(first.payload, second.payload)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_models_written_in_the_old_spelling_are_the_same(family: str, tmp_path: Path) -> None:
     config = json.loads((TINY / family / "config.json").read_text())

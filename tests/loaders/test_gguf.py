@@ -228,6 +228,7 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     return path, path.read_bytes()
 
 
+@pytest.mark.thorough
 @settings(max_examples=500)
 @given(data=st.data())
 def test_mutated_files_load_or_raise_checkpoint_error(valid: tuple[Path, bytes], data: st.DataObject) -> None:

@@ -107,6 +107,7 @@ def test_gates_and_projections_of_granite_are_apart(tmp_path: Path) -> None:
         assert np.abs(found - values).max() < np.abs(values).max() / 127
 
 
+@pytest.mark.thorough
 def test_gains_of_heads_are_rows(tmp_path: Path) -> None:
     def deepen(tensors: dict[str, np.ndarray]) -> None:
         for name in [name for name in tensors if ".layers.1." in name]:

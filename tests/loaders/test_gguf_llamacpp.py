@@ -42,6 +42,7 @@ def tied(family: str, home: Path, **config: Any) -> Path:
     return directory
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["olmo2", "olmo3", "qwen2_moe", "gpt_oss", "stablelm", "gpt_neox"])
 def test_a_shared_head_is_written_where_llama_cpp_wants_one(family: str, tmp_path: Path) -> None:
     directory = copy(family, tmp_path, tie_word_embeddings=True)
@@ -132,6 +133,7 @@ def rope_of(model: LoadedModel) -> Any:
     return next(spec.rope for spec in model.network.layers.values() if isinstance(spec, MultiHeadAttention))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "constants",
     [

@@ -34,6 +34,7 @@ def tensors_of(path: Path) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_logits_are_those_of_llama_cpp(case: str, tmp_path: Path) -> None:
     expected = json.loads(RECORD.read_text())[case]

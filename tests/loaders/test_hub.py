@@ -209,6 +209,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("source", ["some/tiny", "some/tiny@main", f"some/tiny@{REVISION}"])
 def test_cached_models_open_offline(source: str) -> None:

@@ -84,6 +84,7 @@ def test_every_kind_in_every_numeric_type_is_exact_and_idempotent(kind: str, tmp
         assert content(home) == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_weights_stay_as_small_on_disk_as_their_type(dtype: DType, tmp_path: Path) -> None:
     network = sequential(1024, 512, hidden=(), bias=False)

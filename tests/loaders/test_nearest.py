@@ -54,6 +54,7 @@ def test_nothing_like_it_is_said_plainly(tmp_path: Path) -> None:
     assert hint("llama", tmp_path, change).startswith("supported: ")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

@@ -98,6 +98,7 @@ def test_wiring_goes_through_the_links_a_fixed_number_of_times() -> None:
     assert [w.inputs[0].coord for w in wires[2:]] == [Coord(0)] * 48
 
 
+@pytest.mark.thorough
 def test_long_chains_of_shared_weights_end_at_one_owner() -> None:
     count = 20_000
     layers = {Coord(z): Dense(in_features=2, out_features=2, bias=False) for z in range(count)}

@@ -74,6 +74,7 @@ def _write(name: str, data: bytes = b"{}", mode: int = 0) -> Callable[[zipfile.Z
     return edit
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("edit", "message"),
     [

@@ -85,6 +85,7 @@ def test_rows_are_read_for_themselves(name: str) -> None:
             np.testing.assert_array_equal(decode(source.packed_rows(weight, start, stop)), whole[start:stop])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PACKED | DECODED)
 def test_models_run_and_are_written_again(name: str, tmp_path: Path) -> None:
     model = open_model(str(HOME / name))

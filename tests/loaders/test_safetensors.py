@@ -179,6 +179,7 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     return path, path.read_bytes()
 
 
+@pytest.mark.thorough
 @settings(max_examples=400)
 @given(data=st.data())
 def test_mutated_files_load_or_raise_checkpoint_error(valid: tuple[Path, bytes], data: st.DataObject) -> None:
@@ -195,6 +196,7 @@ def test_mutated_files_load_or_raise_checkpoint_error(valid: tuple[Path, bytes],
         pass
 
 
+@pytest.mark.thorough
 @settings(max_examples=200)
 @given(header=st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

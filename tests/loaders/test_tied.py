@@ -32,6 +32,7 @@ def test_a_copy_of_the_embedding_changes_nothing(family: str, tmp_path: Path, ca
     assert not caplog.records
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", HEADS)
 def test_a_head_of_its_own_counts_and_is_told(family: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     head, embedding = HEADS[family]

@@ -99,6 +99,7 @@ def test_nodes_are_as_strong_as_what_they_show(name: str) -> None:
     assert then.fired.all()
 
 
+@pytest.mark.thorough
 def test_every_other_row_is_that_row() -> None:
     whole = record(NETWORK, X, params=PARAMS, device="cpu", resets=RESETS)
     some = record(NETWORK, X, params=PARAMS, device="cpu", resets=RESETS, every=4)
@@ -227,6 +228,7 @@ def test_a_large_sheet_shows_some_of_its_edges() -> None:
     assert len(scene.edges) + scene.left_out == len(sheet.facts.senders)
 
 
+@pytest.mark.thorough
 def test_files_films_and_viewers_have_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_native(tmp_path / "m", NETWORK, PARAMS)
     np.savez(tmp_path / "rows.npz", input=X)

@@ -50,6 +50,7 @@ def test_no_rows_give_no_rows_and_zero_gradients(kind: str, name: str) -> None:
         np.testing.assert_array_equal(found[f"vjp {param.name}"], np.zeros(param.shape))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_nan_in_a_weight_stays_in_what_depends_on_it(activation: Activation, name: str) -> None:

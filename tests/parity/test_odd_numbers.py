@@ -197,6 +197,7 @@ SWITCHING: dict[str, LayerSpec] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("spec", SWITCHING.values(), ids=SWITCHING.keys())
 def test_gradients_of_odd_rows_are_odd_on_every_device(spec: LayerSpec, name: str) -> None:

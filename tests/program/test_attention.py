@@ -50,6 +50,7 @@ def check(oracle: Oracle, found: dict[str, Array], forward: float, backward: flo
         np.testing.assert_allclose(got / scale, g / scale, rtol=0, atol=backward, err_msg=name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_another_package(case: str) -> None:
     oracle = load(case)

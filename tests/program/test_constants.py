@@ -141,6 +141,7 @@ KEPT = program(
 """Two regions that come to rest by themselves, and a memory of what came in."""
 
 
+@pytest.mark.thorough
 def test_a_region_that_comes_to_rest_is_what_it_comes_to() -> None:
     """Its clock is waited for; the memory, which hears what comes in, stays."""
     params = drawn(KEPT)
@@ -187,6 +188,7 @@ def test_rows_say_when_a_region_is_taken() -> None:
         assert not problems(made.program)  # an output of a constant needs no input
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_compiled_program_makes_the_same_on_all_devices(name: str) -> None:
     """Its stream in two calls, with a reset, as NumPy does with regions held; gradients as NumPy has them."""
@@ -207,6 +209,7 @@ def test_a_compiled_program_makes_the_same_on_all_devices(name: str) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_why_a_region_is_no_constant() -> None:
     """Each reason is told, and the program computes what it did."""
 

@@ -72,6 +72,7 @@ def arrays(seed: int = 3) -> dict[str, Array]:
     return {of.name: rng.normal(size=of.shape) for of in LAYER.params()}
 
 
+@pytest.mark.thorough
 def test_noise_is_normal_and_nothing_of_it_goes_together() -> None:
     """Moments and correlations of 2**20 numbers: 5 standard deviations of a mean are 0.005."""
     count = 1 << 20
@@ -134,6 +135,7 @@ def test_training_sees_content_through_noise_and_evaluation_as_it_is() -> None:
     assert np.abs(spec.forward(p, x)[0] - spec.forward(p, other)[0]).max() > 1e-3
 
 
+@pytest.mark.thorough
 def test_gradients_are_differences_with_the_noise_held() -> None:
     p, x, rng = arrays(), rows(2).astype(np.float64), np.random.default_rng(5)
     gy = rng.normal(size=(2, 2, 3))

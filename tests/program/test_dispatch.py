@@ -132,6 +132,7 @@ def test_another_package(case: str) -> None:
     check(of, found, EXACT, EXACT)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
 @pytest.mark.parametrize("case", ["active", "modes_one_each", "temporal_interpolate2"])
 def test_devices(case: str, where: str) -> None:

@@ -62,6 +62,7 @@ def test_streams_tell_what_fired_and_go_on_as_without(name: str) -> None:
     plain.close()
 
 
+@pytest.mark.thorough
 def test_calls_go_on_from_each_other() -> None:
     """Also where the stream ran by itself in between."""
     with closing(device("cpu").stream(NETWORK, PARAMS, batch=2)) as stream:
@@ -102,6 +103,7 @@ def test_edges_that_never_write_never_fire() -> None:
     assert not fired(network, X, params=initialise(network), device="cpu").edges[..., 0].any()
 
 
+@pytest.mark.thorough
 def test_recordings_have_regions_and_edges(tmp_path: Path) -> None:
     """As strong as what regions hold; what fired is what `fired` says; streams go on as without."""
     plain, seen = (device("cpu").stream(NETWORK, PARAMS, batch=2) for _ in range(2))

@@ -98,6 +98,7 @@ def test_nothing_is_seen_of_what_did_not_fire(
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.thorough
 def test_a_gpu_leaves_out_parts_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     network = clocked("cross", stored=False)
     params = initialise(network, seed=1)
@@ -145,6 +146,7 @@ def test_edges_in_one_launch_leave_out_parts_to_the_same_bits(rule: str, monkeyp
         np.testing.assert_allclose(value, reference[name], rtol=0, atol=2e-5)
 
 
+@pytest.mark.thorough
 def test_edges_of_many_clocks_are_as_many_launches_as_of_one() -> None:
     network = clocked("cross")
     device = graphs("gpu")

@@ -42,6 +42,7 @@ def machine(spec: Program, streams: int = 1) -> tuple[Machine, np.ndarray]:
     return Machine(spec.facts, p, states), x
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spec", [TIMED, CARRIED, WHOLE, KNOWN], ids=["timed", "carried", "whole", "known"])
 def test_graphs_compute_what_numpy_does(spec: Program) -> None:
     """In float64 to 1e-9, with resets, and states too, and what is watched."""
@@ -229,6 +230,7 @@ def test_samples_are_sequences_of_their_own(tmp_path: Path) -> None:
         np.testing.assert_allclose(model.predict(x), want, rtol=0, atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_signal_that_is_nan_does_not_happen(name: str) -> None:
     """As NaN is in no range: the row is as one whose signal is 0."""

@@ -197,6 +197,7 @@ def test_nodes_are_the_formulas() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
 def test_devices(where: str) -> None:
     facts = program()
@@ -266,6 +267,7 @@ LEARNING = Program(
 )
 
 
+@pytest.mark.thorough
 def test_a_layer_adds_them_while_it_trains() -> None:
     """What its VJP hands back are differences of output and losses together, but by what makes what is aimed at."""
     spec, rng = Layer(program=LEARNING), np.random.default_rng(6)
@@ -293,6 +295,7 @@ def test_a_layer_adds_them_while_it_trains() -> None:
     assert grads["regions.eye.mask"].any()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_updates_are_those_of_the_reference(name: str) -> None:
     network = chain([Layer(program=LEARNING)], (3, 2))

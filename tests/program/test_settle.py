@@ -152,11 +152,13 @@ def test_nodes_are_the_definition() -> None:
     check(NumpyGraphs(np.float64), np.float64, 1e-11)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
 def test_devices(where: str) -> None:
     check(graphs(where), np.float32, 2e-5)
 
 
+@pytest.mark.thorough
 def test_gradients_are_differences() -> None:
     """Through a step that goes on from one before it, for parameters, the canvas and states."""
     facts, rng = program(), np.random.default_rng(2)

@@ -122,6 +122,7 @@ def test_programs_of_all_kinds_learn_alike(layer: Layer) -> None:
     check_equal(one, other)
 
 
+@pytest.mark.thorough
 def test_meters_that_are_alike_are_followed_together_in_training_too() -> None:
     network = ring(7, metered=True)
     options = LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=AdamW(lr=0.01))

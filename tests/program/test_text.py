@@ -158,6 +158,7 @@ def programs(draw: st.DrawFn) -> Program:
     )
 
 
+@pytest.mark.thorough
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs())
 def test_json_loses_nothing(program: Program) -> None:

@@ -14,6 +14,7 @@ from tests.project.pages import follow
 TEXT = (Path(__file__).parents[2] / "docs" / "activity.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     follow("docs/activity.md", monkeypatch, replace={})

@@ -65,6 +65,7 @@ def test_support_table_is_current() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_import_rules_hold() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -75,6 +76,7 @@ def test_readme_has_examples() -> None:
     assert len(python_blocks("README.md")) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(2))
 def test_readme_example_runs(
     number: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -89,6 +91,7 @@ def test_readme_example_runs(
         assert_xor(printed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("device", ["cpu", "gpu", "reference", "auto"])
 def test_the_network_of_the_readme_runs_on_every_device(
     device: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ GUARD = 'if __name__ == "__main__":\n'
 SCRIPTS, SNIPPETS = ([code for code in EXAMPLES if (GUARD in code) == guarded] for guarded in (True, False))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("code", SNIPPETS, ids=range(len(SNIPPETS)))
 def test_a_snippet_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

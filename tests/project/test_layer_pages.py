@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 HOME = ROOT / "docs" / "layers"
 
 
+@pytest.mark.thorough
 def test_pages_are_current() -> None:
     command = [sys.executable, "scripts/layer_pages.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -25,11 +25,13 @@ def test_the_table_is_that_of_the_tasks() -> None:
     }
 
 
+@pytest.mark.thorough
 def test_the_example_runs() -> None:
     [code] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     exec(compile(code, "docs/memory_tasks.md", "exec"), {})
 
 
+@pytest.mark.thorough
 def test_the_file_is_trained(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +44,7 @@ def test_the_file_is_trained(
     assert json.loads(capsys.readouterr().out)["updates"] == 2
 
 
+@pytest.mark.thorough
 def test_the_commands_are_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     block = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0]
     commands = [line.partition("#")[0].split()[1:] for line in block.splitlines()]

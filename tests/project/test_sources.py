@@ -58,9 +58,11 @@ def test_no_module_catches_all_errors_without_naming_them() -> None:
     assert not offenders(SOURCES, bare_handlers)
 
 
+@pytest.mark.thorough
 def test_no_text_names_a_path_of_one_machine() -> None:
     assert not offenders(TEXTS, MACHINE_PATH.findall)
 
 
+@pytest.mark.thorough
 def test_no_text_leaves_something_to_do() -> None:
     assert not offenders([path for path in TEXTS if path != Path(__file__)], UNFINISHED.findall)

@@ -12,6 +12,7 @@ from tests.project.test_network_document import DOCS
 from volumetric.builders.presets import PRESETS
 
 
+@pytest.mark.thorough
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     follow("docs/stacks.md", monkeypatch, replace={})

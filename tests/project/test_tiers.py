@@ -72,7 +72,6 @@ def test_every_family_runs_on_a_device_with_kernels(chosen: list[Any]) -> None:
     assert {case["name"] for case in cases(chosen, test) if case["device"] in FAST} == set(NAMES)
 
 
-@pytest.mark.thorough
 def test_every_verb_and_every_endpoint_is_called(chosen: list[Any]) -> None:
     assert set(VERBS) <= words(chosen, "cli")
     asked = words(chosen, "serve")  # clients have an attribute for an endpoint: `client.embeddings.create()`

@@ -60,6 +60,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.thorough
 def test_the_example_learns_its_classes_and_predicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "spirals.toml").write_text(EXAMPLE, encoding="utf-8")
     assert main(["train", str(tmp_path / "spirals.toml"), "--json", "--quiet"]) == 0

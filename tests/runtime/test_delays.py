@@ -91,6 +91,7 @@ def test_several_links_of_several_delays_are_summed() -> None:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOOPS)
 @settings(max_examples=6, deadline=None)
 @given(cut=st.integers(1, 8), back=st.integers(0, 9))

@@ -137,6 +137,7 @@ def test_ragged_calls_of_different_wants_agree_with_the_reference(
                 state.trim(max(state.position - 3, 0))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("which", NETWORKS)
 def test_a_tap_gives_what_a_network_cut_there_gives(which: str, name: str, rng: np.random.Generator) -> None:
@@ -188,6 +189,7 @@ def test_inputs_are_what_layers_would_read(name: str, rng: np.random.Generator) 
     close({"y": got}, {"y": plain.forward(plain.new_state(), rest, last_only=False)})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_greedy_decoding_beside_taps_gives_the_same_tokens(name: str) -> None:
     plain = tiny_llama()

@@ -58,6 +58,7 @@ def test_rows_are_those_of_an_executable(name: str) -> None:
     assert one.run(X[:, :0]).shape == (3, 0, 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 def test_either_goes_on_from_what_the_other_saved(name: str) -> None:
     one, other = resident(on=name), executed("reference")
@@ -78,6 +79,7 @@ def test_either_goes_on_from_what_the_other_saved(name: str) -> None:
     np.testing.assert_array_equal(again.run(X), before.run(X))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 def test_forks_and_resets_touch_nothing_else(name: str) -> None:
     stream = resident(on=name)

@@ -112,6 +112,7 @@ def test_a_restored_state_goes_on_with_the_same_bits(which: str, name: str, cut:
     save_and_restore(which, name, cut)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("which", NETWORKS)
 def test_a_restored_state_goes_on_with_the_same_bits_on_a_gpu(which: str) -> None:
     save_and_restore(which, "gpu", 17)

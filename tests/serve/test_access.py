@@ -61,6 +61,7 @@ def test_paths_may_be_written_in_many_ways(server: Address):
     assert json.loads(ask(server, "GET", "/v1/models/org/other")[2])["id"] == "org/other"
 
 
+@pytest.mark.thorough
 def test_methods_are_told(server: Address):
     status, headers, body = ask(server, "OPTIONS", "/v1/completions", key="")
     assert (status, headers["allow"], body) == (204, "OPTIONS, POST", b"")

@@ -79,6 +79,7 @@ def post(body: bytes, length: int | None = None) -> bytes:
     return HEAD + f"Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("data", "status", "code"),
     [

@@ -74,6 +74,7 @@ def test_lists_and_texts_have_bounds(server: Address, path: str, body: dict[str,
     assert ask(server, "/health")[0] == 200
 
 
+@pytest.mark.thorough
 def test_at_a_bound_is_within_it(server: Address):
     body = {"prompt": "a", "max_tokens": 1, "stop_token_ids": [8] * 1024, "logit_bias": {str(i): 0 for i in range(9)}}
     assert ask(server, TEXT, json.dumps(body).encode())[0] == 200
@@ -107,6 +108,7 @@ def test_a_text_that_never_ends_is_looked_at_once(end: str):
         read(body, CompletionRequest)
 
 
+@pytest.mark.thorough
 def test_a_long_text_is_refused_by_its_beginning():
     """Where the longest token is so long that the length says nothing."""
     tokenizer = recurrent_letters(ReferenceDevice()).tokenizer

@@ -158,6 +158,7 @@ def test_special_tokens_of_calls_are_enforced_by_their_ids(name: str):
     model.close()
 
 
+@pytest.mark.thorough
 def test_text_has_a_name_where_a_prompt_ends_with_the_trigger(smollm2: tuple[Model, Grammars]):
     form = replace(families.FUNCTIONARY_ALOUD, inside=True)
     text = WRITTEN["FUNCTIONARY_ALOUD"].removeprefix(">>>")
@@ -187,6 +188,7 @@ VALUES: Any = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["QWEN_CODER", "GLM", "DEEPSEEK_ELEMENTS"])
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_arguments_that_are_written_as_elements_are_those_of_the_schema(

@@ -162,6 +162,7 @@ def test_the_client_gets_a_call_or_an_answer(client: openai.OpenAI, choice: Any,
         assert set(json.loads(said)) == {"name", "age"}
 
 
+@pytest.mark.thorough
 def test_calls_that_are_json_go_with_no_other_json(client: openai.OpenAI):
     ask = ASK | {"model": "llama"}
     with pytest.raises(openai.BadRequestError, match="for this model, whose calls are JSON, too") as caught:
@@ -173,6 +174,7 @@ def test_calls_that_are_json_go_with_no_other_json(client: openai.OpenAI):
     assert set(json.loads(told.content or "")) == {"name", "age"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("given", "param", "message"),
     [

@@ -129,6 +129,7 @@ def test_the_client_gets_calls_by_channels(client: openai.OpenAI):
     assert again.usage.prompt_tokens > 10
 
 
+@pytest.mark.thorough
 def test_forms_are_held_to_in_the_final_channel(client: openai.OpenAI):
     form: Any = {"type": "json_schema", "json_schema": {"name": "t", "schema": SCHEMA}}
     messages: Any = [{"role": "user", "content": "Rome?"}]

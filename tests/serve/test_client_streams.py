@@ -60,6 +60,7 @@ def test_openai_puts_calls_together(client, tool):
         assert all(set(call.function.parsed_arguments) == {"town", "days"} for call in message.tool_calls)
 
 
+@pytest.mark.thorough
 def test_each_call_has_one_entry_in_a_piece(client):
     for chunk in client.chat.completions.create(**ASK, **CALLED, tools=[WEATHER], stream=True):
         indices = [call.index for call in chunk.choices[0].delta.tool_calls or ()]
@@ -94,6 +95,7 @@ def test_openai_puts_calls_together_however_they_are_cut(size):
     assert [call.function.parsed_arguments.town for call in message.tool_calls] == ["Rome", "Paris"]
 
 
+@pytest.mark.thorough
 def test_openai_puts_texts_and_forms_together(client):
     with client.chat.completions.stream(model="letters", messages=[{"role": "user", "content": "ab"}]) as stream:
         assert stream.until_done().get_final_completion().choices[0].message.content == "cdefgh"
@@ -101,6 +103,7 @@ def test_openai_puts_texts_and_forms_together(client):
         assert isinstance(stream.get_final_completion().choices[0].message.parsed, Place)
 
 
+@pytest.mark.thorough
 def test_openai_puts_calls_of_responses_together(client):
     ask = {"model": "smollm2", "input": "Rome?", "max_output_tokens": 80, "extra_body": {"temperature": 0.0}}
     tool: Any = {"type": "function", "strict": True, **WEATHER["function"]}
@@ -109,6 +112,7 @@ def test_openai_puts_calls_of_responses_together(client):
     assert (call.name, set(call.parsed_arguments)) == ("weather", {"town", "days"})
 
 
+@pytest.mark.thorough
 def test_calls_have_no_arguments_that_their_function_does_not_name(client):
     named = {"type": "object", "properties": {"tasks": {"enum": ["a", "b"]}}}
     function: dict[str, Any] = {"name": "record", "description": "Records.", "parameters": named}
@@ -123,6 +127,7 @@ def test_calls_have_no_arguments_that_their_function_does_not_name(client):
         assert bool(json.loads(other.arguments).keys() - {"tasks"}) == others
 
 
+@pytest.mark.thorough
 def test_litellm_puts_calls_together(client, address, monkeypatch):
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else the import asks the network for prices
     with an_event_loop():
@@ -135,6 +140,7 @@ def test_litellm_puts_calls_together(client, address, monkeypatch):
     assert named(built.choices[0].message.tool_calls) == named(whole)
 
 
+@pytest.mark.thorough
 def test_langchain_puts_calls_together(client, address):
     from langchain_openai import ChatOpenAI
 

@@ -33,6 +33,7 @@ def client(server: Address):
         yield client
 
 
+@pytest.mark.thorough
 def test_models_are_listed(client):
     assert [model.id for model in client.models.list()] == ["letters", "random", "encoder"]
     assert client.models.retrieve("letters").max_model_len == 32
@@ -40,6 +41,7 @@ def test_models_are_listed(client):
         client.models.retrieve("words")
 
 
+@pytest.mark.thorough
 def test_chat(client):
     answer = client.chat.completions.create(model="letters", messages=MESSAGES)
     assert answer.choices[0].message.content == "cdefgh"
@@ -244,6 +246,7 @@ def test_a_key_is_asked_for_where_there_is_one():
             assert [model.id for model in client.models.list()] == ["letters"]
 
 
+@pytest.mark.thorough
 def test_a_full_queue_refuses_with_a_time_to_come_again():
     limits = Limits(seats=1, queue=0)
     with (

@@ -78,6 +78,7 @@ def test_a_server_may_be_told_to_parse_control_tokens():
         assert controls(tokens(server, messages=messages, parse_special=False)) == [START, STOP, START]
 
 
+@pytest.mark.thorough
 def test_words_of_the_server_keep_their_control_tokens(server):
     """The template knows of no tools: the server tells of them, and writes earlier calls, as the model would."""
     model = server.server.serving.models["talker"].model

@@ -35,6 +35,7 @@ def _columns(told: Any) -> tuple[Any, ...]:
     return told.tokens, told.token_logprobs, told.top_logprobs, told.text_offset
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [0, 1, 3])
 @pytest.mark.parametrize("tops", [0, 1, 3])
 def test_prompts_are_scored(client: openai.OpenAI, rows: list[np.ndarray], more: int, tops: int):

@@ -193,6 +193,7 @@ def test_texts_have_the_tokens_that_they_may_have(client):
         text(client, min_tokens=3, max_tokens=2)
 
 
+@pytest.mark.thorough
 def test_stop_texts_may_be_shown(client):
     assert text(client, stop=["ef"]) == ("cd", "stop")
     assert text(client, stop=["ef"], include_stop_str_in_output=True) == ("cdef", "stop")

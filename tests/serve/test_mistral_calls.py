@@ -57,6 +57,7 @@ def test_the_client_gets_calls_behind_special_tokens(address: Address):
         assert arguments == call.function.arguments
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("old", [False, True])
 def test_answers_may_hold_calls_of_what_there_is(address: Address, old: bool):
     served = address.server.serving.models["smollm2"]

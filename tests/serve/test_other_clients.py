@@ -75,6 +75,7 @@ def test_litellm_chat(litellm, ask):
     assert text.choices[0].text == "cd"
 
 
+@pytest.mark.thorough
 def test_litellm_chat_in_an_event_loop(litellm, ask, loop):
     async def text() -> str:
         answer = await litellm.acompletion("openai/letters", MESSAGES, **ask)
@@ -126,6 +127,7 @@ def chat(server: Address):
     return make
 
 
+@pytest.mark.thorough
 def test_langchain_chat(chat):
     answer = chat().invoke("ab")
     assert (answer.content, answer.response_metadata["finish_reason"]) == ("cdefgh", "stop")
@@ -156,6 +158,7 @@ def test_langchain_tools_and_forms(chat):
     assert (call["name"], set(call["args"])) == ("weather", {"town", "days"})
 
 
+@pytest.mark.thorough
 def test_langchain_errors(chat, server):
     from langchain_core.exceptions import ContextOverflowError
 

@@ -58,6 +58,7 @@ def test_a_key_is_asked_for(browser):
     assert not browser.value("document.querySelector('#more').open")
 
 
+@pytest.mark.thorough
 def test_messages_are_sent_and_the_whole_talk_with_them(page):
     page.value(
         "(window.sent = [], window.real ??= fetch, fetch = (to, more) => (sent.push(more.body), real(to, more)), 0)"
@@ -122,6 +123,7 @@ def test_what_is_refused_is_told_and_can_be_sent_again(page):
     assert page.value("document.querySelector('.error')") is None
 
 
+@pytest.mark.thorough
 def test_thoughts_stand_apart_from_the_answer(page):
     deltas = [{"reasoning_content": "Let me "}, {"reasoning_content": "see."}, {"content": "Yes"}, {"content": "."}]
     pieces = [f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n\n" for delta in deltas]
@@ -137,6 +139,7 @@ def test_thoughts_stand_apart_from_the_answer(page):
     page.value("(fetch = real, 0)")
 
 
+@pytest.mark.thorough
 def test_everything_has_a_name_and_fits(page):
     page.call("Accessibility.enable")
     page.value("document.querySelector('#more').open = true")

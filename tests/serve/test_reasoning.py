@@ -96,6 +96,7 @@ def test_the_client_gets_reasoning_and_answer(client, asked, thought, said, toke
     assert (silent.content, getattr(silent, "reasoning_content", None)) == (said, None)
 
 
+@pytest.mark.thorough
 def test_reasoning_stays_in_the_answer_where_it_is_asked_for():
     with running({"thinker": thinker()}, reasoning="none") as address, address.client() as client:
         answer = client.chat.completions.create(model="thinker", messages=[{"role": "user", "content": "c"}])

@@ -50,6 +50,7 @@ def test_a_text(client):
     assert (answer.metadata, answer.model, answer.store, answer.error) == ({"who": "me"}, "letters", False, None)
 
 
+@pytest.mark.thorough
 def test_an_answer_that_is_cut_off_says_so(client):
     ask = {"model": "letters", "input": "ab", "max_output_tokens": 3}
     answer = client.responses.create(**ask)
@@ -225,6 +226,7 @@ def test_langchain_asks_for_responses(address: Address):
     assert "".join(piece.text for piece in model.stream("ab")) == "cdefgh"
 
 
+@pytest.mark.thorough
 def test_a_stream_that_fails_says_so(client, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: Any) -> None:
         raise ValueError

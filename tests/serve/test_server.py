@@ -32,6 +32,7 @@ def server():
         yield address
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
@@ -69,6 +70,7 @@ def test_bad_bodies_are_told_in_openai_s_shape(server, body, status, message):
     assert message in told["error"]["message"]
 
 
+@pytest.mark.thorough
 def test_other_kinds_of_bodies_paths_and_methods_are_refused(server):
     assert ask(server, "/v1/chat/completions", b"{}", {"Content-Type": "text/plain"})[0] == 415
     status, told = ask(server, "/v1/complete", b"{}")
@@ -99,6 +101,7 @@ def test_what_clients_say_to_ask_for_nothing_is_no_error(server, fields: dict[st
     assert told["choices"][0]["message"]["content"] == "cdefgh"
 
 
+@pytest.mark.thorough
 def test_a_lenient_server_leaves_out_what_it_does_not_know(caplog: pytest.LogCaptureFixture):
     body = {
         "messages": [{"role": "user", "content": "ab", "mood": "good"}],
@@ -218,6 +221,7 @@ def test_streams_under_way_end_well_or_are_told_when_the_server_ends():
             list(stream)
 
 
+@pytest.mark.thorough
 def test_the_command_serves_and_ends_when_told(tmp_path):
     directory = write_letters(tmp_path / "letters")
     command = [sys.executable, "-m", "volumetric", "serve", str(directory), "--device", "reference", "--port", "0"]

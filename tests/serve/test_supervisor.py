@@ -58,6 +58,7 @@ def test_who_supervises_the_server_hears_when_it_is_ready_and_that_no_device_han
     supervising.tell(supervising.READY)  # nobody is there any more
 
 
+@pytest.mark.thorough
 def test_signals_mean_afterwards_what_they_meant_before():
     """A server takes them over while it runs, and gives them back."""
     numbers, during = (signal.SIGTERM, signal.SIGINT), []

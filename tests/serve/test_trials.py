@@ -63,6 +63,7 @@ def refused(cases: Mapping[str, tuple[str, Any, str]]) -> None:
     tried(run)
 
 
+@pytest.mark.thorough
 def test_chains_nesting_and_rules_have_bounds():
     rules = "\n".join(f'r{i}: "a" r{i + 1}' for i in range(5000))
     terminals = "\n".join(f'R{i}: "a" R{i + 1}' for i in range(5000))
@@ -96,6 +97,7 @@ def test_chains_nesting_and_rules_have_bounds():
     )
 
 
+@pytest.mark.thorough
 def test_what_no_bound_foresees_breaks_a_copy_alone():
     anchors = {f"r{i}": {"$anchor": f"r{i}", "type": "array", "items": {"$ref": f"#r{i + 1}"}} for i in range(4000)}
     anchored = {"$defs": {**anchors, "r4000": {"$anchor": "r4000", "type": "integer"}}, "$ref": "#r0"}

@@ -69,6 +69,7 @@ def images(seed: int, count: int = 5) -> Batch:
     return Batch(rng.standard_normal((count, 1, 4, 5), np.float32), rng.standard_normal((count, 2), np.float32))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_training_gives_the_weights_and_statistics_of_torch(name: str) -> None:
     layers = [
@@ -102,6 +103,7 @@ def test_devices_agree_on_weights_and_statistics(clip: float | None, name: str) 
     follow(pair(name, IMAGES, optimiser=SGD(), clip=clip), [images(1), images(2, 3), images(3)])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_statistics_in_containers_are_learned(name: str) -> None:
     branch = Sequential(layers=(BatchNorm1d(num_features=4), Dense(in_features=4, out_features=4, activation="tanh")))
@@ -163,6 +165,7 @@ def test_frozen_statistics_are_used_and_stay(name: str) -> None:
         np.testing.assert_array_equal(learners[1].params()[MEAN].values(), params[MEAN].values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_run_resumes_with_its_statistics_bit_for_bit(name: str, tmp_path: Path) -> None:
     data = waves(48)

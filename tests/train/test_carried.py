@@ -83,6 +83,7 @@ def test_what_is_no_stream_is_refused() -> None:
         StreamWindows(IDS * 0.5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("where", "separator"), [("cpu", None), *((where, 2) for where in DEVICES)])
 def test_windows_cost_what_the_whole_costs(where: str, separator: int | None) -> None:
     """Judged window by window, and at once, and by the layers' own code."""
@@ -129,6 +130,7 @@ def test_what_is_judged_between_updates_does_not_disturb_them() -> None:
     assert fresh.evaluate(begun).total == pytest.approx(fresh.evaluate(begun).total, rel=1e-7)
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_in_the_middle_of_its_streams(tmp_path: Path) -> None:
     def go(config: TrainConfig, *, again: bool) -> Params:
         where = tmp_path / "run"

@@ -83,6 +83,7 @@ def assert_same(a: TrainResult, b: TrainResult) -> None:
             assert one[key].stored().payload.tobytes() == other[key].stored().payload.tobytes(), key
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "optimiser",
     [SGD(), Momentum(nesterov=True), RMSprop(momentum=0.5, centered=True), AdamW(lr=0.01)],

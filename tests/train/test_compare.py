@@ -20,6 +20,7 @@ def metrics(accuracy: float, loss: float) -> Metrics:
     return Metrics(steps=1, accuracy=accuracy, loss=loss, seconds=1.0, to_target=None, milestones={})
 
 
+@pytest.mark.thorough
 def test_methods_learn_from_the_same_weights_and_the_better_one_is_named() -> None:
     problem = spirals(samples=300, noise=0.02)
     network = sequential(2, 3, hidden=(32, 32), activation="tanh")

@@ -114,6 +114,7 @@ def test_optimisers(optimiser: Optimiser, name: str) -> None:
     follow(pair(name, optimiser=optimiser, clip=0.5, decay_vectors=False), [batch()])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("loss", [MSE(), MSE(reduction="sum"), L1(), Huber(delta=0.3), BCE(), BCE(logits=False)])
 def test_losses_of_elements(loss: Loss, name: str) -> None:
@@ -138,6 +139,7 @@ def test_cross_entropy_of_sequences(smoothing: float, name: str) -> None:
         follow(learners, [Batch(ids.inputs, targets, mask)], rate=1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_several_batches_of_any_size_make_one_update(name: str) -> None:
     mask = (np.arange(len(DATA)) % 7 < 3) * 1.0
@@ -201,6 +203,7 @@ def test_forward_sees_the_weights_that_are_stored(dtype: Any, name: str) -> None
     follow((reference, learner), [batch()], updates=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_overlays(name: str) -> None:
     overlay = LowRank(rank=2, targets=("*/q.weight", "*/o.weight"))
@@ -211,6 +214,7 @@ def test_overlays(name: str) -> None:
     assert np.array_equal(merged["0.0.0.0/weight"].values(), initialise(LLAMA, 2)["0.0.0.0/weight"].values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("optimiser", OPTIMISERS[2:], ids=lambda o: f"{o.kind}-{OPTIMISERS.index(o)}")
 def test_a_restored_state_goes_on_bit_for_bit(optimiser: Optimiser, name: str) -> None:
@@ -230,6 +234,7 @@ def test_a_restored_state_goes_on_bit_for_bit(optimiser: Optimiser, name: str) -
     assert_equal(whole.state, second.state)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_runs_resume_from_checkpoints_bit_for_bit(name: str, tmp_path: Path) -> None:
     config = TrainConfig(optimiser=AdamW(lr=0.01), epochs=4, clip=1.0, accumulate=2)
@@ -243,6 +248,7 @@ def test_runs_resume_from_checkpoints_bit_for_bit(name: str, tmp_path: Path) -> 
         assert np.array_equal(again.params[key].values(), store.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_transformer_memorises_a_sequence(name: str) -> None:
     config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=0.02), epochs=60)
@@ -251,6 +257,7 @@ def test_a_transformer_memorises_a_sequence(name: str) -> None:
     assert result.history[-1].loss < 0.1 * result.history[0].loss
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("fault", ["input", "target", "overflow", "gradient", "update"])
 def test_a_fault_is_named_and_changes_nothing(fault: str, name: str) -> None:

@@ -36,6 +36,7 @@ def batch(start: int = 0, count: int = 16) -> Batch:
     return Batch(data.features[start : start + count], array(data.targets)[start : start + count])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_devices_drop_the_same_elements(name: str) -> None:
     follow(pair(name, ROWS, optimiser=AdamW(), seed=5), [batch()])
@@ -88,6 +89,7 @@ def test_inference_is_that_of_the_network_without_it(name: str) -> None:
     np.testing.assert_array_equal(executable.forward(executable.new_state(), x, last_only=False), x)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_run_that_is_resumed_drops_what_it_would_have(name: str, tmp_path: Path) -> None:
     config = TrainConfig(optimiser=AdamW(lr=0.01), epochs=2, accumulate=3, checkpoint_every=1, seed=9)

@@ -59,6 +59,7 @@ def test_without_memory_there_is_chance(name: str) -> None:
             assert found <= task.chance + 0.03
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_depend_on_seed_and_number_and_splits_share_none(name: str) -> None:
     task = memory.TASKS[name]

@@ -121,6 +121,7 @@ def test_a_loss_alone_by_name_is_the_loss() -> None:
         assert "3.0.0.0/weight" not in other.state.masters  # nothing of another head is kept
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 def test_devices_learn_alike_over_batches_with_other_outputs(name: str) -> None:
     network = heads()

@@ -38,6 +38,7 @@ CASES: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("case", CASES)
 def test_data_that_are_not_finite_are_named(case: str, name: str) -> None:

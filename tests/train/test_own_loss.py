@@ -64,6 +64,7 @@ def test_values_are_those_of_the_twin() -> None:
     assert GraphLoss(function=pinball).terms(np.zeros((2, 1)), np.array([[1.0], [-1.0]])).total == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_every_device_trains_with_it(name: str) -> None:
     network = sequential(4, 2, hidden=(5,), activation="tanh")

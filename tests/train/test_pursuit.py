@@ -57,6 +57,7 @@ def test_nothing_beats_exact_answers() -> None:
     assert shares["last seen"] < 0.1 < 0.7 < shares["straight on"] < 0.9 < shares["exact"]
 
 
+@pytest.mark.thorough
 def test_programs_learn_and_what_fires_is_counted() -> None:
     every, some = always_on(16), triggered(0.2, 16)
     assert not problems(every)

@@ -53,6 +53,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, MinimalGated.kind, emit)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("_registered")
 @pytest.mark.parametrize("name", FAST)
 def test_a_cell_of_a_scan_trains_as_the_interpreter_does(name: str) -> None:

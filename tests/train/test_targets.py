@@ -84,6 +84,7 @@ def after(trained: DeviceLearner, data: Batch, steps: int = 1, rate: float = 0.1
     return dict(trained.state.masters)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_targets_along_the_gradient_teach_what_backprop_does(name: str) -> None:
     layers = (tanh(4, 6), Sequential(layers=(RMSNorm(num_features=6), tanh(6, 6), Residual())), Dropout(p=0.3))
@@ -145,6 +146,7 @@ class ByHand:
         return new
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
 def test_difference_targets_are_those_of_the_formulas(name: str) -> None:
     network = chain(tanh(4, 7), tanh(7, 6), Dense(in_features=6, out_features=1), inputs=4)
@@ -202,6 +204,7 @@ def test_layers_below_the_gate_stay() -> None:
             assert (not state.slots["velocity"][key].any()) == closed, key
 
 
+@pytest.mark.thorough
 def test_every_setting_acts() -> None:
     data, plain = batch(DEEP), TargetPropagation()
     base = after(learner("cpu", DEEP, plain, optimiser=Momentum()), data, 3)
@@ -275,6 +278,7 @@ def test_a_convolution_goes_back_by_a_transposed_one() -> None:
     assert {where: getattr(of.layer, "kind", None) for where, of in inverses.items()} == {"2.0.0.0": "conv_transpose2d"}
 
 
+@pytest.mark.thorough
 def test_nets_of_signs_learn_where_backprop_cannot() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (400, 2)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] > 0).astype(np.int64)

@@ -91,6 +91,7 @@ def test_a_perceptron_learns_xor() -> None:
     assert ((outputs(network, result, XOR[0]) > 0) == (XOR[1] > 0.5)).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("optimiser", "loss"),
     [

@@ -33,6 +33,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_curves_show_what_the_history_says(home: Path) -> None:
     generations = read_history(home / "history.jsonl")
     lines = {line.get_label(): line for line in fitness_curves(generations).axes[0].get_lines()}

@@ -86,6 +86,7 @@ def test_what_is_compared_with_itself_does_not_stretch_the_scale() -> None:
     assert table.limits == (0.2, 0.3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", [0.0, 1.0, np.nan])
 def test_equal_numbers_are_drawn(tmp_path: Path, value: float) -> None:
     table = Heatmap(values=np.full((2, 3), value), rows=["a", "b"], columns=["0", "1", "2"], title="")

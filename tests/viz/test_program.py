@@ -35,6 +35,7 @@ def boxes(figure: Any) -> list[Spot]:
     return [(float(x), float(y), float(w), float(h)) for x, y, w, h in found]
 
 
+@pytest.mark.thorough
 def test_a_program_is_drawn_with_all_that_it_has() -> None:
     figure = draw_program(PROGRAM, "an agent")
     told = texts(figure)
@@ -83,6 +84,7 @@ def long_line() -> Program:
     return Program(Canvas(1, (60,), 16, regions), [Edge(f"r{i}", f"r{i + 1}", when="every(2)") for i in range(29)])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", [PROGRAM, among_all(), long_line()], ids=["agent", "among all", "line"])
 def test_no_words_hide_one_another_or_leave_the_picture(program: Program) -> None:
     figure = draw_program(program, "a title that is somewhat longer than a narrow picture is wide.program.json")
@@ -132,6 +134,7 @@ def test_clocks_are_folded_without_loss() -> None:
     assert " ".join(line.strip() for line in folded(clock)) == clock
 
 
+@pytest.mark.thorough
 def test_what_fired_is_drawn_row_by_row(tmp_path: Path) -> None:
     network = PROGRAM.network()
     x = np.random.default_rng(0).standard_normal((2, 12, 192)).astype(np.float32)
@@ -156,6 +159,7 @@ def test_what_fired_is_drawn_row_by_row(tmp_path: Path) -> None:
     save_figure(draw_firing(found, stream=1), tmp_path / "fired.png")
 
 
+@pytest.mark.thorough
 def test_programs_and_runs_are_drawn_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def rng(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("network", "x"),
     [
@@ -107,6 +108,7 @@ LIKE_INPUTS = [kind for kind in CELLS if kind != "slstm"]
 """Cells that make little of small inputs; the norm of an sLSTM makes as much of them as of large ones."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["dense", "lstm", "swiglu", "rms_norm", "multi_head_attention", *LIKE_INPUTS])
 def test_an_inserted_layer_begins_close_to_the_identity(kind: str) -> None:
     genome = first(mlp(width=8))
@@ -227,6 +229,7 @@ def test_the_same_seed_gives_the_same_run_and_the_population_stays_exact(algorit
     assert runs[0].genomes != runs[2].genomes
 
 
+@pytest.mark.thorough
 def test_worker_processes_give_the_same_run() -> None:
     config = GridConfig(population=12, mutation=WILD)
     here, there = (GridPopulation(config, mlp(), seed=3) for _ in range(2))
@@ -254,6 +257,7 @@ def test_elites_live_on_and_parents_are_weighed_by_fitness() -> None:
     assert fitness_share(1.0, 2.0) > 0.5
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path: Path) -> None:
     config = GridConfig(population=14, mutation=WILD)
     whole = GridPopulation(config, mlp(), seed=9)

@@ -129,6 +129,7 @@ def test_a_genome_that_fails_costs_the_others_nothing_wherever_it_is_scored() ->
     assert shared.failures == alone.failures
 
 
+@pytest.mark.thorough
 def test_spirals_with_training_end_with_a_champion() -> None:
     config = GridConfig.from_dict({"population": 6, "mutation": {"kind": 0.5, "add_layer": 0.5, "sequences": True}})
     layers: dict[Coord, LayerSpec] = {
