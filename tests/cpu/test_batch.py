@@ -16,6 +16,8 @@ from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
 
+pytestmark = pytest.mark.thorough
+
 NETWORKS = {"llama": tiny_llama, "gpt": gpt, "gemma": gemma, "joins": joins}
 
 
@@ -38,7 +40,6 @@ def ragged(count, rng, *, longest=30):
     return [rng.integers(0, 97, int(n)).astype(np.int32) for n in rng.integers(0, longest, count)]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("count", [1, 3, 17])
 @pytest.mark.parametrize("threads", [1, 3])
@@ -54,7 +55,6 @@ def test_rows_have_the_bits_of_sequences_run_alone(name, count, threads, rng):
     assert [state.position for state in together] == [state.position for state in alone]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("scheme", "compute", "kv_dtype"),
     [

@@ -142,6 +142,7 @@ def test_a_row_has_the_same_bits_in_any_company_and_cut(which: str) -> None:
     np.testing.assert_array_equal(np.concatenate(parts), alone[2])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOOPS)
 def test_links_with_a_delay_run_in_any_cut(name: str) -> None:
     x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)

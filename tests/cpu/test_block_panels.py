@@ -47,6 +47,7 @@ def stored(name: str, rows: int, k: int, *, byte: int | None = None) -> Packed:
     return Packed(scheme=scheme, shape=(rows, k), payload=payload.view(np.uint32))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("rows", "k"), [(1, 1), *SHAPES])
 def test_panel_rows_read_back_exactly(name: str, rows: int, k: int) -> None:

@@ -86,6 +86,7 @@ def test_a_cell_goes_on_from_its_state(cell: str, threads: int) -> None:
     close(fast.forward(states[1], x), reference.forward(reference.new_state(), x))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ["int4:g32", "int8:g32", "float16"])
 def test_packed_weights_serve_cells_and_experts(scheme: str) -> None:
     reference, fast = pair(deep(CELLS["lstm"]), 2, scheme)
@@ -109,6 +110,7 @@ def test_sequences_of_several_lengths_have_the_bits_that_they_have_alone() -> No
             np.testing.assert_array_equal(got, fast.forward(state, x, last_only=False))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("chosen", "scoring"), [(1, "softmax"), (EXPERTS, "softmax"), *((2, s) for s in SCORINGS)])
 def test_a_mixture_computes_what_rows_have_chosen(chosen: int, scoring: Scoring) -> None:
     mixed = mixture(chosen, scoring)

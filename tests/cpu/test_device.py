@@ -191,6 +191,7 @@ def test_pieces_make_the_whole(name, pieces, rng):
     assert_close(got, want)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("rows", [1, 3, 21])
 def test_last_row_alone(name, rows, rng):
@@ -269,6 +270,7 @@ def test_threads_do_not_change_a_bit(scheme, compute, rng):
         np.testing.assert_array_equal(found[0], other)
 
 
+@pytest.mark.thorough
 def test_mixed_schemes_in_one_product(rng):
     network = tiny_llama()
     params = dict(random_params(lower(network), rng))
@@ -382,6 +384,7 @@ def test_bad_calls_are_refused(rng):
         executable.new_state()
 
 
+@pytest.mark.thorough
 def test_memory_report_counts_bytes(rng):
     network = tiny_llama()
     plan = lower(network)

@@ -20,6 +20,8 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
 
+pytestmark = pytest.mark.thorough
+
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 
 
@@ -29,7 +31,6 @@ def error(got, want):
     return np.square(got - want).sum() / np.square(want).sum()
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("make", [tiny_llama, gpt, gemma, sinks])
 @pytest.mark.parametrize("pieces", [[21], [1] * 21, [9, 1, 11]])
 def test_logits_stay_near(make, pieces, rng):
@@ -42,7 +43,6 @@ def test_logits_stay_near(make, pieces, rng):
     assert 0 < error(rounded, exact) < 1e-3
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt2", "mistral", "qwen3"])
 def test_logits_of_models_stay_near(family, rng):
     found = []

@@ -23,6 +23,8 @@ from volumetric.runtime.device import Piece
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
 
+pytestmark = pytest.mark.thorough
+
 WIDTH, EXPERTS = 70, 5
 GATE = Gate(in_features=WIDTH, out_features=EXPERTS, top_k=2)
 GATED = SwiGLU(in_features=WIDTH, hidden_features=37)
@@ -85,7 +87,6 @@ OF_EACH_KIND = [SCHEMES[0], SCHEMES[2], SCHEMES[-1]]
 """For what is done with the sums, which are float32 whatever the weights were: exact, by bytes, in blocks."""
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("expert", "scheme", "compute"),
     [
@@ -125,7 +126,6 @@ def test_which_steps_run() -> None:
     np.testing.assert_array_equal(few, many[:4])
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_prompt_in_any_cut_company_and_threads(threads: int) -> None:
     made = network(GATED)
@@ -144,7 +144,6 @@ def test_a_prompt_in_any_cut_company_and_threads(threads: int) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "gate",
     [

@@ -76,6 +76,7 @@ def test_seventeen_sequences_of_different_lengths(name, threads, rng):
     agree_in_any_pieces(executable, prompts, rng, longest=40)
 
 
+@pytest.mark.thorough
 def test_calls_of_more_rows_than_a_chunk(rng):
     """Pieces are cut where a native call ends; the caches of one grow beyond their first allocation on the way."""
     executable = compiled("llama", rng, "int4:g32", context=700)

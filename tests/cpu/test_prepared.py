@@ -70,6 +70,7 @@ def test_an_encoder_is_prepared_for_texts_of_all_lengths(compiled, rng):
     assert compiled == []
 
 
+@pytest.mark.thorough
 def test_what_is_prepared_is_not_looked_at_again(compiled):
     with volumetric.load(TINY / "llama", device="cpu") as model:
         model.prepare()

@@ -19,6 +19,8 @@ from volumetric.runtime.cpu import CpuDevice, cache
 from volumetric.runtime.cpu.state import CpuState
 from volumetric.runtime.device import Executable, Piece, State
 
+pytestmark = pytest.mark.thorough
+
 CONTEXT, WIDTH, IDS, WINDOW, CHUNK = 256, 32, 11, 20, 24
 MOST = 2 * WINDOW
 MIXED: tuple[dict[str, Any], ...] = ({"window": WINDOW}, {}, {"chunk": CHUNK})

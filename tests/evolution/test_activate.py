@@ -38,6 +38,7 @@ def test_kernel_agrees_with_numpy(recurrent: bool, rng: np.random.Generator) -> 
         np.testing.assert_allclose(got[row], activate_reference(member, x), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_every_activation_and_aggregation(activation: str, aggregation: str, rng: np.random.Generator) -> None:
@@ -102,6 +103,7 @@ def test_the_number_of_samples_cannot_change_within_a_state() -> None:
         run(np.zeros((4, 2)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_one_case_is_that_case_of_many_in_whatever_form(recurrent: bool, rng: np.random.Generator) -> None:
     shape = GenomeConfig(inputs=3, outputs=2, recurrent=recurrent, steps=3 if recurrent else 1)

@@ -22,6 +22,8 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params
 
+pytestmark = pytest.mark.thorough
+
 LAYERED = ("steep_sigmoid", "sigmoid", "tanh", "relu", "linear", "leaky_relu", "silu", "gelu")
 WILD = MutationConfig(
     add_node=0.3, add_connection=0.6, delete_node=0.05, enabled_rate=0.1, activation_rate=0.5, activations=LAYERED,
@@ -43,7 +45,6 @@ def evolved(seed: int = 5) -> list[Genome]:
     return population.genomes
 
 
-@pytest.mark.thorough
 def test_evolved_genomes_keep_their_outputs(rng: np.random.Generator) -> None:
     members = evolved()
     assert max(member.hidden for member in members) > 4

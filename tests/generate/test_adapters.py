@@ -65,6 +65,7 @@ def test_scales_change_while_the_model_runs(name: str) -> None:
     assert model.executable is before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["reference", "cpu"])
 def test_base_weights_stay_packed(name: str) -> None:
     """Beside int4 weights an adapter adds the same as beside floats: its product with the rows that they read."""

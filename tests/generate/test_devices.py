@@ -41,6 +41,7 @@ def test_leaving_the_greedy_loop_keeps_what_was_taken(pair):
     assert made[1][2] == len(PROMPT) + 2
 
 
+@pytest.mark.thorough
 def test_forks_and_trimmed_prefixes(pair):
     made = []
     for model in pair:
@@ -54,6 +55,7 @@ def test_forks_and_trimmed_prefixes(pair):
     assert made[1][2:] == (2, 3)
 
 
+@pytest.mark.thorough
 def test_a_seed_repeats(pair):
     _, fast = pair
     drawn = [fast.generate(PROMPT, temperature=1.5, seed=3, max_tokens=10).token_ids for _ in range(2)]

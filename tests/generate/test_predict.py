@@ -121,6 +121,7 @@ def test_images_may_come_flat_and_features_whole_numbers(opened):
         np.testing.assert_allclose(y, expected(IMAGES, x.astype(np.float32)), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_integer_weights_predict_what_was_trained_with_nothing_rounded_on_the_way(opened):
     with opened(DENSE, dtype="int8") as model:
         np.testing.assert_allclose(model.predict(X), predict(model.network, model.params, X), atol=1e-6)

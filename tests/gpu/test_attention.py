@@ -145,6 +145,7 @@ def test_chunks_then_single_rows(any_kernel: Kernel, rng: np.random.Generator, n
     assert_close(np.concatenate(got), layer.expected(60))
 
 
+@pytest.mark.thorough
 def test_the_first_row_alone(kernel: Kernel, rng: np.random.Generator) -> None:
     layer = Attention(kernel, rng, SHAPES["grouped"], 2)
     assert_close(np.concatenate([layer.decode(0), layer.decode(1)]), layer.expected(2))
@@ -172,6 +173,7 @@ def test_float16_cache(kernel: Kernel, rng: np.random.Generator) -> None:
     assert np.abs(got - layer.expected(40)).max() > 1e-5, "a float16 cache rounds"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("window", [None, 1, 9, 40])
 def test_bidirectional_rows_see_each_other(kernel: Kernel, rng: np.random.Generator, window: int | None) -> None:
     shape = make_shape(heads=2, kv_heads=2, head_dim=12, causal=False, state=False, window=window)

@@ -115,6 +115,7 @@ def speaker(*layers: LayerSpec) -> Network:
     return chain(Embedding(num_embeddings=11, embedding_dim=8), *middle, Dense(in_features=8, out_features=11))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("inner", [ShortConv(embed_dim=WIDTH), None], ids=["convolution", "delay"])
 def test_sequences_of_equal_rows_run_side_by_side(inner: LayerSpec | None) -> None:
     """As many launches for four sequences as for one, and for each the numbers that it has alone."""
@@ -153,6 +154,7 @@ def test_greedy_decoding_stays_on_the_device(count: int) -> None:
     assert [state.position for state in states] == [state.position for state in alone]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lengths", [(3,), (2, 5, 2)])
 def test_noise_by_the_place_of_a_row_is_drawn_on_the_device(lengths: tuple[int, ...]) -> None:
     reference, fast = pair(speaker(GumbelSoftmax(seed=4)))
@@ -180,6 +182,7 @@ def test_a_loop_of_links_decodes_greedily() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_profile_has_operations_on_rows_and_programs() -> None:
     _, fast = pair(NETWORKS["convolution"])
     state = fast.new_state()

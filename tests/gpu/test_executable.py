@@ -301,6 +301,7 @@ def test_single_rows_may_alternate_between_states(fallback_device: GpuDevice, rn
     executable.close()
 
 
+@pytest.mark.thorough
 def test_trim_forgets(native_device: GpuDevice, rng: np.random.Generator) -> None:
     network = tiny_llama()
     executable = native_device.compile(lower(network), initialise(network, 9), OPTIONS)

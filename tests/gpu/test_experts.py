@@ -149,6 +149,7 @@ def test_matrices_beyond_a_binding_are_cut() -> None:
     agree(executable, GATED, params, 40)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [1, 40])
 def test_weights_of_experts_that_nobody_chose_do_not_matter(native_device: GpuDevice, rows: int) -> None:
     """A gate that always takes the first two of five: the others may hold NaN."""

@@ -73,6 +73,7 @@ def test_other_work_may_come_between_tokens(executable: GpuExecutable) -> None:
     assert got_b == by_forward(executable, prefilled(executable, seed=1), 6, 4)
 
 
+@pytest.mark.thorough
 def test_decoding_resumes_after_a_trim(executable: GpuExecutable) -> None:
     state = prefilled(executable)
     tokens = list(islice(greedy_ids(executable, state, 5), 6))

@@ -86,6 +86,7 @@ def test_forks_share_a_prefix(native_device: GpuDevice, rng) -> None:
     assert np.array_equal(executable.forward(state, suffixes[7]), found[7])
 
 
+@pytest.mark.thorough
 def test_forks_of_a_beginning_share_its_pages_alone(native_device: GpuDevice, rng) -> None:
     executable = opened(native_device)
     state, fresh = executable.new_state(), executable.new_state()

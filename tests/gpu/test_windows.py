@@ -99,6 +99,7 @@ def test_sequences_share_what_others_gave_back() -> None:
             close(got, reference.forward(state, x))
 
 
+@pytest.mark.thorough
 def test_decoding_gives_pages_back_as_it_goes() -> None:
     reference, fast = pair(None, NARROW)
     state, other = fast.new_state(), reference.new_state()
@@ -109,6 +110,7 @@ def test_decoding_gives_pages_back_as_it_goes() -> None:
     assert pages(fast)[-1] <= 2 + 1  # tokens in flight may have begun a page
 
 
+@pytest.mark.thorough
 def test_a_way_back_ends_where_rows_are_gone() -> None:
     reference, fast = pair(None, WIDE)
     state = fast.new_state()

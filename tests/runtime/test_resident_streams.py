@@ -118,6 +118,7 @@ def test_rows_that_go_straight_to_their_program_are_as_others() -> None:
     np.testing.assert_array_equal(quick.run(X[:, :4]), resident().run(X[:, :4]))
 
 
+@pytest.mark.thorough
 def test_a_program_of_many_nodes_has_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Program(
         Canvas(1, (2, 2), 4, {"a": Region(((0, 1), (0, 2))), "b": Region(((1, 2), (0, 2)))}),

@@ -128,6 +128,7 @@ def save_and_restore(which: str, name: str, cut: int) -> None:
     assert np.array_equal(executable.forward(again, rest), executable.forward(state, rest))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("which", NETWORKS)
 @pytest.mark.parametrize("source", DEVICES)
 @pytest.mark.parametrize("target", DEVICES)

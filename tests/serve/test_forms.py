@@ -70,6 +70,7 @@ def test_the_client_parses_typed_answers(client):
     assert isinstance(answer.choices[0].message.parsed, Person)
 
 
+@pytest.mark.thorough
 def test_other_forms(client):
     ask = {"model": "default", "prompt": "A number:", "max_tokens": 40, "temperature": 1.0, "seed": 3}
 

@@ -19,6 +19,8 @@ from tests.generate.test_encoding import TINY
 from tests.serve.servers import WEATHER, Address, an_event_loop, running, slow_letters
 from volumetric.generate import Limits
 
+pytestmark = pytest.mark.thorough
+
 KEY = "open sesame"
 MESSAGES = [{"role": "user", "content": "ab"}]
 LONG = [{"role": "user", "content": "a" * 40}]
@@ -63,7 +65,6 @@ def ask(server: Address):
     return {"api_base": f"{server.url}/v1", "api_key": KEY, "num_retries": 0}
 
 
-@pytest.mark.thorough
 def test_litellm_chat(litellm, ask):
     for name in ("openai/letters", "hosted_vllm/letters"):
         answer = litellm.completion(name, MESSAGES, **ask)
@@ -75,7 +76,6 @@ def test_litellm_chat(litellm, ask):
     assert text.choices[0].text == "cd"
 
 
-@pytest.mark.thorough
 def test_litellm_chat_in_an_event_loop(litellm, ask, loop):
     async def text() -> str:
         answer = await litellm.acompletion("openai/letters", MESSAGES, **ask)
@@ -91,7 +91,6 @@ def test_litellm_embeddings(litellm, ask):
     np.testing.assert_allclose([one["embedding"] for one in answer.data], expected, rtol=1e-6)
 
 
-@pytest.mark.thorough
 def test_litellm_tools_and_forms(litellm, ask):
     ask = ask | {"model": "openai/smollm2", "messages": MESSAGES, "temperature": 1.0, "seed": 1, "max_tokens": 80}
     answer = litellm.completion(**ask, tools=[WEATHER], tool_choice="required", parallel_tool_calls=False)
@@ -127,7 +126,6 @@ def chat(server: Address):
     return make
 
 
-@pytest.mark.thorough
 def test_langchain_chat(chat):
     answer = chat().invoke("ab")
     assert (answer.content, answer.response_metadata["finish_reason"]) == ("cdefgh", "stop")
@@ -145,7 +143,6 @@ def test_langchain_embeddings(server):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.mark.thorough
 def test_langchain_tools_and_forms(chat):
     model = chat("smollm2", temperature=1.0, seed=1, max_tokens=80)
     for method in ("json_schema", "function_calling"):
@@ -158,7 +155,6 @@ def test_langchain_tools_and_forms(chat):
     assert (call["name"], set(call["args"])) == ("weather", {"town", "days"})
 
 
-@pytest.mark.thorough
 def test_langchain_errors(chat, server):
     from langchain_core.exceptions import ContextOverflowError
 

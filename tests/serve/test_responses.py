@@ -61,6 +61,7 @@ def test_an_answer_that_is_cut_off_says_so(client):
     assert (last.type, last.response.output_text) == ("response.incomplete", "cde")
 
 
+@pytest.mark.thorough
 def test_a_conversation_is_told_in_items(client):
     messages = [
         {"role": "developer", "content": "a"},
@@ -75,6 +76,7 @@ def test_a_conversation_is_told_in_items(client):
     assert again.usage.input_tokens == 5
 
 
+@pytest.mark.thorough
 def test_a_stream_tells_each_step(client):
     events = list(client.responses.create(model="letters", input="ab", stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))

@@ -101,6 +101,7 @@ def test_the_data_say_whether_rows_are_sequences() -> None:
         Samples(learning=spirals()).configure(GridConfig(fitness_criterion="min"))
 
 
+@pytest.mark.thorough
 def test_steps_of_sequences_are_learned(rng: np.random.Generator) -> None:
     x = rng.normal(size=(40, 6, 2)).astype(np.float32)
     learning = Problem(inputs=x, targets=np.cumsum(x[..., :1], axis=1))
