@@ -72,6 +72,7 @@ def test_messages_of_several_lines(lines, message):
     assert typed(*lines) == message
 
 
+@pytest.mark.thorough
 def test_answers_with_a_draft_are_those_without(talk):
     lines = ("abcabc", "de", "/set temperature 1.5", "/set seed 3", "abab")
     flags = ("-n", "12")

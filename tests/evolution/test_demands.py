@@ -52,6 +52,7 @@ def test_outputs_reach_the_targets(targets: list[float], given: GenomeConfig, ex
     assert table.configure(EvolutionConfig(genome=given)).genome.activations == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["sin", "exp"])
 def test_functions_beyond_0_to_1_are_learned_by_default(name: str) -> None:
     problem = function(FUNCTIONS[name])

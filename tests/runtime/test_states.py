@@ -137,6 +137,7 @@ def test_a_state_goes_on_on_another_device(which: str, source: str, target: str)
     goes_on(which, target, compiled(which, target).restore(data), atol=1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("storage", ["float16", "int8"])
 def test_narrow_keys_and_values_are_saved_as_they_are_held(storage: Any) -> None:
     executable = compiled("rows", "cpu", kv_dtype=storage)
