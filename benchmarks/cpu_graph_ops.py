@@ -71,6 +71,7 @@ def timed(run: Callable[[], object]) -> float:
 
 def measure_here(name: str, threads: int) -> tuple[float, float]:
     """Forward, and forward with backward, as graphs."""
+    from volumetric.graph import GraphBuilder, differentiate
     from volumetric.layers import (
         GRU,
         LSTM,
@@ -88,7 +89,6 @@ def measure_here(name: str, threads: int) -> tuple[float, float]:
         SwiGLU,
     )
     from volumetric.runtime.cpu import CpuDevice
-    from volumetric.runtime.graph import GraphBuilder, differentiate
     from volumetric.runtime.graph.rules import Scope
 
     kind, f, shape = CASES[name]

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph import GraphBuilder, interpret
 from volumetric.kernels.gpu.dispatch import ONE_ROW
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.graph import GpuGraphs, GpuProgram
 from volumetric.runtime.gpu.profile import passes_seconds
-from volumetric.runtime.graph import GraphBuilder, interpret
 
 RUNS = 15
 PASS_SECONDS = 5e-3

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from volumetric import Coord, Grid, Network, initialise
+from volumetric.graph import GraphBuilder
 from volumetric.layers import Dense
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.commands import Copy, Pass
 from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.gpu.native import NativeExecutor
-from volumetric.runtime.graph import GraphBuilder
 from volumetric.train.data import Batch
 from volumetric.train.device import learner_on
 from volumetric.train.learner import LearnerOptions

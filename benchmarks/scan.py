@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.graph import Graph, GraphBuilder, differentiate
+from volumetric.graph.unroll import unroll_scans
 from volumetric.runtime import open_device
-from volumetric.runtime.graph import Graph, GraphBuilder, differentiate
-from volumetric.runtime.graph.unroll import unroll_scans
 
 
 def gru(work: GraphBuilder, xs: list[int], constants: list[int], states: list[int]) -> tuple[list[int], list[int]]:

@@ -18,6 +18,7 @@ from tests.parity.run import graph_of  # noqa: E402
 from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, training, weighted  # noqa: E402
 from volumetric.dtypes import BLOCK_FORMATS, DTYPES, OWN_FORMATS, DType, Scheme, parse_dtype  # noqa: E402
 from volumetric.dtypes.regroup import narrowed_scheme  # noqa: E402
+from volumetric.graph.operations import OPS  # noqa: E402
 from volumetric.grid import Coord, Grid  # noqa: E402
 from volumetric.kernels.gpu.graph.table import LOWERERS  # noqa: E402
 from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: E402
@@ -25,7 +26,6 @@ from volumetric.network import Network  # noqa: E402
 from volumetric.runtime.cpu import CpuDevice  # noqa: E402
 from volumetric.runtime.cpu.graph.device import CpuGraphs  # noqa: E402
 from volumetric.runtime.gpu import GpuDevice  # noqa: E402
-from volumetric.runtime.graph.families import OPS  # noqa: E402
 from volumetric.runtime.graph.segments import row_wise  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 

@@ -24,11 +24,11 @@ from typing import Literal
 
 from volumetric._typing import ROWS
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.state import bounded
 from volumetric.grid import Coord, Link
 from volumetric.keywords import explained
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock import Clock, Event, Inner, On
-from volumetric.layers.state import bounded
 from volumetric.network import Network
 from volumetric.wiring import Source, Wire, carries_ids, places_of
 

@@ -12,11 +12,11 @@ from tests.devices import DEVICES, device
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
 from volumetric.builders.chain import chain
 from volumetric.errors import UnsupportedError
+from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, MultiHeadAttention, Parallel, Residual, Rope, Sequential
 from volumetric.network import initialise
 from volumetric.runtime.clocked.reference import ReferenceClocked
 from volumetric.runtime.clocked.states import kept_states
-from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
 from volumetric.runtime.lower import lower
 from volumetric.train import MSE, SGD, Batch, LearnerOptions, LearnerState, Systolic
 from volumetric.train.clocked import ClockedLearner

@@ -16,9 +16,9 @@ from tests.devices import device
 from volumetric import Clocked, Coord, Every, Link
 from volumetric.builders.chain import chain
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, Discrete, LayerNorm, LayerSpec
 from volumetric.network import initialise
-from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
 from volumetric.train import (
     MSE,
     SGD,

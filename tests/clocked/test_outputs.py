@@ -12,7 +12,7 @@ from tests.clocked.machines import machine, rows, weights
 from tests.devices import device
 from volumetric import Clocked
 from volumetric.errors import ShapeError, SpecError
-from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
+from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.train import (
     MSE,
     SGD,

@@ -12,10 +12,10 @@ from tests.clocked.machines import machine, rows, weights
 from tests.devices import device
 from volumetric import Clocked, Coord, Link, initialise
 from volumetric.builders.chain import chain
+from volumetric.graph.numpy_graphs import NumpyGraphs
+from volumetric.graph.stacks import Stack, Stacks
 from volumetric.layers import Dense
 from volumetric.network import Network
-from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
-from volumetric.runtime.graph.stacks import Stack, Stacks
 from volumetric.train import MSE, AdamW, Batch, LearnerOptions, Systolic
 from volumetric.train.clocked import ClockedLearner
 

@@ -15,9 +15,9 @@ from tests.devices import device
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
 from volumetric.builders.chain import chain
 from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
+from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, Dropout
 from volumetric.network import initialise
-from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
 from volumetric.train import (
     MSE,
     SGD,

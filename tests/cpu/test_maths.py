@@ -8,10 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 
+from volumetric.graph.numeric import activations
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import ACTIVATIONS, activate, erf, exp, tanh
 from volumetric.kernels.cpu.simd import load, load_half, store, store_half
-from volumetric.layers import activations
 from volumetric.runtime.cpu.arena import address_of
 
 POINTS = np.concatenate([np.linspace(-30, 30, 40_000), np.linspace(-1e-3, 1e-3, 4_000), [0.0] * 16]).astype(np.float32)

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from tests.graph.op_cases import OP_CASES, case_graph
 from tests.networks import tiny_llama
+from volumetric.graph import GraphBuilder
+from volumetric.graph.unroll import unroll_scans
 from volumetric.kernels.cpu.operations import ROWS
 from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower
@@ -14,8 +16,6 @@ from volumetric.runtime.cpu.executable import CpuExecutable
 from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.cpu.placement import Placement, barriers
 from volumetric.runtime.cpu.steps import Address, Draft, Step
-from volumetric.runtime.graph import GraphBuilder
-from volumetric.runtime.graph.unroll import unroll_scans
 
 
 def draft(*tensors: int) -> tuple[Draft, list[int]]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric.layers.activations import erf
-from volumetric.runtime.graph import GraphBuilder
+from volumetric.graph import GraphBuilder
+from volumetric.graph.numeric.activations import erf
 
 INF, NAN = math.inf, math.nan
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.devices import graphs
 from tests.graph.agreement import agree
-from volumetric.layers.recurrent import CELLS
-from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
-from volumetric.runtime.graph.families.cell import cell_step
+from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations.cell import cell_step
 
 
 def step(cell: str, sizes: tuple[int, int, int, int], *, weights: str, heads: int) -> tuple[Graph, list[np.ndarray]]:

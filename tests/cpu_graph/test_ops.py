@@ -8,8 +8,8 @@ import pytest
 from tests.cpu_graph.harness import graphs
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs
+from volumetric.graph.operations import OPS
 from volumetric.runtime.cpu.graph.program import CpuProgram
-from volumetric.runtime.graph.families import OPS
 
 
 def program_of(case: OpCase, threads: int = 1) -> CpuProgram:

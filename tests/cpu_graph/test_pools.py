@@ -7,7 +7,7 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric._typing import Array
-from volumetric.runtime.graph import GraphBuilder, interpret
+from volumetric.graph import GraphBuilder, interpret
 
 WINDOWS = [
     (kernel, stride, dilation, before)

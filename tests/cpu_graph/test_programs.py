@@ -9,12 +9,12 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.runtime.cpu.graph.device import CpuGraphs
 from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.placement import LARGE, Placement, barriers
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
 
 
 def compiled(work: GraphBuilder, outputs: list[int], threads: int = 1, **buffers: np.ndarray) -> CpuProgram:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
-from volumetric.runtime.graph import GraphBuilder
+from volumetric.graph import GraphBuilder
 
 SCHEMES = [str(Scheme.default(dtype)) for dtype in DTYPES]
 OTHERS = [

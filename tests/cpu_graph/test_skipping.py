@@ -9,10 +9,10 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric._typing import Array
+from volumetric.graph import Graph, GraphBuilder, interpret
 from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.cpu.graph.joining import MOST, join_products
 from volumetric.runtime.cpu.graph.skipping import skip_together
-from volumetric.runtime.graph import Graph, GraphBuilder, interpret
 
 TERMS = MOST + 3
 

@@ -8,10 +8,10 @@ import pytest
 from tests.cpu_graph.harness import graphs
 from tests.layers.cases import CASES
 from tests.parity.run import data
+from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import Conv1d, Conv2d, LayerSpec
 from volumetric.runtime.cpu.graph.samples import by_samples
 from volumetric.runtime.cpu.graph.windows import in_pieces
-from volumetric.runtime.graph import Graph, GraphBuilder, differentiate
 from volumetric.runtime.graph.rules import Scope
 
 LARGE: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {

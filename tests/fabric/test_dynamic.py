@@ -10,12 +10,13 @@ from tests.fabric.dynamic_cases import CASES, Arrays, cut, given, left, masked, 
 from tests.fabric.test_layer import RESETS, alone
 from tests.layers.test_vjp import differences
 from volumetric.errors import SpecError
+from volumetric.graph import differentiate, interpret
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.ops import Graph
 from volumetric.layers import Fabric, Memory
 from volumetric.layers.fabric.nodes import param_entries, state_entries
 from volumetric.network import Network
-from volumetric.runtime.graph import differentiate, graph_of, interpret
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph import graph_of
 from volumetric.runtime.graph.rules import Scope, fabric
 
 

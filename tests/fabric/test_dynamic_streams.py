@@ -14,13 +14,13 @@ from tests.fabric.dynamic_cases import CASES, Arrays, cut, given, masked
 from tests.fabric.test_layer import alone
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, SpecError
+from volumetric.graph.programs import ProgramCache
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, Fabric, Memory
 from volumetric.layers.fabric.declared import OutPort
 from volumetric.layers.fabric.places import XBand
 from volumetric.network import Network, initialise
 from volumetric.observe.activity import Recorder
-from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.streams.chunks import Chunk
 from volumetric.runtime.streams.rows import SEAL, Header, RowStream
 from volumetric.weights import Params, WeightStore

@@ -16,12 +16,12 @@ from tests.fabric.test_layer import alone
 from volumetric import fabric
 from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
+from volumetric.graph.programs import ProgramCache
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers.fabric.declared import OutPort
 from volumetric.layers.fabric.nodes import param_entries
 from volumetric.layers.fabric.places import XBand
 from volumetric.network import Network, initialise
-from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.train import MSE, SGD, AdamW, Backprop, Batch, Systolic, TrainConfig, evaluate, train
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.open import bind, open_learner

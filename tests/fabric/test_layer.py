@@ -11,6 +11,8 @@ from tests.devices import DEVICES, graphs
 from tests.fabric.oracle import Stream
 from tests.layers.fabric_cases import FREE, MIXED, SHARED, small
 from tests.layers.test_vjp import arrays
+from volumetric.graph import differentiate, interpret
+from volumetric.graph.build import GraphBuilder
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Fabric, Memory
 from volumetric.layers.fabric.declared import RNN, SLSTM, InPort, Population
@@ -19,8 +21,7 @@ from volumetric.layers.fabric.graphs import Lattice
 from volumetric.layers.fabric.places import XBand
 from volumetric.layers.fabric.reach import latency
 from volumetric.network import Network, initialise
-from volumetric.runtime.graph import differentiate, graph_of, interpret
-from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph import graph_of
 from volumetric.runtime.graph.rules import Scope, fabric, fabric_edges
 
 RESETS = np.array([[0, 0, 1, 0, 0], [0, 1, 0, 0, 1]])

@@ -13,6 +13,8 @@ import numpy as np
 from tests.gpu_graph.test_fake_quant import rounding, schemes
 from tests.graph.op_cases import OP_CASES, case_graph
 from volumetric import Coord, Grid, Network, initialise
+from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
+from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.kernels.gpu import (
     attention,
     drawing,
@@ -37,9 +39,7 @@ from volumetric.kernels.gpu.matmul import MatmulShape, Partials, PieceStates, Sl
 from volumetric.kernels.gpu.state_space import ConvShape, ScanShape
 from volumetric.kernels.gpu.tiles import TILES
 from volumetric.layers import Conv1d
-from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.gpu.graph.record import prepared
-from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.shaders import Linked, Target, link
 from volumetric.shaders.linker import Dialect
 from volumetric.train.data import Batch

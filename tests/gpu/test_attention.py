@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tests.gpu.harness import Kernel, aligned, assert_close
 from volumetric.errors import UnsupportedError
+from volumetric.graph.numeric.rope import Rope, rotate, rotation
 from volumetric.kernels.gpu import attention
 from volumetric.kernels.gpu.attention import AttentionShape, is_alone, tune_rows, tune_split
 from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.layers.rope import Rope, rotate, rotation
 from volumetric.runtime.gpu.calls import Place
 
 Array = NDArray[Any]

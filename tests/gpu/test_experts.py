@@ -8,6 +8,7 @@ import pytest
 from tests.devices import narrowed
 from tests.gpu.harness import Kernel, aligned, assert_close
 from tests.pieces import run_all
+from volumetric.graph.operations.experts import SCORINGS, weights_of
 from volumetric.grid import Coord, Grid
 from volumetric.kernels.gpu import experts as kernels
 from volumetric.kernels.gpu.experts import Routes
@@ -17,7 +18,6 @@ from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.device import Piece
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.graph.families.experts import SCORINGS, weights_of
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
 

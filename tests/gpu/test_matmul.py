@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from tests.gpu.harness import Kernel, aligned, assert_close, in_scheme, zero_aligned
 from volumetric.dtypes import Packed
 from volumetric.errors import DeviceError
+from volumetric.graph.numeric.activations import activate
 from volumetric.kernels.gpu import matmul, tiles
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import MatmulShape, fits_memory, tune_matvec
 from volumetric.kernels.gpu.tiles import TILES, GemmTile, choose_tile
-from volumetric.layers.activations import activate
 
 Array = NDArray[Any]
 

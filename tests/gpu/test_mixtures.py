@@ -7,12 +7,13 @@ import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close
 from tests.pieces import run_all
+from volumetric.graph.numeric.largest import keep_largest
 from volumetric.grid import Coord, Grid
 from volumetric.kernels.gpu import elementwise, guards, matmul, tiles
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import MatmulShape
 from volumetric.layers import Dense, Gate, Parallel, RMSNorm, SwiGLU
-from volumetric.layers.gate import SCORINGS, Scoring, keep_largest
+from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.device import Piece

@@ -12,6 +12,7 @@ import pytest
 from tests.gpu.test_executable import tiny_llama
 from tests.graph.test_networks import chain
 from volumetric.errors import CheckpointError
+from volumetric.graph import GraphBuilder
 from volumetric.kernels.gpu.dispatch import ONE_ROW, Rows
 from volumetric.layers import LSTM, Dense
 from volumetric.network import Network, initialise
@@ -21,7 +22,6 @@ from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.recording import VERSION, Recording, from_data, to_data
-from volumetric.runtime.graph import GraphBuilder
 
 
 def through_json(made: Recording) -> Recording:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
+from volumetric.graph.numeric.activations import ACTIVATIONS, activate
 from volumetric.kernels.gpu import elementwise, matmul, tiles
 from volumetric.kernels.gpu.dispatch import ONE_ROW, Grid, Rows
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.graph.launch import Request
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.kernels.gpu.matmul import MatmulShape
-from volumetric.layers.activations import ACTIVATIONS, activate
 from volumetric.runtime.gpu.calls import Place
 
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from volumetric.errors import DeviceError
+from volumetric.graph.numeric.activations import ACTIVATIONS
+from volumetric.graph.operations.elementwise import UNARY
 from volumetric.kernels.gpu import attention, elementwise, matmul, tiles
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import MatmulShape, Partials
 from volumetric.kernels.gpu.tiles import TILES
-from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.context import Slice
-from volumetric.runtime.graph.families.elementwise import UNARY
 from volumetric.shaders import Target, available, link, read
 
 

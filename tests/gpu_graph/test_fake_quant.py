@@ -8,7 +8,7 @@ import pytest
 from tests.devices import narrowed_graphs
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
 from volumetric.errors import UnsupportedError
-from volumetric.runtime.graph import Graph, GraphBuilder
+from volumetric.graph import Graph, GraphBuilder
 
 SHAPE = (13, 83)
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.devices import graphs
 from volumetric._typing import Array
+from volumetric.graph import Graph, GraphBuilder
+from volumetric.graph.interpret import interpret
 from volumetric.kernels.gpu.graph.formulas import CODES, STEPS
 from volumetric.runtime.gpu.graph import record
 from volumetric.runtime.gpu.graph.formulas import MOST, fuse_formulas
-from volumetric.runtime.graph import Graph, GraphBuilder
-from volumetric.runtime.graph.interpret import interpret
 
 RNG = np.random.default_rng(4)
 UNARY = ("affine", "abs", "square", "neg")

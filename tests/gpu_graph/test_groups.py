@@ -12,8 +12,8 @@ from tests.graph.agreement import agree
 from volumetric import fabric
 from volumetric.fabric import Blueprint, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
+from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.runtime.gpu.graph.groups import join_groups
-from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.runtime.graph.network import graph_of, resumed_states
 from volumetric.runtime.lower import lower
 

@@ -12,9 +12,9 @@ from tests.program.test_guards import watching
 from volumetric._typing import Array
 from volumetric.bench.program.cases import Canvas
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph import Graph, GraphBuilder
 from volumetric.network import initialise
 from volumetric.runtime.gpu.graph.store import FEW, PACKED, SMALL
-from volumetric.runtime.graph import Graph, GraphBuilder
 
 RNG = np.random.default_rng(6)
 

@@ -14,6 +14,8 @@ from tests.gpu.harness import NARROWED
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs, normal
 from volumetric.errors import DeviceError, ShapeError, SpecError, UnsupportedError
+from volumetric.graph import GraphBuilder, NumpyGraphs
+from volumetric.graph.operations import OPS
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.graph.gemm import TILES, choose_tile, lower_product, splits_of
 from volumetric.kernels.gpu.graph.launch import Lowered, Request
@@ -23,8 +25,6 @@ from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.commands import PlainExecutor
 from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.gpu.graph.program import GpuProgram
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs
-from volumetric.runtime.graph.families import OPS
 
 LARGE = "large"
 FOLDED = {**NARROWED["no subgroups, no immediates"], "max_groups": 3}

@@ -14,11 +14,11 @@ from tests.gpu.modules import covering, modules
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OpCase, case_graph, case_outputs, normal
 from volumetric.errors import DeviceError, SpecError
+from volumetric.graph import NumpyGraphs
 from volumetric.kernels.gpu import attention
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.runtime.gpu import GpuDevice, context
 from volumetric.runtime.gpu.graph import GpuGraphs
-from volumetric.runtime.graph import NumpyGraphs
 from volumetric.shaders import rounds
 
 FEW = 768

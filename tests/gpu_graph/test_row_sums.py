@@ -7,8 +7,8 @@ import pytest
 
 from tests.devices import device
 from volumetric.errors import ShapeError
+from volumetric.graph import Graph, GraphBuilder, interpret
 from volumetric.runtime.gpu.graph.row_sums import LONGEST, levels, list_sums
-from volumetric.runtime.graph import Graph, GraphBuilder, interpret
 
 IDS = {
     "of each row one": np.array([3, 0, 2, 1]),

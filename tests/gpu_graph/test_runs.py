@@ -10,10 +10,10 @@ import pytest
 
 from tests.devices import command_buffers, narrowed_graphs
 from volumetric.errors import DeviceError
+from volumetric.graph import GraphBuilder
 from volumetric.runtime.gpu.commands import Copy, PlainExecutor
 from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.gpu.native import NativeExecutor
-from volumetric.runtime.graph import GraphBuilder
 
 
 @pytest.mark.parametrize("executor", [NativeExecutor, PlainExecutor])

@@ -15,11 +15,11 @@ from tests.graph.scans import SCANS, ScanCase
 from tests.graph.scans import emit as emit_scan
 from tests.tiers import alike
 from volumetric._typing import Array
-from volumetric.layers.activations import ACTIVATIONS
-from volumetric.layers.fabric.attend import edges_of
-from volumetric.layers.recurrent import CELLS
-from volumetric.runtime.graph import Graph, GraphBuilder
-from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, SLOPES, UNARY
+from volumetric.graph import Graph, GraphBuilder
+from volumetric.graph.numeric.activations import ACTIVATIONS
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.edges import edges_of
+from volumetric.graph.operations.elementwise import BINARY, CURVED, SLOPES, UNARY
 from volumetric.runtime.graph.network import DIALECT, GROUPED
 
 OPEN = DIALECT | GROUPED | {"last", "delay"}
@@ -541,7 +541,7 @@ def _scan(case: ScanCase) -> OpCase:
 
 def case_outputs(case: OpCase, dtype: type = np.float32) -> list[np.ndarray]:
     """What the interpreter makes of a case."""
-    from volumetric.runtime.graph import interpret
+    from volumetric.graph import interpret
 
     graph = case_graph(case)
     return interpret(graph, case.inputs, {}, dtype)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric.runtime.graph import GraphBuilder
-from volumetric.runtime.graph.families.scan import ScanBody
+from volumetric.graph import GraphBuilder
+from volumetric.graph.operations.scan import ScanBody
 
 RNG = np.random.default_rng(21)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.devices import DEVICES, device
 from volumetric.errors import ShapeError, SpecError
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate, interpret
-from volumetric.runtime.graph.layout import broadcast_layout, reduce_layout
-from volumetric.runtime.graph.liveness import last_use, roots, scratch
+from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate, interpret
+from volumetric.graph.layout import broadcast_layout, reduce_layout
+from volumetric.graph.liveness import last_use, roots, scratch
 
 Shape = tuple[int, ...]
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)

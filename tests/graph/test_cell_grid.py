@@ -15,6 +15,7 @@ import pytest
 from tests.devices import graphs
 from tests.graph.test_layers import close
 from tests.layers.test_vjp import arrays
+from volumetric.graph import GraphBuilder, differentiate
 from volumetric.layers import (
     LSTM,
     MLSTM,
@@ -27,7 +28,6 @@ from volumetric.layers import (
     Memory,
     XLAttention,
 )
-from volumetric.runtime.graph import GraphBuilder, differentiate
 from volumetric.runtime.graph.rules import Scope
 
 WIDTH, CHUNK = 6, 4

@@ -10,8 +10,8 @@ from tests.graph import oracles
 from tests.graph.oracles import Oracle
 from tests.graph.scaffold_oracles import SCAFFOLD_ORACLES
 from volumetric._typing import Array
+from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import Memory
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.runtime.graph.rules import Scope
 
 ORACLES = oracles.ORACLES | SCAFFOLD_ORACLES

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from volumetric import Coord, Grid, Network, initialise
+from volumetric.graph import Graph, interpret
 from volumetric.layers import MLP, Dense, Gate, LayerSpec, Parallel, Residual, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.loaders import open_model
-from volumetric.runtime.graph import Graph, interpret
 from volumetric.runtime.graph.low_rank import with_adapters
 from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
 from volumetric.runtime.lower import lower

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.devices import FAST, graphs
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs
+from volumetric.graph import GraphBuilder, NumpyGraphs
 
 FAR = np.array([0.5, 50, 87, 88, 88.7, 104, 1e4, 3e38, 1e-30], np.float32)
 FINITE = np.concatenate([[0.0], FAR, -FAR]).astype(np.float32)

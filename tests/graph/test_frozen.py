@@ -6,12 +6,12 @@ import numpy as np
 
 from tests.devices import device
 from volumetric.builders.chain import chain
+from volumetric.graph import Graph, GraphBuilder, interpret
+from volumetric.graph.frozen import PREFIX, frozen_values, split_frozen
+from volumetric.graph.numpy_graphs import NumpyGraphs, NumpyProgram, NumpyStore
 from volumetric.layers import SLSTM, XLAttention
 from volumetric.network import initialise
-from volumetric.runtime.graph import Graph, GraphBuilder, interpret
-from volumetric.runtime.graph.frozen import PREFIX, frozen_values, split_frozen
 from volumetric.runtime.graph.network import graph_of, resumed_states
-from volumetric.runtime.graph.numpy_graphs import NumpyGraphs, NumpyProgram, NumpyStore
 from volumetric.runtime.lower import lower
 
 NETWORK = chain([XLAttention(embed_dim=6, num_heads=2, memory=3), SLSTM(embed_dim=6, num_heads=2)], (6,))

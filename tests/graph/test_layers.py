@@ -8,8 +8,8 @@ import pytest
 from tests.layers.cases import CASES
 from tests.layers.test_vjp import IN_TRAINING, NOISE, a_pass, arrays
 from volumetric.errors import UnsupportedError
+from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import LAYERS, Embedding, LayerSpec
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.runtime.graph.rules import RULES, GraphTraining, Scope
 
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}

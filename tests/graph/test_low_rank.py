@@ -7,8 +7,8 @@ import pytest
 
 from volumetric import Coord, Grid, Network, initialise
 from volumetric.errors import UnsupportedError
+from volumetric.graph import interpret
 from volumetric.layers import SwiGLU
-from volumetric.runtime.graph import interpret
 from volumetric.runtime.graph.low_rank import overlays_of, with_adapters
 from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
 from volumetric.runtime.lower import lower

@@ -10,6 +10,10 @@ import pytest
 from tests.networks import tiny_llama
 from tests.runtime.test_delays import LOOPS
 from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
+from volumetric.graph.liveness import check_order, last_use, roots, scratch
+from volumetric.graph.numpy_graphs import NumpyStore
+from volumetric.graph.passes import fuse_activations
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     GRU,
@@ -32,10 +36,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.graph import EmitOptions, GraphBuilder, NumpyGraphs, differentiate, emit_plan, graph_of
-from volumetric.runtime.graph.liveness import check_order, last_use, roots, scratch
-from volumetric.runtime.graph.numpy_graphs import NumpyStore
-from volumetric.runtime.graph.passes import fuse_activations
+from volumetric.runtime.graph import EmitOptions, emit_plan, graph_of
 from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
 
 

@@ -9,14 +9,14 @@ from tests.graph.test_networks import NETWORKS, chain
 from tests.layers.cases import CASES
 from tests.runtime.test_delays import LOOPS
 from volumetric.errors import ShapeError
+from volumetric.graph.binding import bind, is_open, positions_from
+from volumetric.graph.guards import Guard
+from volumetric.graph.interpret import interpret
+from volumetric.graph.ops import HELD, Graph
 from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Parallel, Residual, RMSNorm, Sequential
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.graph.binding import bind, is_open, positions_from
-from volumetric.runtime.graph.guards import Guard
-from volumetric.runtime.graph.interpret import interpret
 from volumetric.runtime.graph.network import DIALECT, open_graph
-from volumetric.runtime.graph.ops import HELD, Graph
 from volumetric.runtime.reference import ReferenceDevice
 
 OPTIONS = RunOptions(context=64)

@@ -15,10 +15,10 @@ from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_output
 from tests.layers.test_vjp import differences
 from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.kernels.recurrent import step_back_inputs
-from volumetric.layers.recurrent import CELLS
-from volumetric.runtime.graph import GraphBuilder, differentiate, interpret
-from volumetric.runtime.graph.families import OPS
+from volumetric.graph import GraphBuilder, differentiate, interpret
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations import OPS
+from volumetric.graph.operations.recurrent_inputs import step_back_inputs
 from volumetric.train.losses import LOSSES
 from volumetric.train.optim import OPTIMISERS
 from volumetric.train.precision import as_stored

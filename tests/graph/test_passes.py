@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from volumetric.runtime.graph import Graph, GraphBuilder, differentiate, interpret
-from volumetric.runtime.graph.passes import join_pads
+from volumetric.graph import Graph, GraphBuilder, differentiate, interpret
+from volumetric.graph.passes import join_pads
 
 
 def read_in_parts(shape: tuple[int, ...], axis: int, cuts: list[tuple[int, int]]) -> Graph:

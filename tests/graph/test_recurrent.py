@@ -12,10 +12,10 @@ from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OpCase
 from tests.graph.scans import product
 from volumetric.errors import UnsupportedError
-from volumetric.kernels.recurrent import given
-from volumetric.layers.recurrent import CELLS
-from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs, differentiate, interpret
-from volumetric.runtime.graph.families.cell import cell_step
+from volumetric.graph import Graph, GraphBuilder, NumpyGraphs, differentiate, interpret
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations.cell import cell_step
+from volumetric.graph.operations.recurrent_inputs import given
 
 SHAPES = ("2-5-3", "17-3-33", "1-1-1", "5-6-7-resets")
 Emit = Callable[[GraphBuilder, list[int], OpCase], list[int]]

@@ -6,12 +6,12 @@ from importlib import import_module
 
 import pytest
 
-import volumetric.runtime.graph.families.names as operations
+import volumetric.graph.operations.names as operations
 import volumetric.runtime.graph.rules.kinds as rules
 from volumetric import layers
+from volumetric.graph.operations import OPS
 from volumetric.layers import LAYERS
 from volumetric.registry import Registry, modules_of
-from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.rules import RULES
 
 

@@ -8,10 +8,10 @@ import pytest
 from tests.graph.scans import SCANS, ScanCase, detached, elman, emit, minimal_gated, normal
 from tests.layers.test_vjp import differences
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.runtime.graph import Graph, GraphBuilder, differentiate, interpret
-from volumetric.runtime.graph.binding import bind, is_open
-from volumetric.runtime.graph.ids import id_bounds
-from volumetric.runtime.graph.unroll import unroll_scans
+from volumetric.graph import Graph, GraphBuilder, differentiate, interpret
+from volumetric.graph.binding import bind, is_open
+from volumetric.graph.ids import id_bounds
+from volumetric.graph.unroll import unroll_scans
 
 
 def with_gradients(case: ScanCase, seeded: slice = slice(None)) -> tuple[Graph, list[int], int]:

@@ -10,7 +10,7 @@ from tests.graph.agreement import agree
 from tests.graph.scans import SCANS, emit
 from tests.graph.test_scan import with_gradients
 from volumetric.errors import ShapeError
-from volumetric.runtime.graph import NumpyGraphs
+from volumetric.graph import NumpyGraphs
 
 
 @pytest.mark.thorough

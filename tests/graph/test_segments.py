@@ -8,6 +8,11 @@ import pytest
 from tests.graph.test_networks import NETWORKS, chain
 from tests.graph.test_open_rows import LAYERS, STATELESS, Sequence, rows_for
 from tests.runtime.test_delays import LOOPS
+from volumetric.graph import Graph, Node
+from volumetric.graph.binding import bind, positions_from
+from volumetric.graph.guards import Guard
+from volumetric.graph.numpy_graphs import NumpyProgram, NumpyStore
+from volumetric.graph.operations import OPS
 from volumetric.grid import Link
 from volumetric.layers import (
     LSTM,
@@ -23,13 +28,8 @@ from volumetric.layers import (
 )
 from volumetric.network import Network
 from volumetric.runtime import lower
-from volumetric.runtime.graph import Graph, Node
-from volumetric.runtime.graph.binding import bind, positions_from
 from volumetric.runtime.graph.cores import Core, Stretch
-from volumetric.runtime.graph.families import OPS
-from volumetric.runtime.graph.guards import Guard
 from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
-from volumetric.runtime.graph.numpy_graphs import NumpyProgram, NumpyStore
 from volumetric.runtime.graph.segments import segments
 
 

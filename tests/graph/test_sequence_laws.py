@@ -21,6 +21,7 @@ from tests.layers.fabric_cases import MIXED
 from tests.layers.program_cases import WHOLE as PROGRAM
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.graph import GraphBuilder, differentiate
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     GRU,
@@ -51,7 +52,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network
 from volumetric.runtime import lower
-from volumetric.runtime.graph import GraphBuilder, differentiate, graph_of
+from volumetric.runtime.graph import graph_of
 from volumetric.runtime.graph.network import resumed_states
 from volumetric.runtime.graph.rules import Scope
 

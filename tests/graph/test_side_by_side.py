@@ -8,9 +8,10 @@ import pytest
 from tests.graph.op_cases import OP_CASES, OpCase
 from tests.graph.test_networks import NETWORKS, inputs_of, store_of
 from tests.graph.test_open_rows import LAYERS
+from volumetric.graph import Graph, GraphBuilder, interpret
+from volumetric.graph.side_by_side import _RULES, runs_side_by_side, side_by_side
 from volumetric.network import Network
-from volumetric.runtime.graph import Graph, GraphBuilder, graph_of, interpret
-from volumetric.runtime.graph.side_by_side import _RULES, runs_side_by_side, side_by_side
+from volumetric.runtime.graph import graph_of
 
 COUNT = 3
 CASES = [name for name, case in OP_CASES.items() if case.op in _RULES and all(0 < x.size < 3000 for x in case.inputs)]

@@ -8,9 +8,9 @@ import pytest
 from tests.devices import DEVICES, graphs
 from tests.graph.oracles import FIXTURES, axon
 from volumetric._typing import Array
+from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import Memory
 from volumetric.layers.axon import TRACED
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.runtime.graph.rules import Scope
 
 FIRST = 5

@@ -9,6 +9,7 @@ from tests.layers.fabric_cases import FABRICS
 from tests.layers.program_cases import PROGRAMS
 from tests.layers.scaffold_cases import SCAFFOLDS
 from tests.tiers import alike
+from volumetric.graph.numeric.activations import ACTIVATIONS, Activation
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -71,7 +72,6 @@ from volumetric.layers import (
     Sparsemax,
     SwiGLU,
 )
-from volumetric.layers.activations import ACTIVATIONS, Activation
 from volumetric.layers.gate import Scoring
 
 LLAMA3 = Rope(

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.interpret import interpret
 from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, On, Or
 from volumetric.layers.clock_steps import NumpySteps, counters, step
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.interpret import interpret
 from volumetric.runtime.graph.rules.clocks import GraphSteps
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"

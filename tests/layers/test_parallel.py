@@ -11,9 +11,9 @@ import pytest
 from tests.layers.cases import CASES
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numeric.largest import keep_largest
 from volumetric.layers import LSTM, Conv1d, Dense, Gate, Memory, Parallel, Residual, Sequential, Softcap
 from volumetric.layers.base import below
-from volumetric.layers.gate import keep_largest
 from volumetric.layers.joins import mix
 
 

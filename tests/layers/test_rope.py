@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.rope import inverse_frequencies, rotate
 from volumetric.grid import Coord, Grid
 from volumetric.layers import MultiHeadAttention, Parallel, Rope
-from volumetric.layers.rope import inverse_frequencies, rotate
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.network import Network

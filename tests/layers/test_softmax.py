@@ -14,6 +14,8 @@ from hypothesis.extra import numpy as arrays_of
 
 from tests.layers.cases import CASES
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numeric.entmax import entmax, sparsemax
+from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax, softmax
 from volumetric.layers import (
     LAYERS,
     AdaptiveSoftmax,
@@ -28,8 +30,7 @@ from volumetric.layers import (
     Softmax,
     Sparsemax,
 )
-from volumetric.layers.entmax import entmax, sparsemax
-from volumetric.layers.softmax import AxisSoftmax, log_likelihoods, log_softmax, softmax
+from volumetric.layers.softmax import AxisSoftmax
 
 FAMILY = {name: case for name, case in CASES.items() if isinstance(case[0], AxisSoftmax)}
 LOGITS = arrays_of.arrays(np.float64, st.tuples(st.just(2), st.integers(1, 6)), elements=st.floats(-6, 6))

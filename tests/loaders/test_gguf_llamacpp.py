@@ -17,8 +17,8 @@ from tests.loaders.test_gguf_encoders import TINY as ENCODERS
 from tests.loaders.test_gguf_encoders import hidden_states
 from volumetric.dtypes import decode
 from volumetric.errors import UnsupportedError
+from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.layers import MultiHeadAttention
-from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.gguf import GGUFFile

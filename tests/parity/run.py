@@ -10,8 +10,8 @@ from tests.devices import graphs
 from tests.parity.table import TOLERANCE, Example, Role
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
+from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import Embedding
-from volumetric.runtime.graph import Graph, GraphBuilder, differentiate
 from volumetric.runtime.graph.rules import Scope
 
 

@@ -10,6 +10,7 @@ from tests.parity.run import data, on_device
 from tests.parity.table import EXAMPLES
 from tests.train.problems import chain
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numeric.activations import ACTIVATIONS, Activation
 from volumetric.grid import Coord, Link
 from volumetric.layers import (
     Dense,
@@ -23,7 +24,6 @@ from volumetric.layers import (
     Softmax,
     SwiGLU,
 )
-from volumetric.layers.activations import ACTIVATIONS, Activation
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.train import Batch, LearnerOptions

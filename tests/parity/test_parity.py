@@ -13,12 +13,12 @@ from tests.train.problems import chain
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.dtypes.regroup import narrowed_scheme
 from volumetric.errors import UnsupportedError
+from volumetric.graph import GraphBuilder
 from volumetric.grid import Coord, Grid
 from volumetric.layers import LAYERS, Dense, Sequential
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.cpu.graph.drafting import drafted
-from volumetric.runtime.graph import GraphBuilder
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
 

@@ -12,8 +12,8 @@ from tests.devices import graphs
 from tests.program.attention_oracles import CASES, Oracle, load
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers.program.attention import RULES, Attention, Pairs, rule_of
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.runtime.graph.rules.program_attention import attend, attend_directly, is_direct, stacked, turned
 
 EXACT = 1e-9

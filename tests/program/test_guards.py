@@ -14,6 +14,11 @@ from tests.devices import device, graphs
 from tests.graph.agreement import agree
 from tests.layers.program_cases import program
 from volumetric._typing import Array
+from volumetric.graph import Graph, GraphBuilder
+from volumetric.graph.guards import Guard
+from volumetric.graph.interpret import interpret
+from volumetric.graph.operations import OPS
+from volumetric.graph.unroll import unroll_scans, write_out
 from volumetric.layers.program.attention import RULES
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.edge import Edge
@@ -23,11 +28,7 @@ from volumetric.layers.program.ports import In, Out, Signal
 from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
 from volumetric.program import Program
-from volumetric.runtime.graph import Graph, GraphBuilder, graph_of
-from volumetric.runtime.graph.families import OPS
-from volumetric.runtime.graph.guards import Guard
-from volumetric.runtime.graph.interpret import interpret
-from volumetric.runtime.graph.unroll import unroll_scans, write_out
+from volumetric.runtime.graph import graph_of
 
 CLOCKS = ("every(2)", "every(2, 1)", "every(3)", "every(1)")
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.layers.program_cases import CARRIED, TIMED, program
 from tests.program.test_guards import clocked
+from volumetric.graph import GraphBuilder
 from volumetric.layers import Program as Layer
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.meter import Meter
@@ -18,7 +19,6 @@ from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
 from volumetric.runtime.cpu.graph.device import CpuGraphs
 from volumetric.runtime.cpu.graph.program import CpuProgram
-from volumetric.runtime.graph import GraphBuilder
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
 from volumetric.train.carried import CarryLearner
 from volumetric.train.device import DeviceLearner

@@ -17,6 +17,8 @@ from tests.devices import DEVICES, device
 from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, KNOWN, PORTS, TIMED, WHOLE, program
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph import GraphBuilder
+from volumetric.graph.interpret import interpret
 from volumetric.layers import Memory, Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.forward import Machine
@@ -28,8 +30,7 @@ from volumetric.loaders import save_native
 from volumetric.network import Network, initialise
 from volumetric.runtime.cpu.graph.device import _rewritten
 from volumetric.runtime.cpu.graph.drafting import drafted
-from volumetric.runtime.graph import GraphBuilder, graph_of
-from volumetric.runtime.graph.interpret import interpret
+from volumetric.runtime.graph import graph_of
 from volumetric.runtime.graph.rules import Scope
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"

@@ -13,6 +13,7 @@ from tests.train.test_device_learner import follow, pair
 from volumetric._typing import Array
 from volumetric.builders import chain
 from volumetric.errors import SpecError
+from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import Program as Layer
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
@@ -32,7 +33,6 @@ from volumetric.layers.program.recipes import (
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.settle import region_params, states_of
 from volumetric.layers.training import Training
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.runtime.graph.rules import program_recipes as nodes
 from volumetric.runtime.graph.rules.program_settle import Held
 from volumetric.train import SGD, Batch

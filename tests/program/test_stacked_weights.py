@@ -10,6 +10,8 @@ import pytest
 from tests.devices import device
 from tests.layers.program_cases import CARRIED, TIMED, program
 from tests.program.test_guards_in_training import batches, surprised
+from volumetric.graph import NumpyGraphs
+from volumetric.graph.stacks import Stacks, stack_key
 from volumetric.layers import Program as Layer
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.learning import Learning
@@ -17,8 +19,6 @@ from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Out
 from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
-from volumetric.runtime.graph import NumpyGraphs
-from volumetric.runtime.graph.stacks import Stacks, stack_key
 from volumetric.train import MSE, AdamW, Backprop, Batch, LearnerOptions
 from volumetric.train.carried import CarryLearner
 from volumetric.train.device import DeviceLearner

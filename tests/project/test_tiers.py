@@ -17,8 +17,8 @@ from tests.loaders.test_family_devices import NAMES
 from tests.parity.test_parity import KIND
 from volumetric.cli import VERBS
 from volumetric.dtypes import DTYPES
+from volumetric.graph.operations import OPS
 from volumetric.layers import LAYERS
-from volumetric.runtime.graph.families import OPS
 from volumetric.serve.app import PATHS
 
 TESTS = Path(__file__).parents[1]

@@ -16,11 +16,11 @@ from tests.train.problems import chain, perceptron, waves
 from volumetric._typing import Array
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
 from volumetric.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
+from volumetric.graph import Graph, GraphProgram, NumpyGraphs
 from volumetric.layers import LSTM, Dense, LayerNorm
 from volumetric.network import Network, initialise
 from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.gpu.native import NativeExecutor
-from volumetric.runtime.graph import Graph, GraphProgram, NumpyGraphs
 from volumetric.train import (
     BCE,
     L1,

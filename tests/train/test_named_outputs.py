@@ -13,10 +13,10 @@ from tests.devices import FAST, device
 from volumetric._typing import Array
 from volumetric.analysis import predict
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import RNN, Dense, Discrete
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
 from volumetric.train import (
     MSE,
     SGD,

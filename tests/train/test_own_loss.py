@@ -12,8 +12,8 @@ from tests.layers.test_vjp import TOLERANCE, differences
 from tests.train.test_device_learner import LLAMA, follow, pair, sentences
 from volumetric.builders import sequential
 from volumetric.errors import ShapeError, SpecError, VolumetricError
+from volumetric.graph import GraphBuilder
 from volumetric.network import initialise
-from volumetric.runtime.graph import GraphBuilder
 from volumetric.train import MSE, SGD, Batch, CrossEntropy, GraphLoss, TrainConfig, train
 from volumetric.train.converting import as_loss
 

@@ -14,6 +14,7 @@ from tests.devices import DEVICES, FAST, device, graphs
 from tests.train.problems import chain, perceptron, waves
 from volumetric._typing import Array
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.numeric.noise import kept, noise_key, stream_of
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     AvgPool2d,
@@ -33,7 +34,6 @@ from volumetric.layers import (
     Softcap,
     Softmax,
 )
-from volumetric.layers.noise import kept, noise_key, stream_of
 from volumetric.network import Network, Params, initialise
 from volumetric.runtime.graph.inverses import last_steps, plan_inverses
 from volumetric.runtime.lower import lower

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from volumetric._typing import Shape
+from volumetric.graph.numeric.activations import Activation
 from volumetric.grid import Coord, Grid
 from volumetric.keywords import explained
 from volumetric.layers import Dense, LayerSpec
-from volumetric.layers.activations import Activation
 from volumetric.network import Network
 
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from volumetric._typing import ROWS, Shape
 from volumetric.builders.chain import chain
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -31,7 +32,6 @@ from volumetric.layers import (
     MaxPool3d,
     Reshape,
 )
-from volumetric.layers.activations import Activation
 from volumetric.network import Network
 
 CONVOLUTIONS = (Conv1d, Conv2d, Conv3d)

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from volumetric import layers
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import LayerSpec, PassThrough, PostUpGated, PreUpGated
-from volumetric.layers.activations import Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

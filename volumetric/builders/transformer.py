@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from volumetric.graph.numeric.activations import Activation
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
-from volumetric.layers.activations import Activation
 from volumetric.network import Network
 
 

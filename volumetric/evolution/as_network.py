@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface
 from volumetric.evolution.genome import Genome, topological_order, validate
+from volumetric.graph.numeric.activations import Activation
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, LayerSpec, Parallel
-from volumetric.layers.activations import Activation
 from volumetric.network import Network
 from volumetric.weights import Params, WeightStore
 

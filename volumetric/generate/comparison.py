@@ -11,7 +11,7 @@ import numpy as np
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
-from volumetric.layers.softmax import log_softmax
+from volumetric.graph.numeric.softmax import log_softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.layers.activations import sigmoid
-from volumetric.layers.softmax import softmax
+from volumetric.graph.numeric.activations import sigmoid
+from volumetric.graph.numeric.softmax import softmax
 
 if TYPE_CHECKING:
     from volumetric.generate.masks import Filled

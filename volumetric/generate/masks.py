@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric.errors import GenerationError, SpecError
-from volumetric.layers.softmax import softmax
+from volumetric.graph.numeric.softmax import softmax
 from volumetric.network import INPUT
 
 if TYPE_CHECKING:

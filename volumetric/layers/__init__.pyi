@@ -8,12 +8,15 @@ from .adaptive_pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
 from .adaptive_softmax import AdaptiveSoftmax as AdaptiveSoftmax
 from .agalite import AGaLiTe as AGaLiTe
 from .attention import MultiHeadAttention as MultiHeadAttention
+from .attention import Rope as Rope
 from .axon import Axon as Axon
 from .axon_linear import AxonLinear as AxonLinear
 from .base import LAYERS as LAYERS
 from .base import Grads as Grads
 from .base import LayerSpec as LayerSpec
+from .base import Memory as Memory
 from .base import ParamSpec as ParamSpec
+from .base import StateSpec as StateSpec
 from .base import layer as layer
 from .batch_norm import BatchNorm1d as BatchNorm1d
 from .batch_norm import BatchNorm2d as BatchNorm2d
@@ -65,7 +68,6 @@ from .recurrent import GRU as GRU
 from .recurrent import LSTM as LSTM
 from .recurrent import RNN as RNN
 from .reshape import Reshape as Reshape
-from .rope import Rope as Rope
 from .scaffolds.adapter import Adapter as Adapter
 from .scaffolds.column import Column as Column
 from .scaffolds.pass_through import PassThrough as PassThrough
@@ -78,8 +80,5 @@ from .short_conv import ShortConv as ShortConv
 from .slstm import SLSTM as SLSTM
 from .softmax import Softcap as Softcap
 from .softmax import Softmax as Softmax
-from .state import Memory as Memory
-from .state import StateKind as StateKind
-from .state import StateSpec as StateSpec
 from .training import Training as Training
 from .xl_attention import XLAttention as XLAttention

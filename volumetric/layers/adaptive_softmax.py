@@ -8,8 +8,9 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import Saved, layer
-from volumetric.layers.softmax import AxisSoftmax, softmax, softmax_vjp
+from volumetric.layers.softmax import AxisSoftmax
 
 
 @layer("adaptive_softmax")

@@ -8,7 +8,9 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
-from volumetric.layers.activations import sigmoid
+from volumetric.graph.numeric.activations import sigmoid
+from volumetric.graph.numeric.selective_scan import linear_scan, linear_scan_back
+from volumetric.graph.state import StateSpec, covering, is_sequence, start_of
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -21,8 +23,6 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.selective_scan import linear_scan, linear_scan_back
-from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 
 class Heads(NamedTuple):

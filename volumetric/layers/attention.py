@@ -15,6 +15,11 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.attention import seen_rows, softmax_with_sinks, temperature
+from volumetric.graph.numeric.norms import rms_norm, rms_norm_vjp, without_mean
+from volumetric.graph.numeric.rope import Rope, rotate
+from volumetric.graph.numeric.softmax import softmax_vjp
+from volumetric.graph.state import StateSpec, bounded, covered_by, is_sequence
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -27,10 +32,6 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.norm import rms_norm, rms_norm_vjp, without_mean
-from volumetric.layers.rope import Rope, rotate
-from volumetric.layers.softmax import softmax, softmax_vjp
-from volumetric.layers.state import StateSpec, bounded, covered_by, is_sequence
 
 
 @layer("multi_head_attention")
@@ -310,34 +311,6 @@ class MultiHeadAttention(LayerSpec):
             begun = np.cumsum(resets, -1)
             seen = seen & (begun[..., None] == begun[..., None, :])
         return seen if seen.ndim == 2 else seen[..., None, :, :]
-
-
-def temperature(positions: Array, scale: float, every: int) -> Array:
-    """Factors of queries by position, float64; see `MultiHeadAttention`."""
-    return 1 + scale * np.log1p((positions + 1) // every)
-
-
-def seen_rows(rows: Array, others: Array, *, causal: bool, window: int | None, chunk: int | None) -> Array:
-    """Whether each of `rows`, by position, sees each of `others`, bool ``[..., T, S]``.
-
-    Parameters
-    ----------
-    rows : ``[..., T]``
-    others : ``[S]``, or ``[..., T, S]`` as each row counts them
-    """
-    distance = rows[..., None] - others
-    seen = distance >= 0 if causal else np.ones_like(distance, bool)
-    if window is not None:
-        seen &= np.abs(distance) < window
-    return seen if chunk is None else seen & (rows[..., None] // chunk == others // chunk)
-
-
-def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
-    """Softmax over the last axis of ``[..., H, T, S]``, of which a logit for each head takes a share, without it."""
-    if sinks is None:
-        return softmax(scores)
-    column = np.broadcast_to(sinks.astype(scores.dtype)[:, None, None], (*scores.shape[:-1], 1))
-    return softmax(np.concatenate([scores, column], axis=-1))[..., :-1]
 
 
 def _spread(kv: Array, heads: int) -> Array:

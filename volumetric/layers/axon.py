@@ -12,7 +12,9 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
-from volumetric.layers.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.rotation_scan import rotate_scan, rotate_scan_back, turn
+from volumetric.graph.state import StateSpec, covering, is_sequence, start_of
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -25,8 +27,6 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.rotation_scan import rotate_scan, rotate_scan_back, turn
-from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 Mix = Literal["linear", "srht", "none"]
 LEAST = 1e-12

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from volumetric._typing import Array, Shape
-from volumetric.layers.activations import Activation
+from volumetric.graph.numeric.activations import Activation
+from volumetric.graph.state import StateSpec, covered_by
 from volumetric.layers.axon import Axon, Mix
 from volumetric.layers.base import (
     Arrays,
@@ -20,7 +21,6 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.state import StateSpec, covered_by
 
 
 @layer("axon_linear")

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transfo
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.state import Memory, StateSpec
 from volumetric.hints import shown
 from volumetric.keywords import explained
-from volumetric.layers.state import Memory, StateSpec
 from volumetric.layers.training import Training
 from volumetric.registry import Registry
 

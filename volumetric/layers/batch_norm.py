@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.activations import Activation, activate, check_activation, slope
 from volumetric.layers.base import (
     Arrays,
     BatchStatistics,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from volumetric._typing import Array, Shape
+from volumetric.graph.numeric.causal_conv import causal_conv, causal_conv_vjp, conv_state
+from volumetric.graph.state import StateSpec, covering, is_sequence
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -17,8 +19,7 @@ from volumetric.layers.base import (
     layer,
     rows,
 )
-from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
-from volumetric.layers.state import StateSpec, covering, is_sequence
+from volumetric.layers.causal_conv import conv_params
 
 
 @layer("causal_conv1d")

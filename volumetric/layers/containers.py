@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.state import StateSpec
 from volumetric.layers.base import (
     Arrays,
     BatchStatistics,
@@ -21,7 +22,6 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
-from volumetric.layers.state import StateSpec
 from volumetric.layers.training import Training
 
 INPUT = "input"

@@ -12,7 +12,8 @@ from typing import ClassVar, Literal
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.windows import Windows, sum_of_products
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -24,7 +25,6 @@ from volumetric.layers.base import (
     show_shape,
 )
 from volumetric.layers.windowed import Windowed
-from volumetric.layers.windows import Windows, sum_of_products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numeric.windows import sum_of_products
 from volumetric.layers.base import Arrays, Grads, Memory, ParamSpec, Saved, layer
 from volumetric.layers.conv import Spatial
-from volumetric.layers.windows import sum_of_products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

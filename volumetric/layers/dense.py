@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric._typing import Array, Shape
-from volumetric.layers.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.activations import Activation, activate, check_activation, slope
 from volumetric.layers.base import (
     Arrays,
     Grads,

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.noise import dropped, kept, stream_of
 from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
-from volumetric.layers.noise import dropped, kept, stream_of
 from volumetric.layers.training import Training
 
 

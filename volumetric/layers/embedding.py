@@ -8,6 +8,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import GenerationError, ShapeError, SpecError
+from volumetric.graph.state import refuse_resets
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -19,7 +20,6 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.state import refuse_resets
 
 
 @layer("embedding")

@@ -9,7 +9,9 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
-from volumetric.layers.activations import sigmoid
+from volumetric.graph.numeric.activations import sigmoid
+from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -22,7 +24,6 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.softmax import softmax, softmax_vjp
 
 Scoring = Literal["softmax", "softmax_all", "sigmoid"]
 SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
@@ -92,11 +93,3 @@ class Gate(LayerSpec):
             g_logits = np.where(dropped, zero, gy) * scores * (1 - scores)
         gx = affine_vjp(p, "", saved["x"], g_logits, params)
         return Grads((gx,), params)
-
-
-def keep_largest(logits: Array, count: int) -> Array:
-    """Return `logits` with all but the `count` largest of the last axis at -inf; NaN stays and counts as none."""
-    order = np.argsort(-logits, axis=-1, kind="stable")[..., :count]
-    kept = np.isnan(logits)
-    np.put_along_axis(kept, order, True, axis=-1)
-    return np.where(kept, logits, logits.dtype.type(-np.inf))

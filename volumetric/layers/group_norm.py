@@ -6,7 +6,8 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.norms import without_mean
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -19,7 +20,6 @@ from volumetric.layers.base import (
     show_shape,
 )
 from volumetric.layers.channels import by_channel, channel_params, sum_by_channel
-from volumetric.layers.norm import without_mean
 
 
 @layer("group_norm")

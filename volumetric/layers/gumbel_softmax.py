@@ -9,10 +9,10 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.noise import gumbel
+from volumetric.graph.state import refuse_resets
 from volumetric.layers.base import Arrays, Memory, Saved, layer
-from volumetric.layers.noise import gumbel
 from volumetric.layers.softmax import Softmax
-from volumetric.layers.state import refuse_resets
 
 
 @layer("gumbel_softmax")
@@ -23,9 +23,9 @@ class GumbelSoftmax(Softmax):
     arXiv 1611.01144; Maddison et al. 2016, arXiv 1611.00712).
 
     The noise is a hash of `seed`, the row's position in its sequence (axis -2, counted on from call to call) and the
-    place in the row (`volumetric.layers.noise.gumbel`): a run can be repeated on any device, and rows that arrive one
-    by one get the same noise as rows that arrive together. The samples of a batch get noise of their own, by their
-    place in it. Another seed gives other noise; of a seed beyond 64 bits the lower ones count.
+    place in the row (`volumetric.graph.numeric.noise.gumbel`): a run can be repeated on any device, and rows that
+    arrive one by one get the same noise as rows that arrive together. The samples of a batch get noise of their own,
+    by their place in it. Another seed gives other noise; of a seed beyond 64 bits the lower ones count.
     """
 
     contextual: ClassVar[bool] = True

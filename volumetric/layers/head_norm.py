@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.numeric.norms import without_mean
 from volumetric.layers.base import ParamSpec, rows
-from volumetric.layers.norm import without_mean
 
 EPS = 1e-5
 """Is added to the variance."""

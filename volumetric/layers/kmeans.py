@@ -7,6 +7,7 @@ from typing import Literal
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -19,7 +20,6 @@ from volumetric.layers.base import (
     layer,
     rows,
 )
-from volumetric.layers.softmax import softmax, softmax_vjp
 
 
 @layer("kmeans")

@@ -8,7 +8,19 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
-from volumetric.layers.activations import activate, sigmoid, slope
+from volumetric.graph.numeric.activations import activate, sigmoid, slope
+from volumetric.graph.numeric.causal_conv import causal_conv, causal_conv_vjp, conv_state
+from volumetric.graph.numeric.norms import rms_norm, rms_norm_vjp
+from volumetric.graph.numeric.selective_scan import (
+    Given,
+    keep_last,
+    scan_start,
+    scan_state,
+    selective_scan,
+    selective_scan_vjp,
+    softplus,
+)
+from volumetric.graph.state import StateSpec, covering, is_sequence
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -20,19 +32,8 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
+from volumetric.layers.causal_conv import conv_params
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.norm import rms_norm, rms_norm_vjp
-from volumetric.layers.selective_scan import (
-    Given,
-    keep_last,
-    scan_start,
-    scan_state,
-    selective_scan,
-    selective_scan_vjp,
-    softplus,
-)
-from volumetric.layers.state import StateSpec, covering, is_sequence
 
 
 @layer("mamba2")

@@ -6,8 +6,9 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import Saved, expect_positive, layer
-from volumetric.layers.softmax import AxisSoftmax, softmax, softmax_vjp
+from volumetric.layers.softmax import AxisSoftmax
 
 
 @layer("mixture_softmax")

@@ -7,7 +7,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.layers.activations import activate, sigmoid, slope
+from volumetric.graph.numeric.activations import activate, sigmoid, slope
+from volumetric.graph.numeric.causal_conv import causal_conv, causal_conv_vjp, conv_state
+from volumetric.graph.numeric.slstm_cell import EPS, log_sigmoid
+from volumetric.graph.state import StateSpec, covering, is_sequence, start_of
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -21,7 +24,7 @@ from volumetric.layers.base import (
     layer,
     rows,
 )
-from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
+from volumetric.layers.causal_conv import conv_params
 from volumetric.layers.dense import affine, affine_vjp
 from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp
 from volumetric.layers.projections import (
@@ -35,8 +38,6 @@ from volumetric.layers.projections import (
     run_map_back,
 )
 from volumetric.layers.slstm import check_heads
-from volumetric.layers.slstm_cell import EPS, log_sigmoid
-from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 MOST = 80.0
 """Bound of -m in the least divisor, so that float32 holds it; what is divided by that much is nothing."""

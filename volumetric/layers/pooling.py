@@ -9,9 +9,9 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numeric.windows import Windows
 from volumetric.layers.base import Arrays, Grads, Memory, Saved, layer, show_shape
 from volumetric.layers.windowed import Windowed
-from volumetric.layers.windows import Windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
+from volumetric.graph.state import StateSpec
 from volumetric.layers.axon_linear import AxonLinear
 from volumetric.layers.base import Arrays, Init, LayerSpec, Memory, ParamSpec, Saved, below
-from volumetric.layers.state import StateSpec
 
 Projection: TypeAlias = Literal["dense", "axon"]
 Maps: TypeAlias = Mapping[str, AxonLinear]

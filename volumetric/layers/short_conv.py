@@ -7,6 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from volumetric._typing import Array, Shape
+from volumetric.graph.numeric.causal_conv import causal_conv, causal_conv_vjp, conv_state
+from volumetric.graph.state import StateSpec, covering, is_sequence
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -18,9 +20,8 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
+from volumetric.layers.causal_conv import conv_params
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.state import StateSpec, covering, is_sequence
 
 
 @layer("short_conv")

@@ -8,7 +8,10 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
-from volumetric.layers.activations import activate, slope
+from volumetric.graph.numeric.activations import activate, slope
+from volumetric.graph.numeric.causal_conv import causal_conv, causal_conv_vjp, conv_state
+from volumetric.graph.numeric.slstm_cell import CELL
+from volumetric.graph.state import StateSpec, covering, is_sequence, start_of
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -21,7 +24,7 @@ from volumetric.layers.base import (
     layer,
     rows,
 )
-from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
+from volumetric.layers.causal_conv import conv_params
 from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp, warn_of_narrow_heads
 from volumetric.layers.projections import (
     Maps,
@@ -33,8 +36,6 @@ from volumetric.layers.projections import (
     run_map,
     run_map_back,
 )
-from volumetric.layers.slstm_cell import CELL
-from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 GATES = ("i", "f", "z", "o")
 

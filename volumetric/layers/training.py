@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from volumetric._typing import Array
-from volumetric.layers.noise import Key
+from volumetric.graph.numeric.noise import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,9 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.selective_scan import linear_scan
+from volumetric.graph.numeric.softmax import softmax, softmax_vjp
+from volumetric.graph.state import StateSpec, covering, is_sequence, start_of
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -33,9 +36,6 @@ from volumetric.layers.projections import (
     run_map,
     run_map_back,
 )
-from volumetric.layers.selective_scan import linear_scan
-from volumetric.layers.softmax import softmax, softmax_vjp
-from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 
 class Window(NamedTuple):

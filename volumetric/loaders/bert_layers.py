@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import MLP, Dense, LayerNorm, MultiHeadAttention
-from volumetric.layers.activations import Activation
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.encoder_layers import (
     BlockNames,

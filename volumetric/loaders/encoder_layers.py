@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from volumetric.graph.numeric.activations import Activation
 from volumetric.grid import Coord, Port
 from volumetric.layers import (
     MLP,
@@ -18,7 +19,6 @@ from volumetric.layers import (
     PositionEmbedding,
     SwiGLU,
 )
-from volumetric.layers.activations import Activation
 from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint

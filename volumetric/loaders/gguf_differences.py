@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.errors import UnsupportedError
+from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.layers import ShortConv, SwiGLU
-from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.network import Network
 

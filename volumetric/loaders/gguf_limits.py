@@ -17,10 +17,10 @@ import numpy as np
 
 from volumetric.dtypes import Packed
 from volumetric.errors import UnsupportedError
+from volumetric.graph.numeric.rope import Rope
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.base import fields_of
-from volumetric.layers.rope import Rope
 from volumetric.loaders import archs, gguf_archs
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_config import read_config

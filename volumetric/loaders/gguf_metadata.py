@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.graph.numeric.rope import Rope
 from volumetric.layers import MLP, Mamba, Mamba2, MultiHeadAttention, SwiGLU
-from volumetric.layers.rope import Rope
 from volumetric.loaders import gguf_archs
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.gguf_rope import by_factors_alone, yarn_growth

@@ -10,7 +10,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, UnsupportedError
-from volumetric.layers.rope import Rope, inverse_frequencies
+from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from volumetric.loaders.hf_config import Config

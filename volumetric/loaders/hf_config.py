@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.errors import CheckpointError, UnsupportedError
-from volumetric.layers.activations import Activation
+from volumetric.graph.numeric.activations import Activation
 
 MAX_SIZE: Final = 2**31 - 1
 MAX_LAYERS: Final = 4096

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
-from volumetric.layers.rope import Rope
+from volumetric.graph.numeric.rope import Rope
 from volumetric.loaders.hf_config import Config
 
 _KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")

@@ -11,6 +11,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import (
     LSTM,
     RNN,
@@ -35,7 +36,6 @@ from volumetric.layers import (
     Sparsemax,
     SwiGLU,
 )
-from volumetric.layers.activations import Activation
 from volumetric.layers.conv import Conv
 from volumetric.layers.conv_transpose import ConvTranspose
 

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Literal, cast, get_args
 
 from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import Dense
-from volumetric.layers.activations import Activation
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.encoder_layers import labels, trunk_of
 from volumetric.loaders.hf_config import MAX_SIZE, Config

@@ -9,9 +9,9 @@ from typing import Any
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.state import is_sequence
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, Parallel, Residual, Sequential, StateSpec
-from volumetric.layers.state import is_sequence
 from volumetric.network import Network
 from volumetric.runtime.plan import DELAYS, Plan, Step, Value
 from volumetric.wiring import Source, carries_ids, check_order

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from volumetric._typing import Array
 from volumetric.errors import UnsupportedError
+from volumetric.graph.numeric.noise import Key
+from volumetric.graph.state import is_sequence
 from volumetric.layers import LayerSpec, Memory, Training
 from volumetric.layers.joins import join, join_vjp
-from volumetric.layers.noise import Key
-from volumetric.layers.state import is_sequence
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import Part, greedy_each, run_each
 from volumetric.runtime.delays import delay_vjp, refuse_loops, run_delay
@@ -36,8 +36,8 @@ from volumetric.runtime.state_file import restore_state
 
 if TYPE_CHECKING:
     from volumetric.clocked import Clocked
+    from volumetric.graph.numpy_graphs import NumpyGraphs
     from volumetric.network import Network
-    from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
     from volumetric.runtime.overlaid import Overlaid
     from volumetric.runtime.streams import ClockedStream, RowStream
 
@@ -81,7 +81,7 @@ class ReferenceDevice:
 
     def graphs(self) -> NumpyGraphs:
         """Return the interpreter of tensor graphs, in the same precision."""
-        from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
+        from volumetric.graph.numpy_graphs import NumpyGraphs
 
         return NumpyGraphs(self.dtype)
 

@@ -22,7 +22,8 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.errors import CheckpointError
-from volumetric.layers import StateKind, StateSpec
+from volumetric.graph.state import StateKind
+from volumetric.layers import StateSpec
 from volumetric.runtime.held import Coded, Held
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.state import check_room

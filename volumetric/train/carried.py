@@ -10,8 +10,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError
+from volumetric.graph import GraphBuilder, GraphDevice, NumpyGraphs
 from volumetric.network import Network
-from volumetric.runtime.graph import GraphBuilder, GraphDevice, NumpyGraphs
 from volumetric.runtime.graph.network import resumed_states
 from volumetric.runtime.graph.training import carried_key, emit_loss
 from volumetric.runtime.streams.marks import check_marks

@@ -12,6 +12,8 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
+from volumetric.graph import GraphDevice
+from volumetric.graph.stacks import Stack, Stacks
 from volumetric.layers import LayerSpec
 from volumetric.network import Network
 from volumetric.observe.events import Observer
@@ -20,8 +22,6 @@ from volumetric.runtime.clocked.learning import Streams, Ticks, learning_graph, 
 from volumetric.runtime.clocked.reference import ReferenceClocked
 from volumetric.runtime.clocked.states import kept_states, out_key
 from volumetric.runtime.clocked.window import Machine
-from volumetric.runtime.graph import GraphDevice
-from volumetric.runtime.graph.stacks import Stack, Stacks
 from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.streams.marks import check_marks, check_rows

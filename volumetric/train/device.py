@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.noise import noise_key
+from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
+from volumetric.graph.device import HasGraphs
+from volumetric.graph.numeric.noise import noise_key
+from volumetric.graph.programs import ProgramCache
+from volumetric.graph.stacks import Stacks
 from volumetric.network import INPUT, Network, check_params
 from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats
 from volumetric.observe.watch import Watch
 from volumetric.runtime import lower
-from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
-from volumetric.runtime.graph.device import HasGraphs
-from volumetric.runtime.graph.programs import ProgramCache
-from volumetric.runtime.graph.stacks import Stacks
 from volumetric.runtime.graph.training import (
     ForwardPass,
     UpdateRule,

@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.runtime.graph import GraphBuilder
+from volumetric.graph import GraphBuilder
 
 Operand: TypeAlias = "Expression | float | Array"
 

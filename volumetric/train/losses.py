@@ -15,8 +15,8 @@ import numpy as np
 from volumetric import tables
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numeric.softmax import log_softmax
 from volumetric.keywords import explained
-from volumetric.layers.softmax import log_softmax
 from volumetric.train.fitting import (
     check_bits,
     check_classes,

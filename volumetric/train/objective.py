@@ -12,7 +12,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.runtime.graph.objectives import Objective
+from volumetric.graph.objectives import Objective
 from volumetric.train.by_output import Asked, Losses, Tally, Terms
 from volumetric.train.losses import CrossEntropy, Loss
 from volumetric.train.own_loss import GraphLoss

@@ -10,6 +10,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph import GraphDevice
+from volumetric.graph.stacks import Stacks
 from volumetric.grid import Coord
 from volumetric.network import Network
 from volumetric.runtime.clocked.local import OnlineRule, taught
@@ -17,9 +19,7 @@ from volumetric.runtime.clocked.online import online_graph
 from volumetric.runtime.clocked.trails import OnlineMachine
 from volumetric.runtime.clocked.wave import Course, Wave, arrival, wave_of
 from volumetric.runtime.clocked.window import Machine
-from volumetric.runtime.graph import GraphDevice
 from volumetric.runtime.graph.inverses import Inverse
-from volumetric.runtime.graph.stacks import Stacks
 from volumetric.train.by_output import Asked, Tally, Terms
 from volumetric.train.clocked import LEARNS, ClockedLearner
 from volumetric.train.data import Batch

@@ -14,10 +14,10 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError, VolumetricError
+from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
+from volumetric.graph.objectives import EmitTerms, own_loss
+from volumetric.graph.ops import TensorType
 from volumetric.keywords import explained
-from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
-from volumetric.runtime.graph.objectives import EmitTerms, own_loss
-from volumetric.runtime.graph.ops import TensorType
 from volumetric.train.expressions import Expression
 from volumetric.train.fitting import spread_weights
 from volumetric.train.losses import Checked, Loss, LossTerms
@@ -37,7 +37,7 @@ class GraphLoss(Loss):
         ``function(prediction, target)`` computes with operators and NumPy's functions (see `Expression`); targets are
         float32. ``function(work, output, target)`` gets a `GraphBuilder` and the numbers of two of its tensors, and
         returns the number of the tensor of terms, float32; targets of integers are an int32 tensor, and
-        `volumetric.runtime.graph.ops` lists the operations. The output is ``[samples, …]``, or ``[samples, T, …]`` for
+        `volumetric.graph.ops` lists the operations. The output is ``[samples, …]``, or ``[samples, T, …]`` for
         sequences, on some devices ``[T, …]`` for one of them: so axes are counted from the end, and the terms keep the
         first ones.
 

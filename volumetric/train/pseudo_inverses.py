@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.device import TensorStore
 from volumetric.network import Network
-from volumetric.runtime.graph.device import TensorStore
 from volumetric.runtime.graph.inverses import Inverse
 
 

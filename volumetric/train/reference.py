@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.noise import noise_key
+from volumetric.graph.numeric.noise import noise_key
 from volumetric.network import INPUT, Network, check_params
 from volumetric.observe import Observer, Watch
 from volumetric.runtime import Plan, RunOptions, lower

@@ -11,10 +11,10 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph import GraphDevice
+from volumetric.graph.stacks import Stacks
 from volumetric.network import Network
-from volumetric.runtime.graph import GraphDevice
 from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses, refuse_opaque
-from volumetric.runtime.graph.stacks import Stacks
 from volumetric.runtime.graph.targets import TargetRule, inverse_graph, target_graph, taught
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric.runtime.graph import GraphBuilder, GraphDevice, GraphProgram
+from volumetric.graph import GraphBuilder, GraphDevice, GraphProgram
 
 _NUMBERS = 1 << 25  # 128 MiB: beyond any last-level cache, within the least binding that GPUs offer
 _REPEATS = 15  # many, because the best is wanted and neighbours come and go

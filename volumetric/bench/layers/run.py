@@ -12,8 +12,8 @@ from volumetric.bench.layers.peer import TorchPeer
 from volumetric.bench.layers.report import LayerRow
 from volumetric.bench.layers.work import Work, layer_works, values
 from volumetric.errors import SpecError
+from volumetric.graph import GraphProgram
 from volumetric.runtime.cpu.cores import default_threads
-from volumetric.runtime.graph import GraphProgram
 
 _BURST_SECONDS = 0.05
 """Runs are timed in bursts of about this length: one wait for the device, many runs."""

@@ -11,9 +11,9 @@ import numpy as np
 from volumetric import rng
 from volumetric._typing import Array
 from volumetric.bench.layers.cases import LayerCase
+from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, differentiate
+from volumetric.graph.products import flops_of
 from volumetric.layers import Embedding
-from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, differentiate
-from volumetric.runtime.graph.products import flops_of
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 
 

@@ -14,6 +14,7 @@ from volumetric._typing import Array
 from volumetric.builders.chain import chain
 from volumetric.builders.presets import presets_of
 from volumetric.errors import SpecError
+from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import (
     LSTM,
     MLSTM,
@@ -32,7 +33,6 @@ from volumetric.layers import (
     XLAttention,
 )
 from volumetric.network import Network
-from volumetric.runtime.graph import Graph, GraphBuilder, differentiate
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 
 WIDTH: Final = 128

@@ -11,8 +11,8 @@ import numpy as np
 from volumetric import rng
 from volumetric._typing import F32Array, Shape
 from volumetric.builders import chain
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import Conv1d, Conv2d, Conv3d, Dense, LayerSpec, Reshape, RMSNorm
-from volumetric.layers.activations import Activation
 from volumetric.network import Network
 
 BATCHES: Final = 8

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import Array
+from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.network import Network
 from volumetric.runtime.graph import graph_of
-from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
 from volumetric.runtime.lower import lower, mixing_step
 from volumetric.runtime.plan import DELAYS, Plan
 from volumetric.runtime.reference import ReferenceDevice

@@ -7,7 +7,7 @@ import numpy as np
 from volumetric._typing import F32Array
 from volumetric.generate.events import TopLogprobs
 from volumetric.generate.reference_sampler import likeliest
-from volumetric.layers.softmax import log_likelihoods, log_softmax
+from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax
 
 
 def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float], list[TopLogprobs]]:

@@ -8,14 +8,14 @@ from typing import TypeAlias
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers import slstm_cell
-from volumetric.layers.activations import activate, slope
+from volumetric.graph.numeric import slstm_cell
+from volumetric.graph.numeric.activations import activate, slope
+from volumetric.graph.numeric.cells import CELLS
 from volumetric.layers.axon import LEAST, turn_of
 from volumetric.layers.base import ParamSpec
 from volumetric.layers.fabric.declared import GRU, LSTM, RNN, SLSTM, Axon, Cell
 from volumetric.layers.fabric.tape import Tape, Var
 from volumetric.layers.head_norm import head_norm, head_norm_vjp
-from volumetric.layers.recurrent import CELLS
 from volumetric.layers.recurrent import Cell as Step
 
 SPREAD = 0.02

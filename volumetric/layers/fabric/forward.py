@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.activations import sigmoid
+from volumetric.graph.numeric.activations import sigmoid
+from volumetric.graph.numeric.edges import Edges, edge_attend, edge_attend_back, edges_of
+from volumetric.graph.numeric.softmax import softmax
+from volumetric.graph.state import covering, start_of
 from volumetric.layers.base import Arrays, Grads, Memory, Saved
-from volumetric.layers.fabric.attend import Edges, edge_attend, edge_attend_back, edges_of
 from volumetric.layers.fabric.cells import Vars, advance, states_of
 from volumetric.layers.fabric.declared import OutPort
 from volumetric.layers.fabric.tape import Tape, Var
-from volumetric.layers.softmax import softmax
-from volumetric.layers.state import covering, start_of
 
 
 def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, Saved]:

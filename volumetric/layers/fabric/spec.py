@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
+from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.hints import shown
 from volumetric.layers.base import (
     Arrays,
@@ -28,7 +29,6 @@ from volumetric.layers.fabric.declared import InPort, OutPort, Population
 from volumetric.layers.fabric.edges import RULES, Rule
 from volumetric.layers.fabric.facts import Declared, Facts, facts_of
 from volumetric.layers.fabric.graphs import Graph
-from volumetric.layers.state import StateSpec, is_sequence
 
 SHARPNESS = 0.5
 """λ, what a unit of distance costs a score."""

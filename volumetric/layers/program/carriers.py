@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.activations import activate, sigmoid
+from volumetric.graph.numeric.activations import activate, sigmoid
+from volumetric.graph.numeric.norms import standardised
+from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine, affine_params
-from volumetric.layers.norm import standardised
 from volumetric.layers.program.attention.heads import QKVO, cross, square_maps
 from volumetric.layers.program.facts import Facts, Place
-from volumetric.layers.softmax import softmax
 
 EPS = 1e-5
 """Of norms."""

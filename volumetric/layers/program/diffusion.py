@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.noise import normal, stream_of
+from volumetric.graph.numeric.noise import normal, stream_of
 from volumetric.layers.program.carriers import noised
 from volumetric.layers.program.facts import Facts, Place
 from volumetric.layers.program.ports import Level

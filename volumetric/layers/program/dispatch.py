@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.activations import sigmoid
+from volumetric.graph.numeric.activations import sigmoid
 from volumetric.layers.base import Arrays
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.tasks import Task, gate_of, names_of, tasks_of

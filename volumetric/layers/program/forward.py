@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.state import covering, start_of
 from volumetric.layers.base import Arrays, Memory, Saved
 from volumetric.layers.clock import Event
 from volumetric.layers.clock_steps import NumpySteps, step
@@ -20,7 +21,6 @@ from volumetric.layers.program.recipes import Seen, hidden_in, masked, penalty, 
 from volumetric.layers.program.settle import Held
 from volumetric.layers.program.timing import CANVAS, CLOCK, all_states, meter_at, timing_of
 from volumetric.layers.program.watched import watch
-from volumetric.layers.state import covering, start_of
 from volumetric.layers.training import Training
 
 

@@ -16,17 +16,17 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
-from volumetric.layers.activations import activate, sigmoid
+from volumetric.graph.numeric.activations import activate, sigmoid
+from volumetric.graph.numeric.noise import kept, stream_of
+from volumetric.graph.numeric.selective_scan import softplus
+from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine, affine_params
-from volumetric.layers.noise import kept, stream_of
 from volumetric.layers.program.attention.heads import direction
 from volumetric.layers.program.carriers import layer_norm, norm_params, own, predicted
 from volumetric.layers.program.facts import METERED, Facts, Place
 from volumetric.layers.program.learning import Learning, Mode
 from volumetric.layers.program.names import MODES
-from volumetric.layers.selective_scan import softplus
-from volumetric.layers.softmax import softmax
 from volumetric.layers.training import Training
 
 OF_MODE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

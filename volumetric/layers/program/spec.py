@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
+from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, ParamSpec, Saved, expect_last, layer
 from volumetric.layers.program import declared
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.ports import width_of
-from volumetric.layers.state import StateSpec, is_sequence
 from volumetric.layers.training import Training
 
 

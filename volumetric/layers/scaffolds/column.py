@@ -10,7 +10,10 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers.activations import activate, slope
+from volumetric.graph.numeric.activations import activate, slope
+from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.norms import rms_norm, rms_norm_vjp
+from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -27,9 +30,6 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.containers import Container, Residual, inner_memory, prefixed
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.gate import keep_largest
-from volumetric.layers.norm import rms_norm, rms_norm_vjp
-from volumetric.layers.softmax import softmax, softmax_vjp
 from volumetric.layers.training import Training
 
 ROUTER_BOUND = 0.02

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.activations import sigmoid
+from volumetric.graph.numeric.activations import sigmoid
 from volumetric.layers.base import Arrays, ParamSpec, Saved, rows
 from volumetric.layers.dense import affine_params
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.layers.activations import activate, slope
+from volumetric.graph.numeric.activations import activate, slope
 from volumetric.layers.base import Arrays, Grads, ParamSpec, Saved, layer, rows
 from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.mlstm import MLSTM

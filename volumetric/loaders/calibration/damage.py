@@ -24,6 +24,9 @@ from volumetric import rng
 from volumetric._typing import Array, F32Array, Shape
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.errors import UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.ops import Graph, Node
 from volumetric.loaders.calibration.feedback import Inputs, can_feed_back, is_calibrated, quantise
 from volumetric.loaders.calibration.levels import fit
 from volumetric.loaders.calibration.passes import windows
@@ -31,10 +34,7 @@ from volumetric.loaders.calibration.walk import Walk
 from volumetric.loaders.model import LoadedModel
 from volumetric.network import OUTPUT, Params
 from volumetric.progress import Meter
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import EmitOptions, emit_plan
-from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import by_name

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from volumetric._typing import Array
 from volumetric.dtypes import Packed, Scheme, decode
 from volumetric.errors import UnsupportedError
+from volumetric.graph.ops import Graph, Node
 from volumetric.loaders.calibration.feedback import Inputs, is_calibrated, quantise
 from volumetric.loaders.calibration.walk import Walk
 from volumetric.loaders.model import LoadedModel
@@ -21,7 +22,6 @@ from volumetric.loaders.quantise import converted
 from volumetric.network import Params
 from volumetric.progress import Meter
 from volumetric.runtime.graph.network import graph_of
-from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.lower import lower
 from volumetric.runtime.state import by_name
 from volumetric.weights import WeightStore

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.liveness import roots
+from volumetric.graph.operations import OPS
+from volumetric.graph.ops import Graph, Node
 from volumetric.network import Params
-from volumetric.runtime.graph.families import OPS
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node
 
 
 class Walk:

@@ -11,10 +11,10 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.clocked import Clocked
+from volumetric.graph.build import GraphBuilder
 from volumetric.grid import Coord
 from volumetric.layers.clock_steps import NumpySteps, counters, step
 from volumetric.runtime.clocked.states import kept_states, out_key, port_key, wait_key
-from volumetric.runtime.graph.build import GraphBuilder
 
 if TYPE_CHECKING:
     from volumetric.runtime.clocked.window import Machine

@@ -14,13 +14,13 @@ from itertools import groupby
 import numpy as np
 
 from volumetric._typing import Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
+from volumetric.graph.ops import Graph
+from volumetric.graph.stacks import Stack, Stacks
 from volumetric.runtime.clocked.program import at_tick, read_states, write_states
 from volumetric.runtime.clocked.window import Machine, Window
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.differentiate import differentiate
-from volumetric.runtime.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
-from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.stacks import Stack, Stacks
 from volumetric.runtime.graph.training import (
     KNOBS,
     EmitWeights,

@@ -13,14 +13,14 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.clocked import Clocked
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.numeric.noise import stream_of
 from volumetric.grid import Coord
-from volumetric.layers.noise import stream_of
 from volumetric.runtime.clocked.learning import stacking
 from volumetric.runtime.clocked.trails import OnlineMachine
 from volumetric.runtime.clocked.wave import Stop, learns, step_of
 from volumetric.runtime.clocked.window import Moment, Window
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.inverses import EXACT, emit_inverse
 from volumetric.runtime.graph.rules import Scope
 from volumetric.runtime.graph.rules.rowwise import sent

@@ -7,10 +7,10 @@ from math import ceil, prod
 
 from volumetric._typing import Shape
 from volumetric.clocked import Clocked
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
 from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.clocked.window import Machine, Window
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.differentiate import differentiate
 
 BYTES = 4
 """Of a number: float32, and int32."""

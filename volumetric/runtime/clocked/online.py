@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.objectives import Objective, emit_objectives
+from volumetric.graph.ops import Graph
 from volumetric.grid import Coord
 from volumetric.runtime.clocked.learning import Streams, Ticks, begin_window, stacking
 from volumetric.runtime.clocked.local import Local, Noise, OnlineRule
 from volumetric.runtime.clocked.program import at_tick, write_states
 from volumetric.runtime.clocked.trails import OnlineMachine
 from volumetric.runtime.clocked.window import Window
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.objectives import Objective, emit_objectives
-from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.training import KNOBS, EmitWeights
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from volumetric._typing import Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.ops import Graph
+from volumetric.graph.stacks import stack_key
 from volumetric.runtime.clocked.window import Machine, Window
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.stacks import stack_key
 
 
 def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str], *, resets: bool) -> Graph:

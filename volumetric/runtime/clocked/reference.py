@@ -8,10 +8,10 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.clocked import Clocked
+from volumetric.graph.state import Memory
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock_steps import counters
-from volumetric.layers.state import Memory
 from volumetric.runtime.clocked.clocks import firing
 from volumetric.runtime.clocked.states import kept_states, key_of, out_key, port_key, reaches, wait_key
 from volumetric.weights import Params

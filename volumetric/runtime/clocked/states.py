@@ -8,9 +8,9 @@ from typing import Literal
 
 from volumetric._typing import ROWS, Shape
 from volumetric.clocked import Clocked, ticks
+from volumetric.graph.state import bounded
 from volumetric.grid import Coord
 from volumetric.layers.clock_steps import counters
-from volumetric.layers.state import bounded
 from volumetric.wiring import Source
 
 

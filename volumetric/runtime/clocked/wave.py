@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from volumetric.clocked import Clocked, ticks
+from volumetric.graph.numeric.activations import Activation
 from volumetric.grid import Coord
 from volumetric.layers import Dense, Discrete, LayerSpec, Residual
-from volumetric.layers.activations import Activation
 from volumetric.network import OUTPUT
 from volumetric.runtime.graph.inverses import EXACT, Inverse, InverseKind, learned_inverse, refuse_opaque
 from volumetric.runtime.plan import Step

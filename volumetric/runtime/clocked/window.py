@@ -12,14 +12,14 @@ import numpy as np
 from volumetric._typing import ROWS, Shape
 from volumetric.clocked import Clocked
 from volumetric.errors import UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.ops import TensorType
+from volumetric.graph.state import bounded
 from volumetric.layers import MLP, Dense, SwiGLU
 from volumetric.layers.clock_steps import counters, step
-from volumetric.layers.state import bounded
 from volumetric.runtime.clocked.buckets import Bucket, Ref, buckets_of
 from volumetric.runtime.clocked.clocks import Watch
 from volumetric.runtime.clocked.states import kept_states, port_key, wait_key
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.ops import TensorType
 from volumetric.runtime.graph.rules import Scope
 from volumetric.runtime.graph.rules.clocks import GraphSteps
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from volumetric._typing import Array
+from volumetric.graph.ops import Graph
 from volumetric.network import Params
 from volumetric.runtime.cpu.state import CpuState
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.walking import Walker
-from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.segments import Cut
 
 if TYPE_CHECKING:

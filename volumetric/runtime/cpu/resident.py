@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed, decode
 from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.graph.experts import products_of
+from volumetric.graph.ops import Graph, Node
 from volumetric.kernels.cpu.panels import FORMATS, ROWS, Format
 from volumetric.kernels.cpu.retile import retile_blocks, retile_halves, retile_words
 from volumetric.network import Params
 from volumetric.progress import Meter
 from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
 from volumetric.runtime.cpu.blocks import retile_coded_rows
-from volumetric.runtime.graph.experts import products_of
-from volumetric.runtime.graph.ops import Graph, Node
 
 _PRODUCTS = frozenset({"linear", "recurrence"})
 """Operations that multiply by packed matrices, besides mixtures."""

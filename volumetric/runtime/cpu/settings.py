@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.amx.allowed import has_matrix_registers
 from volumetric.kernels.cpu.amx.layout import PACKED_ROWS
 from volumetric.kernels.cpu.bytedot import multiplies_bytes
@@ -15,7 +16,6 @@ from volumetric.network import OUTPUT
 from volumetric.runtime.cpu.cache import KVStorage, Pair
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights, products_in
 from volumetric.runtime.cpu.state import plain_states
-from volumetric.runtime.graph.ops import Node
 from volumetric.runtime.graph.segments import Cut
 
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import UnsupportedError
+from volumetric.graph.liveness import roots
+from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.kernels.cpu.jit import Library
 from volumetric.kernels.cpu.walk import GUARD, GUARD_ARGUMENTS, LOOP, UNLESS
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
 GUARDS = {"guard": GUARD, "unless": UNLESS}
 """Steps of which the walker runs the body if a column of weights is not 0 in all rows, or if it is."""

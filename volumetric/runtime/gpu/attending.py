@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from volumetric.errors import UnsupportedError
+from volumetric.graph.ops import Graph, Node
 from volumetric.kernels.gpu import attention, matmul
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps, power_of_two
@@ -17,7 +18,6 @@ from volumetric.runtime.gpu.products import product_of
 from volumetric.runtime.gpu.recording import Entry, entry
 from volumetric.runtime.gpu.rotation import RotationTables
 from volumetric.runtime.gpu.scratch import Scratch
-from volumetric.runtime.graph.ops import Graph, Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder

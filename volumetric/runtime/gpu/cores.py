@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.graph.binding import bind
+from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.moves import move_places, move_rows, move_state
 from volumetric.runtime.gpu.context import GpuContext
@@ -23,9 +25,7 @@ from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.residency import Residency
 from volumetric.runtime.gpu.scratch import CHUNK_ROWS, row_words
 from volumetric.runtime.gpu.slots import Slots
-from volumetric.runtime.graph.binding import bind
 from volumetric.runtime.graph.cores import Core, Stretch
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.graph.segments import Segment
 
 _TENSOR_BYTES = 256 << 20

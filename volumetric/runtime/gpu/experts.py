@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from volumetric.graph.operations.rowwise import LINEAR
+from volumetric.graph.ops import Node
 from volumetric.kernels.gpu import experts as kernels
 from volumetric.kernels.gpu import matmul, stacks, tiles
 from volumetric.kernels.gpu.dispatch import Dispatch, ceil_div, power_of_two
@@ -20,8 +22,6 @@ from volumetric.kernels.gpu.tiles import GemmTile
 from volumetric.runtime.gpu.products import norm_params, shape_of
 from volumetric.runtime.gpu.recording import Entry, entry
 from volumetric.runtime.gpu.residency import Matrix, Shard
-from volumetric.runtime.graph.families.rowwise import LINEAR
-from volumetric.runtime.graph.ops import Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.gpu import guards, matmul, tiles
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.kernels.gpu.guards import Guard
 from volumetric.kernels.gpu.matmul import MatmulShape
 from volumetric.runtime.gpu.recording import Entry, entry
 from volumetric.runtime.gpu.residency import Matrix
-from volumetric.runtime.graph.ops import Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder

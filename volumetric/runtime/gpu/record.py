@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from volumetric.errors import UnsupportedError
+from volumetric.graph.ops import Graph, Node
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, Partials, tune_batch
 from volumetric.runtime.gpu import attending, experts, products, recurrent, rowwise, state_space
@@ -15,7 +16,6 @@ from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.residency import Residency
 from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.gpu.tunings import Tunings
-from volumetric.runtime.graph.ops import Graph, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

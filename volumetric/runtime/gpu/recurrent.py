@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.gpu import guards, matmul
 from volumetric.kernels.gpu import recurrence as cells
 from volumetric.kernels.gpu.dispatch import ceil_div, power_of_two
@@ -11,7 +12,6 @@ from volumetric.kernels.gpu.matmul import MatmulShape, PieceStates
 from volumetric.runtime.gpu.fixed import fixed_name
 from volumetric.runtime.gpu.recording import Entry, entry
 from volumetric.runtime.gpu.residency import Matrix
-from volumetric.runtime.graph.ops import Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric.errors import DeviceError, GenerationError
-from volumetric.runtime.graph.ops import Graph
+from volumetric.graph.ops import Graph
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_room
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.layers.rope import Rope, rotation
+from volumetric.graph.numeric.rope import Rope, rotation
 from volumetric.runtime.gpu.scratch import Scratch
 
 

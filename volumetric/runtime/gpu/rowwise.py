@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from volumetric.errors import UnsupportedError
+from volumetric.graph.ops import Node
 from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.runtime.gpu.recording import Entry, entry
-from volumetric.runtime.graph.ops import Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder

@@ -9,11 +9,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from volumetric.errors import DeviceError
+from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.owned import Owned
 from volumetric.runtime.gpu.slots import Slots, Tenants
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
 CHUNK_ROWS = 512
 """Most rows that run at a time."""

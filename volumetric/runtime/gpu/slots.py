@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from volumetric.errors import DeviceError
-from volumetric.runtime.graph.liveness import last_use, roots
-from volumetric.runtime.graph.ops import Graph, Tensor
+from volumetric.graph.liveness import last_use, roots
+from volumetric.graph.ops import Graph, Tensor
 
 _ROOMY = 1.25
 """How much larger than needed a buffer may be that is taken over."""

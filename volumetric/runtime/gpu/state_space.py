@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.graph.operations.state_space import conv_factors
+from volumetric.graph.ops import Node
 from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.kernels.gpu.state_space import ConvShape, ScanShape, causal_conv, selective_scan
 from volumetric.runtime.gpu.fixed import fixed_name
 from volumetric.runtime.gpu.recording import Entry, entry
-from volumetric.runtime.graph.families.state_space import conv_factors
-from volumetric.runtime.graph.ops import Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder

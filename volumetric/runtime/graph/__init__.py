@@ -1,4 +1,4 @@
-"""The graph: how any network runs and trains on any device. The operations are listed in `ops`.
+"""Graphs of networks: how plans become graphs that run and train on any device. The operations: `volumetric.graph`.
 
 Names are imported when they are first used; see ``__init__.pyi``.
 """

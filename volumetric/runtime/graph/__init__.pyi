@@ -1,15 +1,5 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
-from .build import GraphBuilder as GraphBuilder
-from .device import GraphDevice as GraphDevice
-from .device import GraphProgram as GraphProgram
-from .device import TensorStore as TensorStore
-from .differentiate import differentiate as differentiate
-from .interpret import interpret as interpret
 from .network import EmitOptions as EmitOptions
 from .network import emit_plan as emit_plan
 from .network import graph_of as graph_of
 from .network import open_graph as open_graph
-from .numpy_graphs import NumpyGraphs as NumpyGraphs
-from .ops import Graph as Graph
-from .ops import Node as Node
-from .ops import Tensor as Tensor

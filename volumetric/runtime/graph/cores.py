@@ -19,11 +19,11 @@ from typing import Any, Protocol
 
 from volumetric._typing import Array
 from volumetric.errors import DeviceError
-from volumetric.runtime.graph.binding import bind, positions_from
-from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.programs import ProgramCache
+from volumetric.graph.binding import bind, positions_from
+from volumetric.graph.ops import Graph
+from volumetric.graph.programs import ProgramCache
+from volumetric.graph.side_by_side import runs_side_by_side, side_by_side
 from volumetric.runtime.graph.segments import Segment
-from volumetric.runtime.graph.side_by_side import runs_side_by_side, side_by_side
 
 KEPT = 24
 """Programs of a segment that are kept."""

@@ -14,13 +14,13 @@ from typing import Any, Literal, TypeAlias
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.numeric.activations import LEAKY_SLOPE, Activation
 from volumetric.layers import Dense, Discrete, LayerNorm, LayerSpec, RMSNorm, Scale, Softcap
-from volumetric.layers.activations import LEAKY_SLOPE, Activation
 from volumetric.layers.base import LAYERS
 from volumetric.layers.conv import Conv
 from volumetric.layers.pooling import AvgPool
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.rules import Scope
 from volumetric.runtime.plan import DELAYS, Plan, Step
 

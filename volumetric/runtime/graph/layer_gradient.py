@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import Array, Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.interpret import interpret
 from volumetric.layers import LayerSpec
 from volumetric.layers.base import Arrays, Grads, Saved
 from volumetric.layers.training import Training
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.differentiate import differentiate
-from volumetric.runtime.graph.interpret import interpret
 from volumetric.runtime.graph.rules import Scope
 from volumetric.runtime.graph.rules.base import GraphTraining
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from volumetric._typing import ROWS, F32Array, Shape
 from volumetric.errors import UnsupportedError
-from volumetric.runtime.graph.families.rowwise import LINEAR
-from volumetric.runtime.graph.guards import Guard
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
+from volumetric.graph.guards import Guard
+from volumetric.graph.operations.rowwise import LINEAR
+from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.plan import Plan, Value
 
 DOWN, UP = ":a", ":b"

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.experts import fuse_experts
+from volumetric.graph.fusion import fuse_rows, mark_tail
+from volumetric.graph.ops import Graph
+from volumetric.graph.state import bounded, no_resets
 from volumetric.layers import LayerSpec, StateSpec
-from volumetric.layers.state import bounded, no_resets
 from volumetric.network import INPUT, Network
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.experts import fuse_experts
-from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
 from volumetric.runtime.graph.low_rank import ADAPTERS, with_low_rank
-from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.base import GetStack, all_apart
 from volumetric.runtime.graph.rules.containers import joined

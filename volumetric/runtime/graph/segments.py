@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
-from volumetric.runtime.graph.guards import Guard
+from volumetric.graph.guards import Guard
+from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.plan import Plan
 
 

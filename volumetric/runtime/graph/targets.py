@@ -21,14 +21,14 @@ from typing import Literal
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.numeric.noise import stream_of
+from volumetric.graph.objectives import emit_seeds
+from volumetric.graph.ops import Graph
 from volumetric.layers import Discrete
-from volumetric.layers.noise import stream_of
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.inverses import EXACT, Inverse, cross_join, emit_inverse, last_steps, weighted
 from volumetric.runtime.graph.network import EmitOptions, emit_plan, emit_step
-from volumetric.runtime.graph.objectives import emit_seeds
-from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.rowwise import sent
 from volumetric.runtime.graph.training import (

@@ -14,12 +14,12 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from volumetric._typing import Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
+from volumetric.graph.ops import Graph
 from volumetric.layers import LayerSpec
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import EmitOptions, emit_plan, resumed_states
-from volumetric.runtime.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
-from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.rules import GraphTraining
 from volumetric.runtime.plan import Plan
 

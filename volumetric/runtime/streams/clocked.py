@@ -12,14 +12,14 @@ import numpy as np
 from volumetric._typing import Array, F32Array
 from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
+from volumetric.graph.device import HasGraphs
+from volumetric.graph.programs import ProgramCache
+from volumetric.graph.stacks import Stack
 from volumetric.layers import StateSpec
 from volumetric.network import Params, check_params
 from volumetric.runtime.clocked.program import window_graph
 from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.clocked.window import Machine
-from volumetric.runtime.graph.device import HasGraphs
-from volumetric.runtime.graph.programs import ProgramCache
-from volumetric.runtime.graph.stacks import Stack
 from volumetric.runtime.held import Held, as_numbers
 from volumetric.runtime.state_file import restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks

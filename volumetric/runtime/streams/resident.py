@@ -15,13 +15,13 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.frozen import frozen_values, split_frozen
+from volumetric.graph.ops import Graph
+from volumetric.graph.programs import ProgramCache
 from volumetric.grid import Coord
 from volumetric.network import Network, Params, check_params
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.frozen import frozen_values, split_frozen
 from volumetric.runtime.graph.network import graph_of, resumed_states
-from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.held import as_numbers
 from volumetric.runtime.lower import endless, looks_ahead, lower
 from volumetric.runtime.state_file import restore_state, save_state

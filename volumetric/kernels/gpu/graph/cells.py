@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations.recurrent_inputs import step_back_inputs
 from volumetric.kernels.gpu.dispatch import Constant
 from volumetric.kernels.gpu.graph.launch import Lowered, Ref, Request, alone, one_each, result, source
-from volumetric.kernels.recurrent import step_back_inputs
-from volumetric.layers.recurrent import CELLS, Cell
+from volumetric.layers.recurrent import Cell
 
 
 def _constants(cell: Cell, size: int) -> dict[str, Constant]:

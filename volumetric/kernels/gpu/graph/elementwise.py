@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from volumetric.graph.numeric.noise import threshold_of
+from volumetric.graph.strides import Axis, broadcast_strides, merged, padded
 from volumetric.kernels.gpu.graph.launch import (
     Lowered,
     Request,
@@ -12,8 +14,6 @@ from volumetric.kernels.gpu.graph.launch import (
     source,
     unsupported,
 )
-from volumetric.kernels.strides import Axis, broadcast_strides, merged, padded
-from volumetric.layers.noise import threshold_of
 
 _AXES = 4
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from volumetric.graph.strides import padded
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.kernels.gpu.graph.launch import Lowered, Ref, Request, alone, launch, result, source
 from volumetric.kernels.gpu.graph.product import Product, product_of, sizes_of
-from volumetric.kernels.strides import padded
 
 _NEVER = (1 << 32) - 1
 """First group of parts that there are not."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from volumetric.graph.strides import padded
 from volumetric.kernels.gpu.graph.launch import Lowered, Request, alone, one_each, result, source
-from volumetric.kernels.strides import padded
 
 CODES: Final = (
     "add",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 from math import prod
 
+from volumetric.graph.strides import Axis, broadcast_strides, merged, padded, strides_of
 from volumetric.kernels.gpu.dispatch import Caps, ceil_div
 from volumetric.kernels.gpu.graph.launch import (
     Launch,
@@ -21,7 +22,6 @@ from volumetric.kernels.gpu.graph.launch import (
     source,
     unsupported,
 )
-from volumetric.kernels.strides import Axis, broadcast_strides, merged, padded, strides_of
 
 _AXES = 8
 _WORD = 1 << 32

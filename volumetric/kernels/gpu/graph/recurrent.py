@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations.recurrent_inputs import back_inputs, given
+from volumetric.graph.strides import Axis
 from volumetric.kernels.gpu.dispatch import Caps, ceil_div, power_of_two
 from volumetric.kernels.gpu.graph.launch import (
     Launch,
@@ -19,9 +22,7 @@ from volumetric.kernels.gpu.graph.launch import (
     unsupported,
 )
 from volumetric.kernels.gpu.graph.moving import join, place, transpose
-from volumetric.kernels.recurrent import back_inputs, given
-from volumetric.kernels.strides import Axis
-from volumetric.layers.recurrent import CELLS, Cell
+from volumetric.layers.recurrent import Cell
 
 _UNROLL = 4
 _JOINED = 6

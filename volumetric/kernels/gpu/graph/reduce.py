@@ -7,6 +7,7 @@ from itertools import groupby
 from math import prod
 
 from volumetric._typing import Shape
+from volumetric.graph.strides import Axis, padded, strides_of
 from volumetric.kernels.gpu.dispatch import Caps, ceil_div, power_of_two
 from volumetric.kernels.gpu.graph.launch import (
     Launch,
@@ -19,7 +20,6 @@ from volumetric.kernels.gpu.graph.launch import (
     source,
     unsupported,
 )
-from volumetric.kernels.strides import Axis, padded, strides_of
 
 _AXES = 4
 _COLUMNS = 32

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from volumetric._typing import Array
+from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine
 from volumetric.layers.program.attention.base import Pairs, attention
 from volumetric.layers.program.attention.heads import ByHeads, apart, direction, hidden, only, read
-from volumetric.layers.softmax import softmax
 
 
 @attention("cosine")

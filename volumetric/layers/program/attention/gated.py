@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric._typing import Array
-from volumetric.layers.activations import sigmoid
+from volumetric.graph.numeric.activations import sigmoid
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.program.attention.base import Pairs, attention
 from volumetric.layers.program.attention.heads import ByHeads, cross

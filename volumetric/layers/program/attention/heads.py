@@ -9,10 +9,10 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine, affine_params
 from volumetric.layers.program.attention.base import Attention, positive
-from volumetric.layers.softmax import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.activations import sigmoid
+from volumetric.graph.numeric.activations import sigmoid
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine, affine_params
 from volumetric.layers.program.attention.base import Attention, Pairs, attention, positive

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.activations import activate
+from volumetric.graph.numeric.activations import activate
+from volumetric.graph.numeric.norms import standardised
+from volumetric.graph.numeric.selective_scan import linear_scan, softplus
+from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine, affine_params
-from volumetric.layers.norm import standardised
 from volumetric.layers.program.attention.base import Attention, Pairs, attention, positive
-from volumetric.layers.selective_scan import linear_scan, softplus
-from volumetric.layers.softmax import softmax
 
 EPS = 1e-5
 """Of the norm of queries."""

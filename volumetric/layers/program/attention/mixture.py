@@ -6,12 +6,12 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine, affine_params
-from volumetric.layers.gate import keep_largest
 from volumetric.layers.program.attention.base import Pairs, attention, positive
 from volumetric.layers.program.attention.heads import ByHeads, cross
-from volumetric.layers.softmax import softmax
 
 
 @attention("mixture")

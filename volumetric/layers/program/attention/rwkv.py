@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.activations import sigmoid
+from volumetric.graph.numeric.activations import sigmoid
+from volumetric.graph.numeric.selective_scan import linear_scan
 from volumetric.layers.base import Arrays, ParamSpec
 from volumetric.layers.dense import affine
 from volumetric.layers.program.attention.base import Attention, Pairs, attention
 from volumetric.layers.program.attention.heads import square_maps
-from volumetric.layers.selective_scan import linear_scan
 
 BOUND, LEAST = 10.0, 1e-6
 """Largest key, either way; what is added to the sum that is divided by."""

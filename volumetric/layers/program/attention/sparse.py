@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from volumetric._typing import Array
+from volumetric.graph.numeric.largest import keep_largest
 from volumetric.layers.base import Arrays
-from volumetric.layers.gate import keep_largest
 from volumetric.layers.program.attention.base import Pairs, attention, positive
 from volumetric.layers.program.attention.heads import ByHeads, cross
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations.recurrent_inputs import step_back_inputs
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.cells import CODES
 from volumetric.kernels.cpu.graph.nodes import CELL_ARGUMENTS, CELL_GRAD_ARGUMENTS
-from volumetric.kernels.recurrent import step_back_inputs
-from volumetric.layers.recurrent import CELLS
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph.ops import Node
 
 UNIT = 2.0
 """Estimated nanoseconds for a unit of a row, which may have half a dozen exponentials."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from volumetric.graph.operations.crossing import given
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.crossing import CROSS_ATTEND_ARGUMENTS, cross_scratch
 from volumetric.kernels.cpu.graph.tiles import panel_shape
 from volumetric.runtime.cpu.graph.steps import rule
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph.families.crossing import given
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("cross_attend")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.depthwise import (
     DEPTHWISE_ARGUMENTS,
     DEPTHWISE_BACK_ARGUMENTS,
@@ -9,7 +10,6 @@ from volumetric.kernels.cpu.graph.depthwise import (
 )
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("depthwise_conv")

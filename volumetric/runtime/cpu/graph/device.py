@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from volumetric.dtypes import Scheme
+from volumetric.graph.device import Rounds
+from volumetric.graph.ops import Graph
+from volumetric.graph.passes import fuse_activations, fuse_trials, join_pads, spread_late, whole_of_parts
+from volumetric.graph.unroll import unroll_scans
 from volumetric.runtime.cpu.graph import (
     cells,
     crossing,
@@ -28,10 +32,6 @@ from volumetric.runtime.cpu.graph.steps import rule
 from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.cpu.graph.windows import in_pieces
 from volumetric.runtime.cpu.walking import Walker
-from volumetric.runtime.graph.device import Rounds
-from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads, spread_late, whole_of_parts
-from volumetric.runtime.graph.unroll import unroll_scans
 
 # Importing them fills `rule`.
 _FAMILIES = (

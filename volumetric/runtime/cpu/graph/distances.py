@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.distances import DISTANCE_ATTEND_ARGUMENTS, distance_scratch
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("distance_attend")

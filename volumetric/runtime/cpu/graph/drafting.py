@@ -11,6 +11,8 @@ from itertools import groupby
 from math import prod
 from typing import TypeAlias
 
+from volumetric.graph.guards import Guard
+from volumetric.graph.ops import Graph, Node
 from volumetric.kernels.cpu.graph.operations import SHAPES
 from volumetric.runtime.cpu.graph.blocks import block_by_block
 from volumetric.runtime.cpu.graph.elements import fill
@@ -19,8 +21,6 @@ from volumetric.runtime.cpu.graph.joining import terms_of
 from volumetric.runtime.cpu.graph.steps import rule
 from volumetric.runtime.cpu.graph.views import shared_storage
 from volumetric.runtime.cpu.steps import Draft, Step
-from volumetric.runtime.graph.guards import Guard
-from volumetric.runtime.graph.ops import Graph, Node
 
 _BLOCK_BITS = 18
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.edges import ATTEND_ARGUMENTS, BACK_ARGUMENTS, SPREAD_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import rule
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph.ops import Node
 
 
 def _sizes(draft: Draft, node: Node, q: int, kv: int) -> dict[str, int | float]:

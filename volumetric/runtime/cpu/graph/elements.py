@@ -8,17 +8,17 @@ from typing import Any
 
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
+from volumetric.graph.layout import BINARY_AXES, broadcast_layout, merged, reduce_layout
+from volumetric.graph.numeric.noise import threshold_of
+from volumetric.graph.ops import Node
+from volumetric.graph.strides import strides_of
 from volumetric.kernels.cpu.graph.curves import FUNCTIONS, SLOPES
 from volumetric.kernels.cpu.graph.elementwise import BINARY_ARGUMENTS, PAIRS, UNARY_ARGUMENTS, UNARY_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS, FILL_ARGUMENTS, TRANSPOSE_ARGUMENTS
 from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS, GUMBEL_ARGUMENTS, NORMAL_ARGUMENTS
 from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
-from volumetric.kernels.strides import strides_of
-from volumetric.layers.noise import threshold_of
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Address, Draft
-from volumetric.runtime.graph.layout import BINARY_AXES, broadcast_layout, merged, reduce_layout
-from volumetric.runtime.graph.ops import Node
 
 _COST = {"linear": 0.0, "relu": 0.0, "exp": 0.3, "log": 0.5, "tanh": 0.8, "gelu": 1.0, "gelu_tanh": 1.0, "silu": 0.7}
 """Nanoseconds for an element besides moving it."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.pool_lines import FEWEST
 from volumetric.kernels.cpu.graph.pools import LONG, POOL_ARGUMENTS
 from volumetric.kernels.cpu.graph.taps import WIDEST_STRIDE
 from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph.ops import Node
 
 
 def _table(draft: Draft, node: Node, sizes: Shape) -> int:

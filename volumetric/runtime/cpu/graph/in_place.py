@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.graph.ops import Graph, Node
 
 IN_PLACE = {"distance_attend": {1: 5, 2: 6, 3: 7}}
 """Operation → outputs that its kernel may write over inputs: number of the output → of the input."""

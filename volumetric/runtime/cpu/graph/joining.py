@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from volumetric.runtime.graph.chains import Block, chains_of, joined, products_of
-from volumetric.runtime.graph.guards import Guard
-from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.rewriting import Rewriting
+from volumetric.graph.chains import Block, chains_of, joined, products_of
+from volumetric.graph.guards import Guard
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.rewriting import Rewriting
 
 
 class Term(NamedTuple):

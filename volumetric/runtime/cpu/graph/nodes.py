@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.graph.liveness import roots
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.pruning import pruned
 from volumetric.kernels.cpu.graph.cells import CODES
 from volumetric.kernels.cpu.graph.nodes import NODES_ARGUMENTS, nodes_scratch
 from volumetric.kernels.cpu.graph.tiles import panel_shape
-from volumetric.layers.recurrent import CELLS
 from volumetric.runtime.cpu.graph.cells import UNIT, results
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.pruning import pruned
 
 
 def fuse_nodes(graph: Graph) -> Graph:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.curves import FUNCTIONS
 from volumetric.kernels.cpu.graph.dots import DOTS_ARGUMENTS
 from volumetric.kernels.cpu.graph.gemm import GEMM_ARGUMENTS, gemm_scratch
@@ -13,7 +14,6 @@ from volumetric.kernels.cpu.graph.tiles import dot_shape, panel_shape
 from volumetric.runtime.cpu.graph.joining import terms_of
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Address, Draft, Operation
-from volumetric.runtime.graph.ops import Node
 
 _DOT_ROWS = 8
 """Rows up to which a right side that is contiguous along k is read where it lies."""

@@ -10,6 +10,9 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.graph.ids import IdBound, id_bounds
+from volumetric.graph.interpret import check_buffer, check_value
+from volumetric.graph.ops import Graph, Tensor
 from volumetric.kernels.cpu.steps import FLUSH_WORD, ROWS_WORD, SLOTS_WORD
 from volumetric.runtime.cpu.arena import address_of, aligned_array
 from volumetric.runtime.cpu.graph.drafting import drafted
@@ -19,9 +22,6 @@ from volumetric.runtime.cpu.placement import Placement
 from volumetric.runtime.cpu.profile import walk_times
 from volumetric.runtime.cpu.table import Part, StepTable, ready
 from volumetric.runtime.cpu.walking import Walker
-from volumetric.runtime.graph.ids import IdBound, id_bounds
-from volumetric.runtime.graph.interpret import check_buffer, check_value
-from volumetric.runtime.graph.ops import Graph, Tensor
 from volumetric.runtime.profile import StepTime
 
 

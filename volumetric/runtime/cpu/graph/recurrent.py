@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations.recurrent_inputs import back_inputs, given
+from volumetric.graph.ops import Node
+from volumetric.graph.strides import strides_of
 from volumetric.kernels.cpu.graph.cells import CODES
 from volumetric.kernels.cpu.graph.sequences import BACK_ARGUMENTS, PACK_ARGUMENTS, STEP_ARGUMENTS, packed_bytes
-from volumetric.kernels.recurrent import back_inputs, given
-from volumetric.kernels.strides import strides_of
-from volumetric.layers.recurrent import CELLS, Cell
+from volumetric.layers.recurrent import Cell
 from volumetric.runtime.cpu.graph.elements import copy
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Address, Draft
-from volumetric.runtime.graph.ops import Node
 
 _PACKED_PRODUCTS = 8
 """Products of a state with the weights from which packing these pays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.lookups import GATHER_ARGUMENTS, SCATTER_ARGUMENTS
 from volumetric.kernels.cpu.graph.norms import NORM_ARGUMENTS, NORM_GRAD_ARGUMENTS, PARAM_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.rows import (
@@ -17,7 +18,6 @@ from volumetric.kernels.cpu.graph.sequences import ROPE_ARGUMENTS
 from volumetric.kernels.cpu.graph.weighing import WEIGH_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Address, Draft
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("gather_rows")

@@ -11,8 +11,8 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 
-from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.rewriting import Rewriting
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.rewriting import Rewriting
 
 PIECE_BYTES = 1 << 20
 """Columns of a piece: what a second-level cache holds."""

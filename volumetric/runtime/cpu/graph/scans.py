@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.scans import LINEAR_SCAN_ARGUMENTS, ROTATE_SCAN_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("linear_scan")

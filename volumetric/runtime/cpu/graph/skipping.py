@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import replace
 from types import MappingProxyType
 
-from volumetric.runtime.graph.guards import Guard
-from volumetric.runtime.graph.liveness import last_use, roots
-from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.graph.guards import Guard
+from volumetric.graph.liveness import last_use, roots
+from volumetric.graph.ops import Graph, Node
 
 _FAR = 32
 """Nodes that are put off until a guard ends: what they read waits for them."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from volumetric.graph.ops import Node
 from volumetric.runtime.cpu.steps import Draft, Rules
-from volumetric.runtime.graph.ops import Node
 
 rule = Rules()
 """Operation → what appends its steps; the modules beside this one register theirs."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from volumetric.dtypes import Scheme, decode, encode
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.losses import (
     CHUNK as LOSS_CHUNK,
 )
@@ -23,7 +24,6 @@ from volumetric.kernels.cpu.graph.updates import OPTIMISERS, UPDATE_ARGUMENTS
 from volumetric.runtime.cpu.graph.elements import reduction
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Address, Draft, Step
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("loss")

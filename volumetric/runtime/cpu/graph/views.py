@@ -7,10 +7,10 @@ if they meet nowhere but in the part that is joined, where both hold the same nu
 
 from __future__ import annotations
 
+from volumetric.graph.layout import first_element, is_contiguous_part, lies_flat
+from volumetric.graph.liveness import roots
+from volumetric.graph.ops import Graph, Node
 from volumetric.runtime.cpu.steps import Shared
-from volumetric.runtime.graph.layout import first_element, is_contiguous_part, lies_flat
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node
 
 _WORTH = 2
 """Times as large as a part its storage may be: all of it is held as long as the part is needed."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from volumetric.graph.numeric.rope import Rope, inverse_frequencies
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
 from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.tiles import float_tile_shape
-from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 from volumetric.runtime.cpu.rows.elements import NORMS
-from volumetric.runtime.graph.ops import Node
 
 
 def angles(draft: RowDraft) -> None:

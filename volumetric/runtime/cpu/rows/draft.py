@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from volumetric.graph.numeric.rope import Rope
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.mixtures.each import EXPERT_BLOCK_BYTES
 from volumetric.kernels.cpu.operations import ROWS
 from volumetric.kernels.cpu.pieces import BLOCK_BYTES, EACH_PIECE_ARGUMENTS
 from volumetric.kernels.cpu.products import VECTOR_ROWS
 from volumetric.kernels.cpu.walk import LOOP_ARGUMENTS
-from volumetric.layers.rope import Rope
 from volumetric.runtime.cpu.cache import Pair
 from volumetric.runtime.cpu.settings import Settings
 from volumetric.runtime.cpu.steps import Address, Argument, Draft, Rules, Step
-from volumetric.runtime.graph.ops import Node
 
 Form = Literal["few", "some", "many"]
 

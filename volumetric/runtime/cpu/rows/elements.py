@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.mixing import ACTIVATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
@@ -18,7 +19,6 @@ from volumetric.kernels.cpu.rows import (
 )
 from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
-from volumetric.runtime.graph.ops import Node
 
 NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
 

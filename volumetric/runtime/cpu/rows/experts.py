@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from volumetric.graph.experts import products_of
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.mixtures.each import EACH_EXPERT_ARGUMENTS
 from volumetric.kernels.cpu.mixtures.routing import ROUTE_ARGUMENTS, SPREAD_ARGUMENTS, UNITE_ARGUMENTS
 from volumetric.kernels.cpu.panels import BY_NAME, prepared_bytes
@@ -20,8 +22,6 @@ from volumetric.runtime.cpu.resident import Matrix
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 from volumetric.runtime.cpu.rows.products import made_ready, paired_product, products
 from volumetric.runtime.cpu.steps import Operation, Step
-from volumetric.runtime.graph.experts import products_of
-from volumetric.runtime.graph.ops import Node
 
 _SCORING: dict[str, tuple[str, ...]] = {
     "given": (),

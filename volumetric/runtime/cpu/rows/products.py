@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.graph.operations.rowwise import LINEAR
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.amx.layout import matrix_scratch
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.mixtures import each
@@ -27,8 +29,6 @@ from volumetric.runtime.cpu.resident import Matrix
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 from volumetric.runtime.cpu.rows.elements import NORMS
 from volumetric.runtime.cpu.steps import Step
-from volumetric.runtime.graph.families.rowwise import LINEAR
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("linear")

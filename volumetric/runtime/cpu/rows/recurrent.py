@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.cells import CELL_ARGUMENTS, CELLS, STATE_ARGUMENTS
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 from volumetric.runtime.cpu.rows.products import products
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("recurrence")

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.graph.operations.state_space import conv_factors
+from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.scans.conv import COLUMNS_ARGUMENTS, CONV_ARGUMENTS
 from volumetric.kernels.cpu.scans.norm import GROUPED_NORM_ARGUMENTS
@@ -19,8 +21,6 @@ from volumetric.kernels.cpu.scans.selective import (
     scan_scratch,
 )
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
-from volumetric.runtime.graph.families.state_space import conv_factors
-from volumetric.runtime.graph.ops import Node
 
 
 @rule("columns")

@@ -16,11 +16,11 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from volumetric._typing import Shape
+from volumetric.graph.liveness import roots
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.pruning import pruned
+from volumetric.graph.strides import Axis, broadcast_strides, merged, strides_of
 from volumetric.kernels.gpu.graph.formulas import AXES, CODES, READS, STEPS, TENSORS
-from volumetric.kernels.strides import Axis, broadcast_strides, merged, strides_of
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.pruning import pruned
 
 MOST: Final = 1 << 18
 """Elements up to which a launch costs more than the steps of a formula, each of which is looked up."""

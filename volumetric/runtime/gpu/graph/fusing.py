@@ -12,12 +12,12 @@ from math import prod
 from types import MappingProxyType
 
 from volumetric._typing import Shape
+from volumetric.graph.layout import first_element, is_contiguous_part, lies_flat
+from volumetric.graph.liveness import roots
+from volumetric.graph.ops import Graph, Node, Tensor
+from volumetric.graph.pruning import pruned
 from volumetric.kernels.gpu.graph.few_rows import PARTS, TENSORS, takes
 from volumetric.kernels.gpu.graph.product import sizes_of
-from volumetric.runtime.graph.layout import first_element, is_contiguous_part, lies_flat
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
-from volumetric.runtime.graph.pruning import pruned
 
 
 def fuse_windows(graph: Graph) -> Graph:

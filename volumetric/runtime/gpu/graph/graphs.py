@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from volumetric.dtypes import Scheme
 from volumetric.errors import UnsupportedError
+from volumetric.graph.device import Rounds
+from volumetric.graph.ops import Graph
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.graph.launch import Request
 from volumetric.kernels.gpu.graph.table import lower
@@ -12,8 +14,6 @@ from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.graph.program import GpuProgram
 from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.gpu.native import NativeExecutor
-from volumetric.runtime.graph.device import Rounds
-from volumetric.runtime.graph.ops import Graph
 
 
 class GpuGraphs:

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from volumetric.runtime.graph.layout import first_element, is_contiguous_part, lies_flat
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.pruning import pruned
-from volumetric.runtime.graph.rewriting import Rewriting
+from volumetric.graph.layout import first_element, is_contiguous_part, lies_flat
+from volumetric.graph.liveness import roots
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.pruning import pruned
+from volumetric.graph.rewriting import Rewriting
 
 MOST_BYTES: Final = 1 << 24
 """Of all copies of the matrices together."""

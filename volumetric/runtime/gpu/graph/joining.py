@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from volumetric.runtime.graph.chains import Block, chains_of, joined, products_of
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.rewriting import Rewriting
+from volumetric.graph.chains import Block, chains_of, joined, products_of
+from volumetric.graph.liveness import roots
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.rewriting import Rewriting
 
 MOST = 16
 """Terms of a sum: all their operands are held until it is made."""

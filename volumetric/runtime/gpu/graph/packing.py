@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from volumetric._typing import Shape
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
-from volumetric.runtime.graph.pruning import pruned
-from volumetric.runtime.graph.rewriting import Rewriting
+from volumetric.graph.ops import Graph, Node, Tensor
+from volumetric.graph.pruning import pruned
+from volumetric.graph.rewriting import Rewriting
 
 
 @dataclass(frozen=True, slots=True)

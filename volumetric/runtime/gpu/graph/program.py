@@ -10,6 +10,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.graph.ids import id_bounds
+from volumetric.graph.ops import Graph
 from volumetric.kernels.gpu.dispatch import ONE_ROW
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
 from volumetric.runtime.gpu.context import GpuContext, Slice
@@ -21,8 +23,6 @@ from volumetric.runtime.gpu.owned import Owned
 from volumetric.runtime.gpu.profile import call_times
 from volumetric.runtime.gpu.recording import recording
 from volumetric.runtime.gpu.slots import Slots, too_large
-from volumetric.runtime.graph.ids import id_bounds
-from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.profile import StepTime
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from volumetric.errors import UnsupportedError
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.passes import fuse_activations, fuse_trials, join_pads, whole_of_parts
+from volumetric.graph.unroll import unroll_scans, write_out
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.graph.launch import Launch, Lowered, Ref, Request, guarded
 from volumetric.kernels.gpu.graph.table import GUARDED, has_kernel, lower
@@ -15,9 +18,6 @@ from volumetric.runtime.gpu.graph.joining import join_sums
 from volumetric.runtime.gpu.graph.row_sums import list_sums
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.slots import Slots, Tenants
-from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads, whole_of_parts
-from volumetric.runtime.graph.unroll import unroll_scans, write_out
 
 _PASSES = (
     list_sums,

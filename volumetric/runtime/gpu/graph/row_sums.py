@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
-from volumetric.runtime.graph.pruning import pruned
-from volumetric.runtime.graph.rewriting import Rewriting
+from volumetric.graph.ops import Graph, Node, Tensor
+from volumetric.graph.pruning import pruned
+from volumetric.graph.rewriting import Rewriting
 
 LONGEST = 64
 """Rows that one invocation sums; of more, sums of so many are summed."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.ops import Tensor
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.graph.packing import Packed
-from volumetric.runtime.graph.ops import Tensor
 
 
 @dataclass(slots=True)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.ops import Tensor
 from volumetric.runtime.gpu.context import GpuContext, Slice
 from volumetric.runtime.gpu.owned import Owned
 from volumetric.runtime.gpu.slots import too_large
-from volumetric.runtime.graph.ops import Tensor
 
 _TOGETHER = 1 << 20
 """Bytes of inputs that share one buffer, so that one write brings them all; larger ones are written where they are."""

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from volumetric.graph.operations.linear_scan import linear_scan
 from volumetric.layers import AGaLiTe
-from volumetric.runtime.graph.families.linear_scan import linear_scan
 from volumetric.runtime.graph.rules.base import Scope, linear, rule, start
 
 _FEW: Final = 16

@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.attention import seen_rows, temperature
+from volumetric.graph.numeric.rope import rotation
+from volumetric.graph.ops import HELD
 from volumetric.layers import MultiHeadAttention
-from volumetric.layers.attention import seen_rows, temperature
-from volumetric.layers.rope import rotation
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.ops import HELD
 from volumetric.runtime.graph.rules.base import Scope, linear, rule
 from volumetric.runtime.graph.rules.places import Seen, cleaned, held_by, keep_last, mask_of, stand, warmth
 

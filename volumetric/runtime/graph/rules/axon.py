@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.rotate_scan import rotate_scan
 from volumetric.layers import Axon, AxonLinear
 from volumetric.layers.axon import LEAST, TRACED
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.rotate_scan import rotate_scan
 from volumetric.runtime.graph.rules.base import Scope, linear, rule, start
 
 

@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias, TypeVar
 
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.rowwise import LINEAR
+from volumetric.graph.state import no_resets
 from volumetric.layers import LayerSpec
-from volumetric.layers.state import no_resets
 from volumetric.registry import Registry, modules_of
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.rowwise import LINEAR
 from volumetric.runtime.graph.rules.kinds import DECLARED
 
 GetParam: TypeAlias = Callable[[str, Shape], int]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.slstm_cell import CELL as SLSTM_CELL
 from volumetric.layers import SLSTM
 from volumetric.layers.head_norm import EPS as NORM_EPS
-from volumetric.layers.slstm_cell import CELL as SLSTM_CELL
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, flat, rule, start
 from volumetric.runtime.graph.rules.convolved import causal_conv
 

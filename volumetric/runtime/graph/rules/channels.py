@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers import GroupNorm
 from volumetric.layers.batch_norm import COUNT, BatchNorm
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule
 
 

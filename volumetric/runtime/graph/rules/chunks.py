@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.slstm_cell import EPS
+from volumetric.graph.operations.linear_scan import linear_scan
 from volumetric.layers import MLSTM
 from volumetric.layers.mlstm import MOST
-from volumetric.layers.slstm_cell import EPS
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.linear_scan import linear_scan
 from volumetric.runtime.graph.rules.base import Scope, linear, rule, start
 from volumetric.runtime.graph.rules.cells import head_norm
 from volumetric.runtime.graph.rules.convolved import causal_conv

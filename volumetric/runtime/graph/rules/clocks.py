@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.graph.build import GraphBuilder
 
 
 class GraphSteps:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers import Gate, Parallel, Residual, Sequential
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, columns, rule
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.causal_conv import PAST
+from volumetric.graph.operations.depthwise import depthwise_conv
 from volumetric.layers import CausalConv1d, ShortConv
-from volumetric.layers.causal_conv import PAST
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.depthwise import depthwise_conv
 from volumetric.runtime.graph.rules.base import Scope, columns, gated, linear, rule
 
 

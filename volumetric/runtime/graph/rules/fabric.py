@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.fabric.cells import states_of
 from volumetric.layers.fabric.facts import Facts
 from volumetric.layers.fabric.spec import SHARPNESS, Fabric
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule, start
 from volumetric.runtime.graph.rules.fabric_cells import Arriving, advance, apart, fixed_of, kept_by, together
 from volumetric.runtime.graph.rules.fabric_edges import Reading, attend, biases, reading_of

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from volumetric._typing import Array
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.cell import cell_step
 from volumetric.layers.fabric.cells import states_of, step_of
 from volumetric.layers.fabric.declared import GRU, SLSTM, Axon, Cell, Population
 from volumetric.layers.head_norm import EPS as NORM_EPS
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.cell import cell_step
 from volumetric.runtime.graph.rules.axon import turn_of
 from volumetric.runtime.graph.rules.base import flat
 from volumetric.runtime.graph.rules.fabric_products import by_node, chosen, joined, turned

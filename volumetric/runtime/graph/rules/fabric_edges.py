@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.fabric.attend import Edges, edges_of
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.edges import edge_attend
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.edges import Edges, edges_of
+from volumetric.graph.operations.edges import edge_attend
 
 DENSE = 16
 """Receivers with the same senders from which on matrices are multiplied."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.fabric.spec import Fabric
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope
 from volumetric.runtime.graph.rules.fabric_edges import Reading
 

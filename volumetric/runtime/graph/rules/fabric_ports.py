@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.fabric.declared import OutPort
 from volumetric.layers.fabric.spec import Fabric
-from volumetric.runtime.graph.build import GraphBuilder
 
 
 def shown_by_inputs(work: GraphBuilder, spec: Fabric, p: Mapping[str, int], x: int) -> int:

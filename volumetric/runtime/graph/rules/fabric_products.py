@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.graph.build import GraphBuilder
 
 MOST_PARTS = 6
 """Products that nodes in groups are cut into; of more, each node has a matrix of its own."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.noise import stream_of
 from volumetric.layers import Dropout
-from volumetric.layers.noise import stream_of
 from volumetric.runtime.graph.rules.base import Scope, rule
 
 

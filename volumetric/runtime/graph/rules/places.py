@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.linear_scan import linear_scan
+from volumetric.graph.state import bounded
 from volumetric.layers import MultiHeadAttention
-from volumetric.layers.state import bounded
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.linear_scan import linear_scan
 from volumetric.runtime.graph.rules.base import Scope, start
 
 

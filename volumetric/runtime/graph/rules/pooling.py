@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from volumetric._typing import Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.windows import Windows
 from volumetric.layers import Flatten, LastStep, Reshape
 from volumetric.layers.adaptive_pooling import AdaptiveMaxPool, AdaptivePool, ranges
 from volumetric.layers.pooling import AvgPool, MaxPool
-from volumetric.layers.windows import Windows
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule
 
 

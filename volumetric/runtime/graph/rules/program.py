@@ -14,13 +14,13 @@ from math import prod
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.ends import codes_of, read_width
 from volumetric.layers.program.facts import Facts, Place
 from volumetric.layers.program.ports import In, Level, Signal
 from volumetric.layers.program.spec import Program
 from volumetric.layers.program.tasks import gate_of, tasks_of
 from volumetric.layers.program.timing import ALWAYS, CANVAS, Timing, all_states, timing_of
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, all_apart, rule, start
 from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm
 from volumetric.runtime.graph.rules.program_clocks import together, truths_of

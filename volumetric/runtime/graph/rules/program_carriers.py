@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.carriers import EPS, KEY_RATE
 from volumetric.layers.program.meter import Meter
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import linear
 from volumetric.runtime.graph.rules.program_attention import heads
 

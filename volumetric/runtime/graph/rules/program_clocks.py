@@ -9,12 +9,12 @@ from itertools import accumulate
 import numpy as np
 from msgspec.structs import replace
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.clock import Clock, Event, On
 from volumetric.layers.clock_steps import step
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.timing import CLOCK, Timing, meter_at
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.clocks import GraphSteps
 from volumetric.runtime.graph.rules.program_carriers import shown
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.weighing import weigh_rows
 from volumetric.layers.program.constants import rows_of
 from volumetric.layers.program.settle import metered_by
 from volumetric.layers.program.tasks import gate_of
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.weighing import weigh_rows
 from volumetric.runtime.graph.rules.program_attention import (
     attend,
     attend_directly,

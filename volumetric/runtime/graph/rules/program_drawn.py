@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from volumetric.errors import SpecError
-from volumetric.layers.noise import stream_of
+from volumetric.graph.numeric.noise import stream_of
 from volumetric.layers.program.diffusion import diffuses, stream_at
 from volumetric.layers.program.facts import Facts, Place
 from volumetric.layers.program.recipes import HIDDEN, hides

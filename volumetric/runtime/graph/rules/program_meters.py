@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 import numpy as np
 from msgspec.structs import replace
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.facts import Facts, Place
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.program_carriers import chosen, followed
 from volumetric.runtime.graph.rules.program_clocks import apart, together
 from volumetric.runtime.graph.rules.program_dispatch import Rows

@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.weighing import weigh_rows
 from volumetric.layers.program.constants import constants_of, rows_of
 from volumetric.layers.program.facts import METERED, Facts, Place
 from volumetric.layers.program.settle import AGE, longest, metered_by
 from volumetric.layers.program.tasks import tasks_of
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.weighing import weigh_rows
 from volumetric.runtime.graph.rules.program_carriers import (
     bound,
     chosen,

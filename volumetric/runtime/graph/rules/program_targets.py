@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.program_attention import stacked
 from volumetric.runtime.graph.rules.program_plan import Plan, Slot, Target
 

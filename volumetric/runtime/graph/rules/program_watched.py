@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.timing import ALWAYS, Timing
 from volumetric.layers.program.watched import writing
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.program_carriers import shown
 from volumetric.runtime.graph.rules.program_settle import Held
 

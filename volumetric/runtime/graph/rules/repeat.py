@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.scan import ScanBody
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.scan import ScanBody
 
 
 def repeat(

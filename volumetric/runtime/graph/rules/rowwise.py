@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from volumetric.errors import ShapeError
-from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, flat, gated, linear, rule, scaled
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers import Adapter, Column, LayerSpec, PassThrough, PostUp, PreUp
 from volumetric.layers.norm import LayerNorm
 from volumetric.layers.scaffolds.base import CORE, Scaffold
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, columns, flat, gated, linear, rule, scaled
 from volumetric.runtime.graph.rules.containers import joined
 

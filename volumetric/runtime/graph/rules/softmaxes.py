@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers import (
     AdaptiveSoftmax,
     Entmax,
@@ -20,7 +21,6 @@ from volumetric.layers import (
     Sparsemax,
 )
 from volumetric.layers.softmax import AxisSoftmax
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from volumetric.graph.numeric.selective_scan import STATE
+from volumetric.graph.operations.linear_scan import linear_scan
 from volumetric.layers import Mamba, Mamba2
-from volumetric.layers.selective_scan import STATE
-from volumetric.runtime.graph.families.linear_scan import linear_scan
 from volumetric.runtime.graph.rules.base import Scope, columns, flat, gated, linear, rule, scaled, start
 from volumetric.runtime.graph.rules.convolved import causal_conv
 

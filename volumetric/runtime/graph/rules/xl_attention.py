@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.distances import FEW, Held, Read, attend, distance_attend
 from volumetric.layers import XLAttention
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.distances import FEW, Held, Read, attend, distance_attend
 from volumetric.runtime.graph.rules.base import Scope, linear, rule, start
 
 

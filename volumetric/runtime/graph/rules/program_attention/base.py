@@ -11,9 +11,9 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.attention import Attention, Pairs
 from volumetric.registry import Registry, modules_of
-from volumetric.runtime.graph.build import GraphBuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.attention.heads import ByHeads
 from volumetric.layers.program.attention.linear import LEAST
 from volumetric.layers.program.attention.sparse import Sparse
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.program_attention.base import Reading, lowering
 from volumetric.runtime.graph.rules.program_attention.heads import (
     affine,

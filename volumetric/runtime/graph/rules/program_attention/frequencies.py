@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.attention.hyena import Hyena, bins, transform_length
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.program_attention.base import Reading, lowering
 from volumetric.runtime.graph.rules.program_attention.heads import affine
 

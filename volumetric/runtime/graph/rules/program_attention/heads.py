@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.attention.heads import SHORTEST
-from volumetric.runtime.graph.build import GraphBuilder
 
 
 def affine(work: GraphBuilder, p: Mapping[str, int], name: str, x: int) -> int:

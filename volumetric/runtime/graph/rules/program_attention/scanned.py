@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.linear_scan import linear_scan
 from volumetric.layers.program.attention.mamba import EPS, Mamba
 from volumetric.layers.program.attention.rwkv import BOUND, LEAST
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.linear_scan import linear_scan
 from volumetric.runtime.graph.rules.program_attention.base import Reading, lowering
 from volumetric.runtime.graph.rules.program_attention.heads import affine, by_edge, softmax
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.crossing import SIDES, cross_attend, is_small
 from volumetric.layers.program.attention import Attention, Pairs
 from volumetric.layers.program.attention.heads import ByHeads
-from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.families.crossing import SIDES, cross_attend, is_small
 from volumetric.runtime.graph.rules.program_attention.heads import by_edge
 
 _RULES = frozenset({"cross", "gated", "local", "random_fixed"})

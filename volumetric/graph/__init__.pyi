@@ -1,0 +1,11 @@
+# ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from .build import GraphBuilder as GraphBuilder
+from .device import GraphDevice as GraphDevice
+from .device import GraphProgram as GraphProgram
+from .device import TensorStore as TensorStore
+from .differentiate import differentiate as differentiate
+from .interpret import interpret as interpret
+from .numpy_graphs import NumpyGraphs as NumpyGraphs
+from .ops import Graph as Graph
+from .ops import Node as Node
+from .ops import Tensor as Tensor

@@ -1,0 +1,96 @@
+"""Open rows get a number: a graph for any number of rows becomes one for a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError
+from volumetric.graph.ops import HELD, Graph, Node, Tensor
+
+_SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "reshape": ("shape",),
+        "broadcast": ("shape",),
+        "slice": ("starts", "stops"),
+        "gemm": ("groups",),
+        "scatter_rows": ("rows",),
+        "scan": ("length",),
+    }
+)
+"""Attributes of operations that are sizes, and so may be open."""
+
+
+def is_open(graph: Graph) -> bool:
+    """Whether the number of rows is open."""
+    return any(n < 0 for i in graph.inputs for n in graph.tensors[i].shape)
+
+
+def bind(graph: Graph, rows: int) -> Graph:
+    """Return `graph` for calls of `rows` rows; what a state holds stays open."""
+    tensors = [replace(t, shape=_sizes(t.shape, rows)) for t in graph.tensors]
+    nodes = [bound for node in graph.nodes for bound in _bound(node, tensors, rows)]
+    return replace(graph, tensors=tuple(tensors), nodes=tuple(nodes))
+
+
+def rows_of(graph: Graph, inputs: Mapping[int, Array]) -> int:
+    """Return how many rows a call has whose inputs are `inputs`; raise `ShapeError` if they disagree."""
+    found = set[int]()
+    for i, value in inputs.items():
+        tensor = graph.tensors[i]
+        if len(value.shape) != len(tensor.shape):
+            raise ShapeError(f"{tensor.name}: expected {len(tensor.shape)} axes, got shape {list(value.shape)}")
+        found |= {m // -n for n, m in zip(tensor.shape, value.shape, strict=True) if n < 0}
+    if len(found) != 1:
+        raise ShapeError(f"the inputs have different numbers of rows: {sorted(found)}")
+    return found.pop()
+
+
+def positions_from(start: int, rows: int) -> Array:
+    """Return the derived input that has the positions of `rows` rows of a sequence, from `start` on."""
+    return np.arange(start, start + rows, dtype=np.int32)
+
+
+def _sizes(sizes: Shape, rows: int) -> Shape:
+    return tuple(n if n >= 0 or n == HELD else -n * rows for n in sizes)
+
+
+def _bound(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
+    """Return what a node is in a call of `rows` rows; may add tensors."""
+    if node.op == "last":
+        shape, axis = tensors[node.inputs[0]].shape, node.attrs["axis"]
+        return [_part(node, node.inputs[0], node.outputs[0], shape, axis, shape[axis] - 1, shape[axis])]
+    if node.op == "delay":
+        x, past = node.inputs
+        shape = tensors[past].shape
+        joined = len(tensors)
+        tensors.append(Tensor(name="joined", shape=(shape[0] + rows, *shape[1:]), dtype=tensors[past].dtype))
+        made = replace(node, op="concat", inputs=(past, x), outputs=(joined,), attrs=MappingProxyType({"axis": 0}))
+        whole, (earlier, left) = tensors[joined].shape, node.outputs
+        return [
+            made,
+            _part(node, joined, earlier, whole, 0, 0, rows),
+            _part(node, joined, left, whole, 0, rows, rows + shape[0]),
+        ]
+    names = _SIZES.get(node.op, ())
+    attrs: dict[str, Any] = dict(node.attrs)
+    if node.op == "scan":  # its steps may be rows of a call, or each of them a row of every sample
+        attrs["body"] = bind(attrs["body"], rows)
+    for name in names:
+        value = attrs[name]
+        attrs[name] = _sizes(value, rows) if isinstance(value, tuple) else _sizes((value,), rows)[0]
+    return [replace(node, attrs=MappingProxyType(attrs)) if names else node]
+
+
+def _part(node: Node, x: int, y: int, shape: Shape, axis: int, start: int, stop: int) -> Node:
+    """Return a slice of one axis in the place of `node`."""
+    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
+    stops = tuple(stop if i == axis else n for i, n in enumerate(shape))
+    return replace(
+        node, op="slice", inputs=(x,), outputs=(y,), attrs=MappingProxyType({"starts": starts, "stops": stops})
+    )

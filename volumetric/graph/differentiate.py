@@ -1,0 +1,97 @@
+"""Reverse-mode differentiation: appends the nodes of gradients to a graph that is being built."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.guards import Guard
+from volumetric.graph.operations import OPS
+from volumetric.graph.ops import Node
+
+
+def differentiate(
+    work: GraphBuilder,
+    seeds: Mapping[int, int],
+    wanted: Iterable[int],
+    *,
+    stops: Collection[int] = (),
+    since: int = 0,
+) -> dict[int, int]:
+    """Emit the gradients of ``Σ seed · tensor`` with respect to the tensors `wanted`.
+
+    Parameters
+    ----------
+    work : holds the forward nodes; the backward nodes are added behind them
+    seeds : tensor → tensor of its shape, the gradient that it receives from outside
+    wanted : float32 tensors, as inputs and parameters
+    stops : tensors that pass nothing on to what they depend on, as if they were constants
+    since : what nodes before this one made passes nothing on, either
+
+    Returns
+    -------
+    Wanted tensor → its gradient. One on which no seeded tensor depends is missing: its gradient is 0. A parameter that
+    several nodes read has the sum of what they hand back.
+
+    Raises
+    ------
+    ShapeError
+        A seed has another shape than its tensor.
+    UnsupportedError
+        An operation on the way has no gradient, as the gradients themselves.
+    """
+    for tensor, seed in seeds.items():
+        if work.shape(tensor) != work.shape(seed):
+            raise ShapeError(f"the gradient of {list(work.shape(tensor))} cannot be {list(work.shape(seed))}")
+    wanted = tuple(wanted)
+    nodes = work.nodes[since:]
+    moved = _dependent(nodes, wanted, work.detached.union(stops))
+    guards = {i: node.guard for node in nodes for i in node.outputs}
+    grads = dict(seeds)
+    for node in reversed(nodes):
+        arrived = [i for i in node.outputs if i in moved and i in grads]
+        if not arrived or not moved.intersection(node.inputs):
+            continue
+        guard = node.guard if node.guard is not None and node.guard.zeros else None
+        with work.at(node.where), _left_out(work, guard):
+            handed = _handed_back(work, node, {i: grads[i] for i in arrived}, moved)
+        for i, g in zip(node.inputs, handed, strict=True):
+            if g is not None and i in moved:
+                with work.at(node.where), _left_out(work, guard if guards.get(i) == guard else None):
+                    grads[i] = work.add(grads[i], g) if i in grads else g
+    return {i: grads[i] for i in wanted if i in grads}
+
+
+@contextmanager
+def _left_out(work: GraphBuilder, guard: Guard | None) -> Iterator[None]:
+    """Let what is emitted inside be left out where the guard says so: what it makes is zeros then."""
+    first = len(work.nodes)
+    yield
+    if guard is not None:
+        work.nodes[first:] = [replace(node, guard=guard) for node in work.nodes[first:]]
+
+
+def _handed_back(
+    work: GraphBuilder, node: Node, arrived: Mapping[int, int], moved: Collection[int]
+) -> Sequence[int | None]:
+    """Emit the gradients of a node's inputs from those that arrived at its outputs."""
+    op = OPS[node.op]
+    if op.vjp_of_all is not None:
+        return op.vjp_of_all(work, node, [arrived.get(i) for i in node.outputs], [i in moved for i in node.inputs])
+    if op.vjp is None:
+        raise UnsupportedError(f"{node.op} {node.where} has no gradient", hint="differentiate what comes before it")
+    if list(arrived) != [node.outputs[0]]:  # of statistics and the like, which are there for gradients alone
+        raise UnsupportedError(f"only the first output of {node.op} {node.where} has a gradient")
+    return op.vjp(work, node, arrived[node.outputs[0]])
+
+
+def _dependent(nodes: list[Node], wanted: tuple[int, ...], stops: Collection[int]) -> set[int]:
+    """Return `wanted` and all tensors that depend on them, not by way of `stops`."""
+    moved = set(wanted)
+    for node in nodes:
+        if moved.intersection(node.inputs):
+            moved.update(i for i in node.outputs if i not in stops)
+    return moved

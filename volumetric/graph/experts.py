@@ -1,0 +1,163 @@
+"""Fusion of mixtures: a gated sum of experts that are alike becomes one operation, for devices that group their rows.
+
+The rules write a mixture expert by expert, as products that need not run where no row has chosen them. That is twice as
+many nodes as there are experts. Where each expert is a product that another one follows, and nothing else, the device
+can have the matrices of all experts in one stack, and run the rows of a call by the experts that they chose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from volumetric.graph.guards import Guard
+from volumetric.graph.operations.experts import experts_of
+from volumetric.graph.operations.rowwise import LINEAR
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.pruning import pruned
+
+_PLAIN = MappingProxyType(
+    {"norm": None, "combine": "concat", "activation": "linear", "residual": False, "softcap": None}
+)
+
+_GATES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {"activate": {"activation": "relu"}, "keep_largest": {}, "scaled_softmax": {"temperature": 1.0}}
+)
+"""Operations of a gate behind its product → attributes with which a mixture can do them itself."""
+
+
+def fuse_experts(graph: Graph) -> Graph:
+    """Let each `mix` of alike experts, with the choice before it and the sum after it, be one `experts`."""
+    nodes: list[Node | None] = list(graph.nodes)
+    made_by = {node.outputs[0]: at for at, node in enumerate(graph.nodes)}
+    finder = _Finder(graph, made_by)
+    for at, mix in enumerate(graph.nodes):
+        found = finder.mixture(mix) if mix.op == "mix" else None
+        if found is None:
+            continue
+        node = found
+        readers = list(graph.readers(mix.outputs[0]))
+        after = graph.nodes[readers[0]] if len(readers) == 1 and mix.outputs[0] not in graph.outputs else None
+        if after is not None and finder.adds(after, mix, at):
+            [other] = [i for i in after.inputs if i != mix.outputs[0]]
+            roles = (*node.attrs["roles"], "residual")
+            attrs = MappingProxyType({**node.attrs, "roles": roles, "residual": True})
+            node = dataclasses.replace(node, inputs=(*node.inputs, other), outputs=after.outputs, attrs=attrs)
+            nodes[readers[0]] = None
+        nodes[at] = node
+    return pruned(dataclasses.replace(graph, nodes=tuple(node for node in nodes if node is not None)))
+
+
+def products_of(graph: Graph, node: Node) -> Iterator[tuple[Node, Node]]:
+    """The two products of each expert of an `experts`, as nodes that name the mixture's tensors.
+
+    The second one names what the first one reads: what it does read, the mixture keeps to itself.
+    """
+    width = graph.tensors[node.outputs[0]].width
+    for inputs, attrs, last in experts_of(node.inputs, node.attrs):
+        roles = {"down": "weight.0", "down_bias": "bias.0"}
+        own = {"x": inputs[0], **{roles[name]: tensor for name, tensor in last.items()}}
+        plain = MappingProxyType({**LINEAR, "parts": (width,), "roles": tuple(own)})
+        first = dataclasses.replace(node, op="linear", inputs=tuple(inputs), attrs=attrs)
+        yield first, dataclasses.replace(first, inputs=tuple(own.values()), attrs=plain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    """Looks at what is before a `mix`."""
+
+    graph: Graph
+    made_by: dict[int, int]
+
+    def mixture(self, mix: Node) -> Node | None:
+        """The `experts` that stands for a `mix` and all that it alone reads, None where they are not alike."""
+        weights, *branches = mix.inputs
+        pairs = [self._expert(branch, Guard(weights, i)) for i, branch in enumerate(branches)]
+        if len(branches) < 2 or not mix.attrs["weighted"] or any(pair is None for pair in pairs):
+            return None
+        alike = [pair for pair in pairs if pair is not None]
+        kinds = [(self._kind(first, "x", "norm.weight", "norm.bias"), self._kind(last)) for first, last in alike]
+        if any(kind != kinds[0] for kind in kinds):
+            return None
+        choice, scoring, top_k = self._choice(weights, len(branches))
+        first = alike[0][0]
+        shared = {role: first.named(role) for role in ("x", "norm.weight", "norm.bias")}
+        given: dict[str, int | None] = {"x": shared.pop("x"), "choice": choice, **shared}
+        for i, (up, down) in enumerate(alike):
+            own = zip(up.attrs["roles"], up.inputs, strict=True)
+            given |= {f"{i}.{role}": tensor for role, tensor in own if role.startswith(("weight.", "bias."))}
+            given |= {f"{i}.down": down.named("weight.0"), f"{i}.down_bias": down.named("bias.0")}
+        inputs = {role: tensor for role, tensor in given.items() if tensor is not None}
+        attrs = {
+            "count": len(branches),
+            "top_k": top_k,
+            "scoring": scoring,
+            "first": MappingProxyType({name: value for name, value in first.attrs.items() if name != "roles"}),
+            "residual": False,
+            "roles": tuple(inputs),
+        }
+        return dataclasses.replace(mix, op="experts", inputs=tuple(inputs.values()), attrs=MappingProxyType(attrs))
+
+    def adds(self, node: Node, mix: Node, at: int) -> bool:
+        """Whether a node is the sum of a mixture and of one other value that exists before it."""
+        plain = node.op == "sum" and len(node.inputs) == 2 and node.attrs["scale"] == 1.0 and node.guard == mix.guard
+        others = [i for i in node.inputs if i != mix.outputs[0]]
+        return plain and len(others) == 1 and self.made_by.get(others[0], -1) < at
+
+    def _expert(self, value: int, guard: Guard) -> tuple[Node, Node] | None:
+        """The two products of an expert: what it begins with, and a plain one."""
+        last = self._only(value, guard)
+        if last is None or len(last.attrs["parts"]) > 1 or not _has(last, _PLAIN):
+            return None
+        first = self._only(last.inputs[0], guard)
+        if first is None or first.attrs["residual"] or first.attrs["softcap"] is not None:
+            return None
+        return (first, last) if first.attrs["combine"] == "gated" or len(first.attrs["parts"]) == 1 else None
+
+    def _only(self, value: int, guard: Guard) -> Node | None:
+        """The product with that guard which makes a value that one node alone reads."""
+        at = self.made_by.get(value)
+        node = None if at is None else self.graph.nodes[at]
+        fits = node is not None and node.op == "linear" and node.guard == guard and self._read_once(value)
+        return node if fits else None
+
+    def _read_once(self, value: int) -> bool:
+        return value not in self.graph.outputs and len(list(self.graph.readers(value))) == 1
+
+    def _kind(self, node: Node, *shared: str) -> tuple[Any, ...]:
+        """What experts that are alike have in common: attributes, shapes, and the tensors that all of them read."""
+        shapes = tuple(self.graph.tensors[i].shape for i in node.inputs)
+        return dict(node.attrs), shapes, tuple(node.named(role) for role in shared)
+
+    def _choice(self, weights: int, count: int) -> tuple[int, str, int]:
+        """What the weights of experts were made of, how, and how many a row takes at most."""
+        value, ops = weights, []
+        while len(ops) < 3 and (node := self._step(value)) is not None:
+            ops.append(node)
+            value = node.inputs[0]
+        names = [node.op for node in ops]
+        kept = {node.op: node for node in ops}.get("keep_largest")
+        top_k = count if kept is None else min(kept.attrs["k"], count)
+        if names[:2] == ["scaled_softmax", "keep_largest"]:
+            return ops[1].inputs[0], "softmax", top_k
+        if names[:3] == ["activate", "keep_largest", "scaled_softmax"]:
+            return ops[2].inputs[0], "softmax_all", top_k
+        if names[:2] == ["activate", "keep_largest"]:
+            return ops[1].inputs[0], "largest", top_k
+        return (ops[0].inputs[0], "softmax", count) if names[:1] == ["scaled_softmax"] else (weights, "given", count)
+
+    def _step(self, value: int) -> Node | None:
+        """The node of a gate that made a value for one reader, where it is one that a mixture can do itself."""
+        at = self.made_by.get(value)
+        node = None if at is None else self.graph.nodes[at]
+        if node is None or not self._read_once(value):
+            return None
+        known = node.op in _GATES and len(node.inputs) == 1 and _has(node, _GATES[node.op])
+        return node if known else None
+
+
+def _has(node: Node, attrs: Mapping[str, Any]) -> bool:
+    return all(node.attrs[name] == value for name, value in attrs.items())

@@ -1,0 +1,110 @@
+"""What a graph computes of weights alone, taken out of it: where weights stay as they are, once is enough."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Final
+
+from volumetric._typing import Array
+from volumetric.graph.device import GraphDevice, TensorStore
+from volumetric.graph.operations import OPS
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.pruning import pruned
+
+PREFIX: Final = "frozen/"
+_MOVES: Final = frozenset({"concat", "permute", "reshape", "slice"})
+_SMALL: Final = 4096
+"""Elements up to which a result is kept, even if it is larger than what it is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """A graph in two parts.
+
+    Attributes
+    ----------
+    first : to run once, or None where nothing follows from fixed buffers alone
+    keys : buffer of each output of `first`: `PREFIX` and a digest of how it is computed, so that equal results of
+        several graphs share one
+    rest : reads these buffers, and computes all else
+    """
+
+    first: Graph | None
+    keys: tuple[str, ...]
+    rest: Graph
+
+
+def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
+    """Take out of a graph of fixed shapes what follows from constants and from the buffers `fixed`, which never change.
+
+    What is much larger than what it is made of stays, as do views, which cost nothing.
+    """
+    fixed = frozenset(fixed)
+    written = {graph.tensors[i].key for node in graph.nodes for i in node.outputs}
+    names = {i: _digest("constant", str(v.dtype), v.shape, v.tobytes()) for i, v in graph.constants.items()}
+    for i, tensor in enumerate(graph.tensors):
+        if tensor.key in fixed and tensor.key not in written:
+            names[i] = _digest("buffer", tensor.key, tensor.shape)
+    alone, computed = list[Node](), set[int]()
+    for node in graph.nodes:
+        if not (node.outputs and names.keys() >= set(node.inputs) and _may_go(graph, node)):
+            continue
+        alone.append(node if node.guard is None else replace(node, guard=None))  # it runs once, whatever fires
+        of = [names[i] for i in node.inputs], sorted(node.attrs.items())
+        names.update((i, _digest(node.op, at, *of)) for at, i in enumerate(node.outputs))
+        if node.op != "reshape":
+            computed.update(node.outputs)
+    stays = [node for node in graph.nodes if not computed.issuperset(node.outputs) or not node.outputs]
+    taken = computed.intersection(i for node in stays for i in node.inputs).difference(graph.outputs)
+    tensors = list(graph.tensors)
+    for i in taken:
+        tensors[i] = replace(tensors[i], key=PREFIX + names[i], role="parameter")
+    nodes = tuple(node for node in graph.nodes if taken.isdisjoint(node.outputs))
+    rest = pruned(replace(graph, tensors=tuple(tensors), nodes=nodes))
+    keyed = rest.keyed
+    of_key = {PREFIX + names[i]: i for i in taken if PREFIX + names[i] in keyed}
+    if not of_key:
+        return Split(first=None, keys=(), rest=graph)
+    first = pruned(replace(graph, nodes=tuple(alone), inputs=(), outputs=tuple(of_key.values())))
+    return Split(first=first, keys=tuple(of_key), rest=rest)
+
+
+def frozen_values(split: Split, graphs: GraphDevice, store: TensorStore) -> list[Array]:
+    """Return what `Split.first` makes, in the order of the keys, once.
+
+    What only moves numbers of buffers in host memory is moved here, as it is: a step of a program takes longer to be
+    compiled than to be run once, and large programs put tens of thousands of weights side by side.
+    """
+    if split.first is None:
+        return []
+    graph, found = split.first, dict[int, Array]()
+    inside = {i: store.seen(t.key) for i, t in enumerate(graph.tensors) if t.key is not None}
+    found |= {i: value for i, value in inside.items() if value is not None}
+    for node in graph.nodes:
+        if node.op in _MOVES and all(i in found for i in node.inputs):
+            found.update(zip(node.outputs, OPS[node.op].run([found[i] for i in node.inputs], node.attrs), strict=True))
+    left = [i for i in graph.outputs if i not in found]
+    if left:
+        made = graphs.compile(pruned(replace(graph, outputs=tuple(left))), store).run([])
+        found.update(zip(left, made, strict=True))
+    return [found[i] for i in graph.outputs]
+
+
+def _may_go(graph: Graph, node: Node) -> bool:
+    """Whether a node gives the same at any time, is told by its attributes, and makes nothing large of little."""
+    tensors = graph.tensors
+    if any(tensors[i].key is not None or tensors[i].dtype != "float32" for i in node.outputs):
+        return False
+    made, of = (sum(prod(tensors[i].shape) for i in some) for some in (node.outputs, node.inputs))
+    return all(map(_plain, node.attrs.values())) and made <= max(_SMALL, of)
+
+
+def _plain(value: Any) -> bool:
+    return all(map(_plain, value)) if isinstance(value, tuple) else isinstance(value, str | int | float | None)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]

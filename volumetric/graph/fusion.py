@@ -1,0 +1,121 @@
+"""Fusion on the rows of a call: norms become part of the products that read them, sums and soft caps of those before.
+
+The rules look at the data flow alone, so any network gains them: a pre-norm transformer layer ends as five nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.pruning import pruned
+
+
+def fuse_rows(graph: Graph) -> Graph:
+    """Let each `linear` do what stands beside it."""
+    for rule in (_norm_into_linear, _sum_into_linear, _softcap_into_linear):
+        graph = dataclasses.replace(graph, nodes=tuple(rule(graph)))
+    return pruned(graph)
+
+
+def mark_tail(graph: Graph) -> Graph:
+    """Mark the nodes after the last one that mixes rows: they may run on the last row alone."""
+    last = max((at for at, node in enumerate(graph.nodes) if node.mixes), default=-1)
+    nodes = (dataclasses.replace(node, tail=at > last) for at, node in enumerate(graph.nodes))
+    return dataclasses.replace(graph, nodes=tuple(nodes))
+
+
+def _norm_into_linear(graph: Graph) -> list[Node]:
+    """A norm that only products read becomes their prologue: the norm of a row costs less than a node of its own.
+
+    One that is an output, too, stands behind them for those who want it.
+    """
+    nodes: list[list[Node]] = [[node] for node in graph.nodes]
+    for i, norm in enumerate(graph.nodes):
+        if norm.op != "norm":
+            continue
+        readers = list(graph.readers(norm.outputs[0]))
+        if not readers or not all(_reads_as_factor(graph.nodes[j], norm.outputs[0]) for j in readers):
+            continue
+        for j in readers:
+            reader = nodes[j][0]
+            given: dict[str, int | None] = dict(zip(reader.attrs["roles"], reader.inputs, strict=True))
+            given |= {"x": norm.inputs[0], "norm.weight": norm.named("weight"), "norm.bias": norm.named("bias")}
+            attrs = norm.attrs
+            nodes[j][0] = _with(
+                reader, given, norm=attrs["kind"], norm_eps=attrs["eps"], norm_unit_offset=attrs["unit_offset"]
+            )
+        nodes[i].clear()
+        if norm.outputs[0] in graph.outputs:
+            nodes[readers[-1]].append(norm)
+    return [node for some in nodes for node in some]
+
+
+def _reads_as_factor(node: Node, tensor: int) -> bool:
+    return (
+        node.op == "linear"
+        and node.attrs["norm"] is None
+        and node.named("x") == tensor
+        and node.inputs.count(tensor) == 1
+    )
+
+
+def _sum_into_linear(graph: Graph) -> list[Node]:
+    """``x W + r`` in one node, where the product is read by this sum alone and r exists before it."""
+    nodes: list[Node | None] = list(graph.nodes)
+    made_by = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
+    for i, total in enumerate(graph.nodes):
+        if total.op != "sum" or len(total.inputs) != 2 or total.attrs["scale"] != 1.0:
+            continue
+        for value, other in (total.inputs, total.inputs[::-1]):
+            at = made_by.get(value)
+            if at is None or value == other or made_by.get(other, -1) > at:
+                continue
+            product = nodes[at]
+            if product is None or product.guard != total.guard or not _can_take(graph, product, value):
+                continue
+            given = dict(zip(product.attrs["roles"], product.inputs, strict=True))
+            given = {"x": given.pop("x"), "residual": other, **given}
+            nodes[at] = dataclasses.replace(_with(product, given, residual=True), outputs=total.outputs)
+            made_by[total.outputs[0]] = at
+            nodes[i] = None
+            break
+    return [node for node in nodes if node is not None]
+
+
+def _can_take(graph: Graph, node: Node, value: int) -> bool:
+    """Whether `node` is a product without an epilogue of its own whose result one node alone reads."""
+    return (
+        node.op == "linear"
+        and node.outputs[0] == value
+        and not node.attrs["residual"]
+        and node.attrs["softcap"] is None
+        and node.attrs["combine"] == "concat"
+        and value not in graph.outputs
+        and len(list(graph.readers(value))) == 1
+    )
+
+
+def _softcap_into_linear(graph: Graph) -> list[Node]:
+    """``cap · tanh(x W / cap)`` in one node, where nothing else reads the product."""
+    nodes: list[Node | None] = list(graph.nodes)
+    made_by = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
+    for i, cap in enumerate(graph.nodes):
+        at = made_by.get(cap.inputs[0]) if cap.op == "softcap" else None
+        product = None if at is None else nodes[at]
+        if at is None or product is None or product.guard != cap.guard or not _can_take(graph, product, cap.inputs[0]):
+            continue
+        attrs = MappingProxyType({**product.attrs, "softcap": cap.attrs["cap"]})
+        nodes[at] = dataclasses.replace(product, outputs=cap.outputs, attrs=attrs)
+        nodes[i] = None
+    return [node for node in nodes if node is not None]
+
+
+def _with(node: Node, given: Mapping[str, int | None], **attrs: Any) -> Node:
+    """Return a node with other inputs, by role, and other attributes."""
+    inputs = {role: i for role, i in given.items() if i is not None}
+    changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(inputs)})
+    return dataclasses.replace(node, inputs=tuple(inputs.values()), attrs=changed)

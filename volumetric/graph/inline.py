@@ -1,0 +1,58 @@
+"""A graph's nodes inside of another graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from volumetric.graph.ops import Graph, Node
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+Emitted: TypeAlias = dict[tuple[str, tuple[int, ...], tuple], tuple[int, ...]]
+"""Operation, operands and attributes of a node → what it made."""
+
+
+def inline(
+    work: GraphBuilder,
+    graph: Graph,
+    given: Mapping[int, int],
+    nodes: Iterable[Node] | None = None,
+    emitted: Emitted | None = None,
+    *,
+    guarded: bool = False,
+) -> dict[int, int]:
+    """Emit nodes of `graph` into `work`.
+
+    Parameters
+    ----------
+    given : tensors of `graph` that are there already, its inputs among them → those of `work`
+    nodes : those to emit, by default all
+    emitted : what nodes have made so far: one that is there is not emitted once more, others are added
+    guarded : nodes keep their guards; gradients, which read what nodes make, need all of it
+
+    Returns
+    -------
+    Tensor of `graph` → tensor of `work`, for the given ones, constants, and what the nodes make.
+    """
+    of = dict(given)
+    for i, value in graph.constants.items():
+        if i not in of:
+            of[i] = work.constant(value, graph.tensors[i].name)
+    for node in graph.nodes if nodes is None else nodes:
+        inputs = tuple(of[i] for i in node.inputs)
+        guard = node.guard._replace(tensor=of[node.guard.tensor]) if guarded and node.guard is not None else None
+        key = node.op, inputs, (guard, *sorted(node.attrs.items()))  # what may be left out is no other's
+        made = None if emitted is None else emitted.get(key)
+        if made is None:
+            with work.at(node.where or work.where):
+                made = work.emit(node.op, inputs, **node.attrs)
+            if guard is not None:
+                work.nodes[-1] = replace(work.nodes[-1], guard=guard)
+            if emitted is not None:
+                emitted[key] = made
+        of.update(zip(node.outputs, made, strict=True))
+    work.detached.update(of[i] for i in graph.detached if i in of)
+    return of

@@ -1,0 +1,63 @@
+"""Strides for kernels: the fewest axes that describe a broadcast, a permutation or a reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import prod
+
+from volumetric._typing import Shape
+from volumetric.graph import strides as boxes
+from volumetric.graph.strides import Axis, broadcast_strides, strides_of
+
+BINARY_AXES = 4
+"""Separate axes over which `binary` may broadcast."""
+
+
+def merged(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[Shape, tuple[Shape, ...]]:
+    """Merge neighbouring axes over which every tensor walks evenly, and drop those of size 1.
+
+    Parameters
+    ----------
+    sizes : of the axes of a loop nest
+    strides : for each tensor its stride on each axis, in elements; 0 where it repeats
+
+    Returns
+    -------
+    sizes, strides : of the axes left, at least one
+    """
+    if prod(sizes) == 1:
+        return (1,), tuple((1,) for _ in strides)
+    axes = boxes.merged([Axis(size=n, steps=tuple(steps)) for n, *steps in zip(sizes, *strides, strict=True)])
+    return tuple(axis.size for axis in axes), tuple(zip(*(axis.steps for axis in axes), strict=True))
+
+
+def broadcast_layout(out: Shape, *operands: Shape) -> tuple[Shape, tuple[Shape, ...]]:
+    """Loop nest of an element-wise operation: sizes, and strides of the result and of each operand."""
+    return merged(out, strides_of(out), *(broadcast_strides(shape, out) for shape in operands))
+
+
+def reduce_layout(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], ...]:
+    """Neighbouring axes that are all kept, or all reduced, as one: (size, whether it is reduced), in order."""
+    flags = [(n, i in axes) for i, n in enumerate(shape) if n != 1] or [(1, False)]
+    return tuple((prod(n for n, _ in run), reduced) for reduced, run in groupby(flags, key=lambda axis: axis[1]))
+
+
+def is_contiguous_part(shape: Shape, starts: Sequence[int], stops: Sequence[int]) -> bool:
+    """Whether a slice of a tensor lies in one piece: behind the first axis of which it takes several, all are whole."""
+    taken = [stop - start for start, stop in zip(starts, stops, strict=True)]
+    several = next((axis for axis, size in enumerate(taken) if size != 1), len(taken))
+    return list(shape[several + 1 :]) == taken[several + 1 :]
+
+
+def first_element(shape: Shape, starts: Sequence[int]) -> int:
+    """Number of the element, in row-major order, at which a slice of a tensor begins."""
+    at = 0
+    for size, start in zip(shape, starts, strict=True):
+        at = at * size + start
+    return at
+
+
+def lies_flat(joined: Shape, axis: int) -> bool:
+    """Whether what a `concat` joins along an axis lies one whole tensor behind the other."""
+    return prod(joined[:axis]) == 1

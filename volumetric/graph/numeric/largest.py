@@ -1,0 +1,15 @@
+"""The largest numbers of the last axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric._typing import Array
+
+
+def keep_largest(logits: Array, count: int) -> Array:
+    """Return `logits` with all but the `count` largest of the last axis at -inf; NaN stays and counts as none."""
+    order = np.argsort(-logits, axis=-1, kind="stable")[..., :count]
+    kept = np.isnan(logits)
+    np.put_along_axis(kept, order, True, axis=-1)
+    return np.where(kept, logits, logits.dtype.type(-np.inf))

@@ -1,0 +1,93 @@
+"""Graphs on the reference device: the interpreter behind the interface of all devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.dtypes import Scheme
+from volumetric.errors import ShapeError
+from volumetric.graph.device import Rounds
+from volumetric.graph.interpret import Float, check_buffer, interpret
+from volumetric.graph.ops import Graph
+
+
+class NumpyStore:
+    """Buffers in host memory; floats are kept in the device's type."""
+
+    def __init__(self, dtype: Float = np.float32) -> None:
+        self.dtype = dtype
+        self.buffers: dict[str, Array] = {}
+
+    def put(self, key: str, value: Array) -> None:
+        """Copy `value` into a new buffer or an old one of the same shape."""
+        value = np.array(value, np.int32 if np.issubdtype(value.dtype, np.integer) else self.dtype)
+        old = self.buffers.get(key, value)
+        if old.shape != value.shape or old.dtype != value.dtype:
+            raise ShapeError(f"buffer {key!r} is {old.dtype} {list(old.shape)}, got {value.dtype} {list(value.shape)}")
+        self.buffers[key] = value
+
+    def put_together(self, values: Mapping[str, Array]) -> None:
+        """Put several."""
+        for key, value in values.items():
+            self.put(key, value)
+
+    def get(self, key: str) -> Array:
+        """Return a copy of a buffer."""
+        return self.buffers[key].copy()
+
+    def seen(self, key: str) -> Array | None:
+        """Return a buffer as it is."""
+        return self.buffers[key]
+
+    def keys(self) -> Iterable[str]:
+        """Names of all buffers."""
+        return self.buffers.keys()
+
+    def share(self, keys: Iterable[str]) -> NumpyStore:
+        """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
+        made = NumpyStore(self.dtype)
+        made.buffers = {key: self.buffers[key] for key in keys}
+        return made
+
+    def drop(self, key: str) -> None:
+        """Forget a buffer."""
+        del self.buffers[key]
+
+
+class NumpyProgram:
+    """A graph and the store that it works on."""
+
+    def __init__(self, graph: Graph, store: NumpyStore) -> None:
+        self.graph = graph
+        self._store = store
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Interpret the graph."""
+        return interpret(self.graph, inputs, self._store.buffers, self._store.dtype)
+
+
+class NumpyGraphs:
+    """The reference device for graphs, in float32 or (to check gradients) float64."""
+
+    parted = unrolled = False
+
+    def __init__(self, dtype: Float = np.float32) -> None:
+        self.dtype = dtype
+
+    @staticmethod
+    def rounds(scheme: Scheme) -> Rounds | None:
+        """How weights are rounded to `scheme` for a forward pass."""
+        return "codec"
+
+    def store(self) -> NumpyStore:
+        """Return an empty store."""
+        return NumpyStore(self.dtype)
+
+    def compile(self, graph: Graph, store: NumpyStore) -> NumpyProgram:
+        """Check that every buffer is there."""
+        for tensor in graph.keyed.values():
+            check_buffer(tensor, store.buffers)
+        return NumpyProgram(graph, store)

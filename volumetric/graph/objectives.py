@@ -1,0 +1,135 @@
+"""Losses in a graph: of one output of a network or of several, whose sums of terms are differentiated together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Shape
+from volumetric.errors import SpecError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.ops import TensorType
+
+EmitTerms: TypeAlias = Callable[[GraphBuilder, int, int], int]
+"""Given a builder, the tensor of outputs and that of targets, returns the tensor of a loss's terms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A loss of one output of a network, of one shape.
+
+    Attributes
+    ----------
+    name : of the output
+    output : its shape
+    target, target_type : shape and type of the targets, as the loss operation takes them
+    weights : shape of the weights of terms, or None where all weigh 1
+    loss : name and attributes of the loss operation; or what emits the terms of another loss
+    """
+
+    name: str
+    output: Shape
+    target: Shape
+    target_type: TensorType
+    weights: Shape | None
+    loss: Mapping[str, Any] | EmitTerms
+
+    @property
+    def terms(self) -> Shape:
+        """Shape of the output as the loss takes it."""
+        return (prod(self.output[:-1]), self.output[-1]) if self.by_rows else self.output
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether a term is a row of the output, not an element."""
+        return not callable(self.loss) and self.loss["name"] == "cross_entropy"
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from others of the same losses."""
+        return self.name, self.output, self.target, self.target_type, self.weights
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A forward pass with its losses.
+
+    Attributes
+    ----------
+    totals : the sum of each loss's terms, together [n]
+    slopes : for each loss the tensor of the output, and the gradient of its sum with respect to that
+    values : value of the plan → tensor, where one was emitted
+    left : buffer of what streams keep → its new value, which is to be written behind all that reads the old one
+    """
+
+    totals: int
+    slopes: tuple[tuple[int, int], ...]
+    values: Mapping[int, int] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
+
+
+def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:
+    """Add the inputs of a loss: targets, and weights of terms if there are any."""
+    target = work.input(f"targets of {of.name}", of.target, of.target_type)
+    return target, None if of.weights is None else work.input(f"weights of {of.name}", of.weights)
+
+
+def emit_objectives(
+    work: GraphBuilder, of: Sequence[Objective], outputs: Mapping[str, int], told: Sequence[tuple[int, int | None]]
+) -> Seen:
+    """Emit the losses of outputs by name."""
+    totals: list[int] = []
+    slopes: list[tuple[int, int]] = []
+    for objective, (target, weighing) in zip(of, told, strict=True):
+        y = outputs[objective.name]
+        prediction = work.reshape(y, objective.terms)
+        if callable(objective.loss):
+            total, slope = own_loss(work, objective.loss, prediction, target, weighing)
+        else:
+            total, _, slope = work.loss(**objective.loss, prediction=prediction, target=target, weights=weighing)
+        totals.append(total)
+        slopes.append((y, work.reshape(slope, work.shape(y))))
+    return Seen(totals[0] if len(totals) == 1 else work.concat(totals, 0), tuple(slopes))
+
+
+def emit_seeds(work: GraphBuilder, slopes: Sequence[tuple[int, int]], *, shared: bool) -> dict[int, int]:
+    """Return output → gradient of what is learned from, where that is a sum of losses.
+
+    Where it is `shared`, an input "shares" has the part of each loss in the factor on gradients that the knobs hold;
+    else there is one loss, which has all of it.
+    """
+    if not shared:
+        return dict(slopes)
+    seeds: dict[int, int] = {}
+    shares = work.split(work.input("shares", (len(slopes),)), [1] * len(slopes), 0)
+    for (y, slope), share in zip(slopes, shares, strict=True):
+        part = work.binary("mul", slope, work.reshape(share, (1,) * len(work.shape(slope))))
+        seeds[y] = work.add(seeds[y], part) if y in seeds else part
+    return seeds
+
+
+def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: int | None) -> tuple[int, int]:
+    """Emit a loss by its terms; return their weighted sum [1], and its gradient with respect to the output `y`.
+
+    Raises
+    ------
+    SpecError
+        The terms do not depend on the output.
+    """
+    terms = emit(work, y, target)
+    shape = work.shape(terms)
+    if weights is None:
+        weights = work.broadcast(work.constant(np.ones((1,) * len(shape)), "ones"), shape)
+    total = work.reduce(work.binary("mul", terms, weights), "sum", range(len(shape)))
+    slopes = differentiate(work, {terms: weights}, [y])
+    if y not in slopes:
+        raise SpecError(
+            "graph: the terms of the loss do not depend on the output",
+            hint="a gradient must come through: comparisons, sign and floor have none",
+        )
+    return work.reshape(total, (1,)), slopes[y]

@@ -1,0 +1,109 @@
+"""What an operation is: its shape rule, its meaning in NumPy and its gradient, declared side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError
+from volumetric.graph.operations.names import DECLARED
+from volumetric.graph.ops import Node, Tensor
+from volumetric.registry import Registry, modules_of
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+Attrs: TypeAlias = Mapping[str, Any]
+Infer: TypeAlias = Callable[[Sequence[Tensor], Attrs], Sequence[Tensor]]
+"""Checks inputs and attributes; returns the outputs. Raises `ShapeError` or `SpecError`."""
+Run: TypeAlias = Callable[[Sequence[Array], Attrs], Sequence[Array]]
+"""Computes the outputs in the precision of the inputs. Never writes to an input."""
+Vjp: TypeAlias = "Callable[[GraphBuilder, Node, int], Sequence[int | None]]"
+"""Emits the nodes of the gradients of the inputs, from that of the first output. None for an input that has none.
+What turns out not to be needed is removed later."""
+VjpOfAll: TypeAlias = "Callable[[GraphBuilder, Node, Sequence[int | None], Sequence[bool]], Sequence[int | None]]"
+"""The same from the gradients of all outputs, None where there is none; and whether each input's is wanted."""
+
+WrittenOut: TypeAlias = "Callable[[GraphBuilder, Attrs, Sequence[int]], tuple[int, ...]]"
+"""Emits other operations that give the same from the same inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation. Without a `vjp` it ends differentiation: gradients of gradients are not supported.
+
+    Of several outputs only the first has a gradient, and the others help to compute gradients; unless there is a
+    `vjp_of_all`, which stands in the place of `vjp`. What is `written_out` runs on devices without a kernel for it.
+    """
+
+    name: str
+    infer: Infer
+    run: Run
+    vjp: Vjp | None = None
+    vjp_of_all: VjpOfAll | None = None
+    written_out: WrittenOut | None = None
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether differentiation goes through it."""
+        return self.vjp is not None or self.vjp_of_all is not None
+
+
+OPS: Registry[Op] = Registry(modules_of("volumetric.graph.operations", DECLARED))
+"""Name → operation, filled by `declare`."""
+
+
+def declare(
+    name: str,
+    infer: Infer,
+    run: Run,
+    vjp: Vjp | None = None,
+    *,
+    vjp_of_all: VjpOfAll | None = None,
+    written_out: WrittenOut | None = None,
+) -> None:
+    """Register an operation."""
+    OPS[name] = Op(name=name, infer=infer, run=run, vjp=vjp, vjp_of_all=vjp_of_all, written_out=written_out)
+
+
+def recomputed(written_out: WrittenOut, wanted: Collection[int]) -> Vjp:
+    """Return gradients of the operations that give the same, which are computed once more, for the inputs `wanted`."""
+
+    def vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+        from volumetric.graph.differentiate import differentiate  # it imports this package
+
+        first = len(work.nodes)
+        y, *_ = written_out(work, node.attrs, node.inputs)
+        found = differentiate(work, {y: g}, [node.inputs[i] for i in wanted], since=first)
+        return [found.get(of) if i in wanted else None for i, of in enumerate(node.inputs)]
+
+    return vjp
+
+
+def out(name: str, *shape: int) -> Tensor:
+    """Return a float32 output."""
+    return Tensor(name=name, shape=shape)
+
+
+def require(condition: object, op: str, message: str) -> None:
+    """Raise `ShapeError` unless `condition` holds."""
+    if not condition:
+        raise ShapeError(f"{op}: {message}")
+
+
+def floats(op: str, inputs: Sequence[Tensor]) -> None:
+    """Raise `ShapeError` unless all inputs are float32."""
+    require(all(t.dtype == "float32" for t in inputs), op, "takes float32 tensors only")
+
+
+def widest(*sizes: int) -> int:
+    """Return the largest of sizes, of which an open one is larger than any other."""
+    return min(sizes) if min(sizes) < 0 else max(sizes)
+
+
+def axes_of(op: str, tensor: Tensor, count: int) -> tuple[int, ...]:
+    """Return the shape of `tensor`; raise `ShapeError` unless it has `count` axes."""
+    require(len(tensor.shape) == count, op, f"needs {count} axes, got shape {list(tensor.shape)}")
+    return tensor.shape

@@ -1,0 +1,116 @@
+"""`cell`: one step of a recurrent cell from its pre-activations, for the bodies of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import UnsupportedError
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.recurrent_cell import Cell, States
+from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.recurrent_inputs import step_back_inputs
+from volumetric.graph.operations.sequences import cell_of
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+
+def cell_step(
+    work: GraphBuilder, cell: Cell, from_x: int, from_h: int, bias: int, before: int | None
+) -> tuple[int, int | None]:
+    """Emit a step for all rows: h ``[R, H]``, and the other states side by side, ``[states - 1, R, H]``, if any.
+
+    Parameters
+    ----------
+    from_x, from_h : ``[R, blocks · H]``
+    bias : ``[n, blocks · H]``; each row of it belongs to R / n rows, one behind the other
+    before : the states of `cell.direct`, ``[direct, R, H]``
+    """
+    given = () if before is None else (before,)
+    h, *more = work.emit("cell", (from_x, from_h, bias, *given), cell=cell.name)
+    return h, more[0] if len(cell.states) > 1 else None
+
+
+def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("cell", inputs)
+    cell = cell_of("cell", attrs)
+    require(len(inputs) == 3 + bool(cell.direct), "cell", f"{len(inputs)} inputs do not make a {cell.name}")
+    from_x, from_h, bias, *before = inputs
+    rows, wide = axes_of("cell", from_x, 2)
+    size = wide // cell.blocks
+    require(from_h.shape == (rows, wide) and wide == cell.blocks * size, "cell", "pre-activations do not fit")
+    sets, _ = axes_of("cell", bias, 2)
+    fits = bias.shape[1] == wide and (rows % sets == 0 if sets else not rows)
+    require(fits, "cell", f"a bias of {list(bias.shape)} does not fit {rows} rows of {wide}")
+    require(all(t.shape == (len(cell.direct), rows, size) for t in before), "cell", "the states do not fit")
+    more = [out("states", len(cell.states) - 1, rows, size)] if len(cell.states) > 1 else []
+    kept = [out("kept", rows, len(cell.keeps) * size)] if cell.keeps else []
+    return [out(cell.name, rows, size), *more, *kept]
+
+
+def _before(cell: Cell, given: Sequence[Array], like: Array) -> States:
+    """States before a step, with zeros for those that it does not look at."""
+    known = dict(zip(cell.direct, given[0], strict=True)) if given else {}
+    return tuple(known.get(name, np.zeros_like(like)) for name in cell.states)
+
+
+def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    cell = CELLS[attrs["cell"]]
+    from_x, from_h, bias, *before = inputs
+    rows, wide = from_x.shape
+    own = np.repeat(bias, rows // max(len(bias), 1), 0)
+    like = np.zeros((rows, wide // cell.blocks), from_x.dtype)
+    (h, *others), kept = cell.step(from_x + own, from_h, _before(cell, before, like))
+    more = [np.stack(others)] if others else []
+    return [h, *more, *([np.concatenate(kept, -1)] if kept else [])]
+
+
+def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]) -> Sequence[int | None]:
+    cell = CELLS[node.attrs["cell"]]
+    _, _, bias, *before = node.inputs
+    h, *more = node.outputs
+    others, kept = more[: len(cell.states) > 1], more[len(cell.states) > 1 :]
+    if grads[1 + len(others) :] != [None] * len(kept):
+        raise UnsupportedError(f"what cell {node.where} keeps for its gradient has none itself")
+    g = [seed if seed is not None else work.zeros(work.shape(i)) for i, seed in zip((h, *others), grads, strict=False)]
+    found = list(work.emit("cell_grad", (*g, h, *others, *kept, *before), cell=cell.name))
+    g_x, g_h = found[0], found[int(cell.apart)]
+    (rows, wide), sets = work.shape(g_x), work.shape(bias)[0]
+    g_bias = work.reshape(g_x, (sets, rows // max(sets, 1), wide))
+    return [g_x, g_h, work.reshape(work.reduce(g_bias, "sum", (1,)), (sets, wide)), *found[1 + cell.apart :]]
+
+
+def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("cell_grad", inputs)
+    cell = cell_of("cell_grad", attrs)
+    several = len(cell.states) > 1
+    own = 2 + 2 * several + bool(cell.keeps) + bool(cell.direct)
+    require(len(inputs) == own, "cell_grad", f"{len(inputs)} inputs do not make the gradient of a {cell.name}")
+    of = step_back_inputs(inputs, attrs)
+    rows, size = axes_of("cell_grad", of.y, 2)
+    require(of.gy.shape == of.y.shape, "cell_grad", "gy and y have one shape")
+    states = (len(cell.states) - 1, rows, size)
+    require(all(t.shape == states for t in (*of.g_others, *of.others)), "cell_grad", "the states do not fit")
+    require(all(t.shape == (rows, len(cell.keeps) * size) for t in of.kept), "cell_grad", "what is kept does not fit")
+    require(all(t.shape == (len(cell.direct), rows, size) for t in of.before), "cell_grad", "the states do not fit")
+    pre = [out("from_x grad", rows, cell.blocks * size), out("from_h grad", rows, cell.blocks * size)]
+    direct = [out("direct grad", len(cell.direct), rows, size)] if cell.direct else []
+    return [*pre[: 1 + cell.apart], *direct]
+
+
+def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    cell, of = CELLS[attrs["cell"]], step_back_inputs(inputs, attrs)
+    kept = tuple(np.split(of.kept[0], len(cell.keeps), -1)) if cell.keeps else ()
+    after = (of.y, *(of.others[0] if of.others else ()))
+    g = (of.gy, *(of.g_others[0] if of.g_others else ()))
+    g_x, g_h, direct = cell.back(kept, _before(cell, of.before, of.y), after, g)
+    return [g_x, *([g_h] if cell.apart else []), *([np.stack(direct)] if direct else [])]
+
+
+declare("cell", _infer, _run, vjp_of_all=_vjp)
+declare("cell_grad", _infer_grad, _run_grad)

@@ -1,0 +1,154 @@
+"""Cross attention of many small parts of one table of rows, projections and all, as one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, recomputed, require
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+MOST = 1 << 18
+"""Numbers of a part, all that is made of it, up to which a core's second cache holds it."""
+SIDES = "qkvo"
+"""Maps of rows: to queries, keys and values, and to what comes out."""
+
+
+def is_small(queries: int, keys: int, width: int) -> bool:
+    """Whether parts of such sizes are sooner done one by one than in products over all of them."""
+    return (3 * queries + 2 * keys + 4 * width) * width + 64 * keys <= MOST
+
+
+def cross_attend(
+    work: GraphBuilder,
+    heads: int,
+    rows: tuple[int, int, int],
+    weights: Sequence[int],
+    biases: Sequence[int],
+    seen: int | None = None,
+    known: Sequence[int] = (),
+) -> int:
+    """Emit attention of parts of a table over others, ``[E, P, N, d]``.
+
+    Parameters
+    ----------
+    rows : the table ``[R, d]``, and the numbers of the rows that ask, int32 ``[E, P, N]``, and tell, ``[E, P, M]``
+    weights, biases : of queries, keys, values and what comes out, ``[E, d, d]`` as they multiply rows, and ``[E, d]``
+    seen : which rows that ask see each that tells, ``[M, N]`` of 0 and 1; None: all
+    known : keys and values, ``[K, d]`` each, of which tell those whose numbers `rows` has; weights and biases are then
+        those of queries and of what comes out alone
+    """
+    inputs = [*rows, *weights, *biases, *known, *([] if seen is None else [seen])]
+    return work.emit("cross_attend", inputs, heads=heads, masked=seen is not None, known=bool(known))[0]
+
+
+class Given(NamedTuple):
+    """What the operation takes, by kind; weights and biases by their `SIDES`."""
+
+    table: Any
+    asks: Any
+    tells: Any
+    weights: Mapping[str, Any]
+    biases: Mapping[str, Any]
+    known: tuple[Any, ...]
+    seen: tuple[Any, ...]
+
+
+def given(inputs: Sequence[Any], attrs: Attrs) -> Given:
+    """Tell the inputs of the operation apart."""
+    table, asks, tells, *rest = inputs
+    sides = "qo" if attrs["known"] else SIDES
+    count = len(sides)
+    weights, biases = (dict(zip(sides, of, strict=True)) for of in (rest[:count], rest[count : 2 * count]))
+    first = 2 * count + (2 if attrs["known"] else 0)
+    return Given(table, asks, tells, weights, biases, tuple(rest[2 * count : first]), tuple(rest[first:]))
+
+
+def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    name, heads = "cross_attend", attrs["heads"]
+    count = (9 if attrs["known"] else 11) + attrs["masked"]
+    require(len(inputs) == count, name, f"takes {count} tensors, got {len(inputs)}")
+    of = given(inputs, attrs)
+    table, asks, tells = of[:3]
+    floats(name, (table, *inputs[3:]))
+    _, d = axes_of(name, table, 2)
+    edges, parts, n = axes_of(name, asks, 3)
+    m = axes_of(name, tells, 3)[2]
+    require(asks.dtype == tells.dtype == "int32", name, "rows have whole numbers")
+    require(tells.shape == (edges, parts, m), name, "each part that asks has one that tells")
+    require(heads > 0 and d % heads == 0, name, f"{heads} heads do not divide a width of {d}")
+    require(all(one.shape == (edges, d, d) for one in of.weights.values()), name, "weights are [edges, d, d]")
+    require(all(one.shape == (edges, d) for one in of.biases.values()), name, "biases are [edges, d]")
+    known = {one.shape for one in of.known}
+    require(all(len(known) == 1 and shape[1:] == (d,) for shape in known), name, "keys and values are [known, d]")
+    require(all(one.shape == (m, n) for one in of.seen), name, "who sees is [keys, queries]")
+    return [out("crossed", edges, parts, n, d)]
+
+
+def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    of = given(inputs, attrs)
+    table, asks, tells = of[:3]
+    heads, kind = attrs["heads"], table.dtype.type
+
+    def projected(x: Array, side: str) -> Array:
+        return x @ of.weights[side][:, None] + of.biases[side][:, None, None]
+
+    def apart(x: Array) -> Array:
+        return x.reshape(*x.shape[:3], heads, -1).swapaxes(2, 3)
+
+    told = tuple(x[tells] for x in of.known) or tuple(projected(table[tells], side) for side in "kv")
+    q, k, v = (apart(x) for x in (projected(table[asks], "q"), *told))
+    logits = q @ k.swapaxes(3, 4) * kind(q.shape[-1] ** -0.5)
+    for mask in of.seen:
+        logits = np.where(mask.T != 0, logits, kind(-np.inf))
+    top = logits.max(-1, keepdims=True)
+    made = np.exp(logits - np.where(np.isneginf(top), kind(0), top))
+    total = made.sum(-1, keepdims=True)
+    read = (made / np.where(total == 0, kind(1), total)) @ v
+    return [projected(read.swapaxes(2, 3).reshape(*asks.shape, -1), "o")]
+
+
+def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
+    of = given(inputs, attrs)
+    table, asks, tells = of[:3]
+    (edges, parts, n), m, d, heads = work.shape(asks), work.shape(tells)[2], work.shape(table)[1], attrs["heads"]
+
+    def taken(x: int, ids: int) -> int:
+        count = work.shape(ids)[2]
+        flat = work.reshape(ids, (edges * parts * count,))
+        return work.reshape(work.gather_rows(x, flat), (edges, parts * count, d))
+
+    def projected(x: int, side: str) -> int:
+        return work.gemm(x, of.weights[side], of.biases[side], groups=edges)
+
+    def apart(x: int, count: int) -> int:
+        split = work.permute(work.reshape(x, (edges * parts, count, heads, d // heads)), (0, 2, 1, 3))
+        return work.reshape(split, (edges * parts * heads, count, d // heads))
+
+    if of.known:
+        told = [taken(x, tells) for x in of.known]
+    else:
+        rows = taken(table, tells)
+        told = [projected(rows, side) for side in "kv"]
+    q, (k, v) = apart(projected(taken(table, asks), "q"), n), (apart(x, m) for x in told)
+    logits = work.gemm(work.affine(q, (d // heads) ** -0.5), k, trans_b=True)
+    for mask in of.seen:
+        logits = work.binary("mask", logits, work.reshape(work.permute(mask, (1, 0)), (1, n, m)))
+    weights = work.softmax(work.reshape(logits, (edges * parts * heads * n, m)))
+    read = work.gemm(work.reshape(weights, (edges * parts * heads, n, m)), v)
+    read = work.permute(work.reshape(read, (edges * parts, heads, n, d // heads)), (0, 2, 1, 3))
+    return (work.reshape(projected(work.reshape(read, (edges, parts * n, d)), "o"), (edges, parts, n, d)),)
+
+
+def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+    wanted = (0, *range(3, len(node.inputs) - node.attrs["masked"]))
+    return recomputed(_written_out, wanted)(work, node, g)
+
+
+declare("cross_attend", _infer, _run, _vjp, written_out=_written_out)

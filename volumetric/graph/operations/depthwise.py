@@ -1,0 +1,143 @@
+"""`depthwise_conv`: causal convolutions of channels, each with taps of its own, over sequences that may begin anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+
+def depthwise_conv(
+    work: GraphBuilder, x: int, weight: int, past: int, bias: int | None = None, keep: int | None = None
+) -> int:
+    """Emit ``y[t] = Σ_l weight[:, 0, K-1-l] x[t-l] + bias``, where no row in t-l+1 … t begins a sequence anew.
+
+    Parameters
+    ----------
+    x : ``[B, T, C]``
+    weight : ``[C, 1, K]``
+    past : ``[B, K - 1, C]``, the rows before the first one
+    bias : ``[C]``
+    keep : ``[B, T]``, 0 where a row sees nothing before it
+    """
+    inputs = [i for i in (x, weight, past, bias, keep) if i is not None]
+    return work.emit("depthwise_conv", inputs, bias=bias is not None, resets=keep is not None)[0]
+
+
+def _check(op: str, inputs: Sequence[Tensor], more: Sequence[tuple[int, ...]]) -> tuple[int, int, int, int]:
+    """Return B, T, C and K of x, weight, past and others, of which the shapes are given by those numbers' letters."""
+    floats(op, inputs)
+    x, weight, past, *rest = inputs
+    batch, length, width = axes_of(op, x, 3)
+    channels, one, taps = axes_of(op, weight, 3)
+    require((channels, one) == (width, 1) and taps > 1, op, "a channel has a row of two taps or more")
+    require(past.shape == (batch, taps - 1, width), op, "as many rows come before as there are taps, less one")
+    shapes = [tuple((batch, length, width)[i] for i in of) for of in more]
+    require([t.shape for t in rest] == shapes, op, f"others are {shapes}, got {[t.shape for t in rest]}")
+    return batch, length, width, taps
+
+
+def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    expected = 3 + attrs["bias"] + attrs["resets"]
+    require(len(inputs) == expected, "depthwise_conv", f"takes {expected} tensors, got {len(inputs)}")
+    batch, length, width, _ = _check("depthwise_conv", inputs, [(2,)] * attrs["bias"] + [(0, 1)] * attrs["resets"])
+    return [out("convolved", batch, length, width)]
+
+
+def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    expected = 4 + attrs["resets"]
+    require(len(inputs) == expected, "depthwise_conv_grad", f"takes {expected} tensors, got {len(inputs)}")
+    g, *rest = inputs
+    batch, length, width, taps = _check("depthwise_conv_grad", rest, [(0, 1)] * attrs["resets"])
+    require(g.shape == rest[0].shape, "depthwise_conv_grad", "the gradient is like x")
+    shapes = (batch, length, width), (width, 1, taps), (batch, taps - 1, width), (width,)
+    return [out(name, *shape) for name, shape in zip(("gx", "gweight", "gpast", "gbias"), shapes, strict=True)]
+
+
+def _seen(keep: Array | None, length: int, taps: int) -> Iterator[tuple[int, Array | None]]:
+    """Yield how far back each tap reads, and for which rows ``[B, T, 1]`` that belongs to their sequence."""
+    seen = None if keep is None else keep != 0
+    for lag in range(taps):
+        yield lag, None if seen is None or lag == 0 else seen[..., None]
+        if seen is not None and keep is not None and lag:
+            whole = np.concatenate([np.ones((len(keep), lag), bool), keep[:, : max(length - lag, 0)] != 0], 1)
+            seen = seen & whole[:, :length]
+
+
+def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, weight, past, *rest = inputs
+    keep = rest.pop() if attrs["resets"] else None
+    length, taps = x.shape[1], weight.shape[2]
+    every = np.concatenate([past, x], 1)
+    y = np.zeros_like(x)
+    for lag, seen in _seen(keep, length, taps):
+        first = taps - 1 - lag
+        term = every[:, first : first + length]
+        term = term if seen is None else np.where(seen, term, x.dtype.type(0))
+        y = y + term * weight[:, 0, first]
+    return [y + rest[0] if attrs["bias"] else y]
+
+
+def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    g, x, weight, past, *rest = inputs
+    length, taps = x.shape[1], weight.shape[2]
+    every = np.concatenate([past, x], 1)
+    g_every, g_weight = np.zeros_like(every), np.zeros_like(weight)
+    for lag, seen in _seen(rest[0] if attrs["resets"] else None, length, taps):
+        first = taps - 1 - lag
+        back, met = g * weight[:, 0, first], g * every[:, first : first + length]
+        if seen is not None:
+            back, met = (np.where(seen, of, g.dtype.type(0)) for of in (back, met))
+        g_every[:, first : first + length] += back
+        g_weight[:, 0, first] = met.sum((0, 1))
+    return [g_every[:, taps - 1 :].copy(), g_weight, g_every[:, : taps - 1].copy(), g.sum((0, 1))]
+
+
+def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+    x, weight, past, *rest = node.inputs
+    keep = (rest[-1],) if node.attrs["resets"] else ()
+    found = work.emit("depthwise_conv_grad", (g, x, weight, past, *keep), resets=node.attrs["resets"])
+    return [*found[: 3 + node.attrs["bias"]], *(None for _ in keep)]
+
+
+def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
+    """Emit the same as sums of shifted rows."""
+    x, weight, past, *rest = inputs
+    keep = rest.pop() if attrs["resets"] else None
+    batch, length, width = work.shape(x)
+    taps = work.shape(weight)[2]
+    every, terms, seen = work.concat((past, x), 1), list[int](), keep
+    for lag in range(taps):
+        term = work.part(every, 1, taps - 1 - lag, taps - 1 - lag + length)
+        if lag and seen is not None and keep is not None:
+            term = work.binary("mul_nonzero", term, work.reshape(seen, (batch, length, 1)))
+            ones = work.broadcast(work.constant(np.ones((1, 1)), "ones"), (batch, lag))
+            whole = work.part(work.concat((ones, keep), 1), 1, 0, length)
+            seen = work.binary("mul", seen, whole)
+        factor = work.reshape(work.part(weight, 2, taps - 1 - lag, taps - lag), (width,))
+        terms.append(work.binary("mul", term, factor))
+    return (work.add(*reversed(terms), *rest),)
+
+
+def _grad_written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
+    """Emit the gradients of that."""
+    from volumetric.graph.differentiate import differentiate  # it imports this package
+
+    g, x, weight, past, *keep = inputs
+    first = len(work.nodes)
+    [y] = _written_out(work, {**attrs, "bias": False}, (x, weight, past, *keep))
+    found = differentiate(work, {y: g}, [x, weight, past], since=first)
+    g_bias = work.reshape(work.reduce(g, "sum", (0, 1)), work.shape(x)[2:])
+    return found[x], found[weight], found[past], g_bias
+
+
+declare("depthwise_conv", _infer, _run, _vjp, written_out=_written_out)
+declare("depthwise_conv_grad", _infer_grad, _run_grad, written_out=_grad_written_out)

@@ -1,0 +1,89 @@
+"""`edge_attend`: attention of nodes over those that they read, edge by edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph.numeric import edges as attend
+from volumetric.graph.numeric.edges import Edges
+from volumetric.graph.operations.base import Attrs, axes_of, declare, out, require
+from volumetric.graph.operations.elementwise import fitted
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+
+def edge_attend(work: GraphBuilder, q: int, kv: int, bias: int, edges: Edges, heads: int) -> int:
+    """Emit ``m[r] = Σ α v[sender]``, see `numeric.edges`; the edges become constants.
+
+    Parameters
+    ----------
+    q : ``[R, B or 1, heads · d]``
+    kv : ``[S, B, heads · (d + e)]``
+    bias : ``[E, heads or 1]``
+    """
+    lists = [work.constant(array, name) for name, array in zip(Edges._fields, edges, strict=True)]
+    attrs = {
+        "heads": heads,
+        "most_in": int(np.diff(edges.starts).max(initial=0)),
+        "most_out": int(np.diff(edges.out_starts).max(initial=0)),
+    }
+    return work.emit("edge_attend", (q, kv, bias, *lists), **attrs)[0]
+
+
+def _check(op: str, q: Tensor, kv: Tensor, lists: Sequence[Tensor], attrs: Attrs) -> tuple[int, int, int, int]:
+    """Check what both operations take; return receivers, batch, edges, and the width of a message."""
+    receivers, own, width = axes_of(op, q, 3)
+    senders, batch, wide = axes_of(op, kv, 3)
+    heads = attrs["heads"]
+    require(own in (1, batch), op, f"queries of {own} streams beside {batch}")
+    require(width % heads == wide % heads == 0 < width < wide, op, f"{heads} heads do not divide {width} and {wide}")
+    require(all(t.dtype == "int32" and len(t.shape) == 1 for t in lists), op, "edges are int32 lists")
+    starts, edges, readers, out_starts, out_edges = (t.shape[0] for t in lists)
+    fits = starts == receivers + 1 and out_starts == senders + 1 and edges == readers == out_edges
+    require(fits, op, f"the lists of edges do not fit {receivers} receivers and {senders} senders")
+    return receivers, batch, edges, wide - width
+
+
+def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    q, kv, bias, *lists = inputs
+    require(len(lists) == 5, "edge_attend", f"takes 8 tensors, got {len(inputs)}")
+    receivers, batch, edges, width = _check("edge_attend", q, kv, lists, attrs)
+    require(bias.shape in ((edges, 1), (edges, attrs["heads"])), "edge_attend", "a bias has a number for each edge")
+    return [out("message", receivers, batch, width), out("weights", edges, batch, attrs["heads"])]
+
+
+def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    q, kv, bias, *lists = inputs
+    return [*attend.edge_attend(q, kv, bias, Edges(*lists), attrs["heads"])]
+
+
+def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+    q, kv, bias, *lists = node.inputs
+    slope, g_q, g_kv = work.emit("edge_attend_grad", (g, node.outputs[1], q, kv, *lists), **node.attrs)
+    edges, _, heads = work.shape(slope)
+    g_bias = work.reshape(work.reduce(slope, "sum", (1,)), (edges, heads))
+    return [g_q, g_kv, fitted(work, g_bias, work.shape(bias)), *(None for _ in lists)]
+
+
+def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    g, weights, q, kv, *lists = inputs
+    require(len(lists) == 5, "edge_attend_grad", f"takes 9 tensors, got {len(inputs)}")
+    receivers, batch, edges, width = _check("edge_attend_grad", q, kv, lists, attrs)
+    fits = g.shape == (receivers, batch, width) and weights.shape == (edges, batch, attrs["heads"])
+    require(fits, "edge_attend_grad", "the gradient or the weights do not fit")
+    return [out("slope", *weights.shape), out("g_q", *q.shape), out("g_kv", *kv.shape)]
+
+
+def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    g, weights, q, kv, *lists = inputs
+    return [*attend.edge_attend_back(g, weights, q, kv, Edges(*lists), attrs["heads"])]
+
+
+declare("edge_attend", _infer, _run, _vjp)
+declare("edge_attend_grad", _infer_grad, _run_grad)

@@ -1,0 +1,173 @@
+"""Operations on single elements, and on pairs of them with broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.numeric.activations import ACTIVATIONS, activate, slope
+from volumetric.graph.operations.base import Attrs, declare, floats, out, require
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+_MATHS: dict[str, Callable[[Array], Array]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "neg": np.negative,
+    "square": np.square,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": lambda x: 1 / x,
+    "abs": np.abs,
+    "sign": np.sign,
+    "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
+    "floor": np.floor,
+    "sin": np.sin,
+    "cos": np.cos,
+}
+UNARY: tuple[str, ...] = (*ACTIVATIONS, *_MATHS, "affine")
+"""Names of `unary`."""
+CURVED: tuple[str, ...] = tuple(name for name in ACTIVATIONS if name != "linear")
+"""Activations with a slope."""
+FROM_RESULT = {"relu": "relu", "leaky_relu": "leaky_relu", "tanh": "from_tanh", "sigmoid": "from_sigmoid"}
+"""Activation → name of the slope that follows from its result: nobody needs to keep what it was applied to."""
+SLOPES: tuple[str, ...] = (*CURVED, *(name for name in FROM_RESULT.values() if name not in CURVED))
+"""Names of `unary_grad`."""
+
+
+def _infer_unary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("unary", inputs)
+    if attrs["name"] not in UNARY:
+        raise SpecError(f"unary: unknown name {attrs['name']!r}", hint="one of " + ", ".join(UNARY))
+    return [out(attrs["name"], *inputs[0].shape)]
+
+
+def _run_unary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, name = inputs[0], attrs["name"]
+    if name == "affine":
+        return [x * x.dtype.type(attrs["alpha"]) + x.dtype.type(attrs["beta"])]
+    return [_MATHS[name](x) if name in _MATHS else activate(name, x)]
+
+
+def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    x, y, name = node.inputs[0], node.outputs[0], node.attrs["name"]
+    if name in ("sign", "floor"):
+        return [None]
+    if name in FROM_RESULT:
+        return [work.unary_grad(g, y, FROM_RESULT[name])]
+    if name in CURVED:
+        return [work.unary_grad(g, x, name)]
+    rules: dict[str, Callable[[], int]] = {
+        "linear": lambda: g,
+        "affine": lambda: work.affine(g, node.attrs["alpha"]),
+        "exp": lambda: work.binary("mul", g, y),
+        "log": lambda: work.binary("div", g, x),
+        "softplus": lambda: work.binary("mul", g, work.unary(x, "sigmoid")),
+        "sin": lambda: work.binary("mul", g, work.unary(x, "cos")),
+        "cos": lambda: work.unary(work.binary("mul", g, work.unary(x, "sin")), "neg"),
+        "neg": lambda: work.unary(g, "neg"),
+        "square": lambda: work.binary("mul", g, work.affine(x, 2.0)),
+        "sqrt": lambda: work.binary("div", work.affine(g, 0.5), y),
+        "rsqrt": lambda: work.binary("mul", work.affine(g, -0.5), work.binary("mul", y, work.unary(y, "square"))),
+        "reciprocal": lambda: work.unary(work.binary("mul", g, work.unary(y, "square")), "neg"),
+        "abs": lambda: work.binary("mul", g, work.unary(x, "sign")),
+    }
+    return [rules[name]()]
+
+
+def _infer_unary_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("unary_grad", inputs)
+    if attrs["name"] not in SLOPES:
+        raise SpecError(f"unary_grad: unknown name {attrs['name']!r}", hint="one of " + ", ".join(SLOPES))
+    require(inputs[0].shape == inputs[1].shape, "unary_grad", "both inputs have one shape")
+    return [out("grad", *inputs[1].shape)]
+
+
+def _run_unary_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    g, x = inputs
+    if attrs["name"] == "from_tanh":
+        return [g * (1 - x * x)]
+    if attrs["name"] == "from_sigmoid":
+        return [g * (x * (1 - x))]
+    return [g * slope(attrs["name"], x)]
+
+
+_PAIRS: dict[str, Callable[[Array, Array], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "greater": lambda a, b: a > b,
+    "mul_nonzero": lambda a, b: np.where(b == 0, 0, a * b),
+    "mask": lambda a, b: np.where(b == 0, -np.inf, a),
+}
+BINARY: tuple[str, ...] = tuple(_PAIRS)
+"""Names of `binary`."""
+
+
+def _infer_binary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("binary", inputs)
+    if attrs["name"] not in BINARY:
+        raise SpecError(f"binary: unknown name {attrs['name']!r}", hint="one of " + ", ".join(BINARY))
+    a, b = (t.shape for t in inputs)
+    axes = max(len(a), len(b))
+    pairs = list(zip(*((1,) * (axes - len(shape)) + shape for shape in (a, b)), strict=True))
+    if any(n != m and 1 not in (n, m) for n, m in pairs):
+        raise ShapeError(f"binary: shapes {list(a)} and {list(b)} do not go together")
+    return [out(attrs["name"], *(m if n == 1 else n for n, m in pairs))]
+
+
+def _run_binary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    a, b = inputs
+    return [np.asarray(_PAIRS[attrs["name"]](a, b), a.dtype)]
+
+
+def _vjp_binary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    a, b = node.inputs
+    if node.attrs["name"] == "greater":
+        return [None, None]
+    g_a, g_b = _pair_grads(work, node.attrs["name"], g, a, b, node.outputs[0])
+    return [fitted(work, g_a, work.shape(a)), None if g_b is None else fitted(work, g_b, work.shape(b))]
+
+
+def _pair_grads(work: GraphBuilder, name: str, g: int, a: int, b: int, c: int) -> tuple[int, int | None]:
+    if name == "add":
+        return g, g
+    if name == "sub":
+        return g, work.unary(g, "neg")
+    if name == "mul":
+        return work.binary("mul", g, b), work.binary("mul", g, a)
+    if name == "div":
+        g_a = work.binary("div", g, b)
+        return g_a, work.unary(work.binary("mul", g_a, c), "neg")
+    if name == "mask":
+        return work.binary("mul_nonzero", g, b), None
+    if name == "mul_nonzero":
+        there = work.binary("greater", work.unary(b, "abs"), work.scalar(0.0))
+        return work.binary("mul", g, b), work.binary("mul_nonzero", work.binary("mul", g, a), there)
+    second = work.binary("greater", *((b, a) if name == "max" else (a, b)))  # of equals the first one is taken
+    g_b = work.binary("mul", g, second)
+    return work.binary("sub", g, g_b), g_b
+
+
+def fitted(work: GraphBuilder, g: int, shape: Shape) -> int:
+    """Sum the gradient `g` of a broadcast operand over what was repeated, so that it has the operand's `shape`."""
+    lead = len(work.shape(g)) - len(shape)
+    wide = (1,) * lead + shape
+    axes = tuple(i for i, (n, m) in enumerate(zip(work.shape(g), wide, strict=True)) if n != m)
+    if axes:
+        g = work.reduce(g, "sum", axes)
+    return work.reshape(g, shape)
+
+
+declare("unary", _infer_unary, _run_unary, _vjp_unary)
+declare("unary_grad", _infer_unary_grad, _run_unary_grad)
+declare("binary", _infer_binary, _run_binary, _vjp_binary)

@@ -1,0 +1,93 @@
+"""`linear_scan`: a linear recurrence with a factor for each element and step, forwards or backwards in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+
+def linear_scan(work: GraphBuilder, u: int, a: int, start: int, keep: int | None = None) -> int:
+    """Emit ``s[t] = keep[t] · a[t] ⊙ s[t - 1] + u[t]`` from the first step on.
+
+    Parameters
+    ----------
+    u : ``[B, T, F]``
+    a : ``[B, T, F]`` or ``[F]``
+    start : ``[B, F]``, s before the first step
+    keep : ``[B, T]``, 0 where a step forgets those before it
+    """
+    inputs = (u, a, start) if keep is None else (u, a, start, keep)
+    return work.emit("linear_scan", inputs, reverse=False, keep=keep is not None)[0]
+
+
+def linear_scan_back(work: GraphBuilder, u: int, a: int, keep: int | None = None) -> int:
+    """Emit ``s[t] = keep[t + 1] · a[t + 1] ⊙ s[t + 1] + u[t]`` from the last step on."""
+    inputs = (u, a) if keep is None else (u, a, keep)
+    return work.emit("linear_scan", inputs, reverse=True, keep=keep is not None)[0]
+
+
+def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("linear_scan", inputs)
+    expected = 3 - attrs["reverse"] + attrs["keep"]
+    require(len(inputs) == expected, "linear_scan", f"takes {expected} tensors, got {len(inputs)}")
+    u, a, *rest = inputs
+    batch, length, width = axes_of("linear_scan", u, 3)
+    require(a.shape in (u.shape, (width,)), "linear_scan", "factors are like what is summed, or a vector")
+    if attrs["keep"]:
+        require(rest.pop().shape == (batch, length), "linear_scan", "keep has a number for each step")
+    require(all(t.shape == (batch, width) for t in rest), "linear_scan", "the start does not fit")
+    return [out("sums", batch, length, width)]
+
+
+def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    from volumetric.graph.numeric import selective_scan as scans  # rules that emit this operation have no use for it
+
+    u, a, *rest = inputs
+    keep = rest.pop() if attrs["keep"] else None
+    if attrs["reverse"]:
+        return [np.ascontiguousarray(scans.linear_scan_back(u, a, keep))]
+    return [scans.linear_scan(u, a, rest[0], keep)]
+
+
+def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+    u, a, *rest = node.inputs
+    keep = rest[-1] if node.attrs["keep"] else None
+    batch, length, width = work.shape(u)
+    y = node.outputs[0]
+    if length == 0:
+        return [g, *[None] * (len(node.inputs) - 1)]
+    reverse = node.attrs["reverse"]
+    start = work.zeros((batch, width)) if reverse else rest[0]
+    p = linear_scan(work, g, a, start, keep) if reverse else linear_scan_back(work, g, a, keep)
+    # The factor of a step meets what came before it in the scan; here that is p of the step before, and y of this one.
+    behind, ahead = (p, y) if reverse else (y, p)
+    first = work.reshape(start, (batch, 1, width))
+    if length > 1:
+        first = work.concat((first, work.part(behind, 1, 0, length - 1)), 1)
+    met = work.binary("mul", ahead, first)
+    if keep is not None:
+        met = work.binary("mul_nonzero", met, work.reshape(keep, (batch, length, 1)))
+    g_a = met
+    by_step = work.shape(a) != (width,)
+    if not by_step:
+        g_a = work.reshape(work.reduce(met, "sum", (0, 1)), (width,))
+    g_start: list[int | None] = []
+    if not reverse:
+        factor = work.reshape(work.part(a, 1, 0, 1), (batch, width)) if by_step else a
+        passed = work.binary("mul", work.reshape(work.part(p, 1, 0, 1), (batch, width)), factor)
+        if keep is not None:
+            passed = work.binary("mul_nonzero", passed, work.part(keep, 1, 0, 1))
+        g_start = [passed]
+    return [p, g_a, *g_start, *([] if keep is None else [None])]
+
+
+declare("linear_scan", _infer, _run, _vjp)

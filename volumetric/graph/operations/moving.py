@@ -1,0 +1,217 @@
+"""Operations that move, repeat or gather data along axes, and the write to a persistent buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.graph.operations.base import Attrs, declare, floats, out, require
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+Found = list["int | None"]
+
+
+def _infer_reshape(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    x, shape = inputs[0], attrs["shape"]
+    require(shape and prod(shape) == x.size, "reshape", f"{list(x.shape)} does not fill {list(shape)}")
+    return [Tensor(name=x.name, shape=shape, dtype=x.dtype)]
+
+
+def _vjp_reshape(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.reshape(g, work.shape(node.inputs[0]))]
+
+
+def _infer_permute(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("permute", inputs)
+    shape, perm = inputs[0].shape, attrs["perm"]
+    require(sorted(perm) == list(range(len(shape))), "permute", f"{perm} is no order of {len(shape)} axes")
+    return [out("permuted", *(shape[i] for i in perm))]
+
+
+def _run_permute(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [np.ascontiguousarray(inputs[0].transpose(attrs["perm"]))]
+
+
+def _vjp_permute(work: GraphBuilder, node: Node, g: int) -> Found:
+    perm = node.attrs["perm"]
+    return [work.permute(g, tuple(perm.index(i) for i in range(len(perm))))]
+
+
+def _infer_slice(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    shape, starts, stops = inputs[0].shape, attrs["starts"], attrs["stops"]
+    inside = len(starts) == len(stops) == len(shape) and all(
+        (a, b) == (0, n) or (a == 0 and b < 0) or 0 <= a <= b <= n for a, b, n in zip(starts, stops, shape, strict=True)
+    )
+    require(inside, "slice", f"{starts} to {stops} is not inside of {list(shape)}")
+    cut = tuple(b - a for a, b in zip(starts, stops, strict=True))
+    return [Tensor(name="slice", shape=cut, dtype=inputs[0].dtype)]
+
+
+def _run_slice(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    places = tuple(slice(a, b) for a, b in zip(attrs["starts"], attrs["stops"], strict=True))
+    return [np.ascontiguousarray(inputs[0][places])]
+
+
+def _vjp_slice(work: GraphBuilder, node: Node, g: int) -> Found:
+    shape = work.shape(node.inputs[0])
+    after = tuple(n - b for n, b in zip(shape, node.attrs["stops"], strict=True))
+    return [work.pad(g, node.attrs["starts"], after)]
+
+
+def _infer_last(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("last", inputs)
+    shape, axis = inputs[0].shape, attrs["axis"]
+    require(0 <= axis < len(shape) and shape[axis], "last", f"{list(shape)} has nothing on an axis {axis}")
+    return [out("last", *shape[:axis], 1, *shape[axis + 1 :])]
+
+
+def _run_last(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    size, axis = inputs[0].shape[attrs["axis"]], attrs["axis"]
+    return [np.ascontiguousarray(inputs[0].take([size - 1], axis))]
+
+
+def _vjp_last(work: GraphBuilder, node: Node, g: int) -> Found:
+    shape, axis = work.shape(node.inputs[0]), node.attrs["axis"]
+    before = tuple(n - 1 if i == axis else 0 for i, n in enumerate(shape))
+    return [work.pad(g, before, (0,) * len(shape))]
+
+
+def _infer_flip(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("flip", inputs)
+    shape, axis = inputs[0].shape, attrs["axis"]
+    require(0 <= axis < len(shape), "flip", f"{list(shape)} has no axis {axis}")
+    return [out("flipped", *shape)]
+
+
+def _run_flip(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [np.ascontiguousarray(np.flip(inputs[0], attrs["axis"]))]
+
+
+def _vjp_flip(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.flip(g, node.attrs["axis"])]
+
+
+def _infer_delay(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    x, past = inputs
+    alike = x.shape[1:] == past.shape[1:] and x.dtype == past.dtype and past.shape[0] > 0
+    require(alike, "delay", "rows and those before them are alike")
+    return [Tensor(name=name, shape=of.shape, dtype=of.dtype) for name, of in (("earlier", x), ("past", past))]
+
+
+def _run_delay(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, past = inputs
+    every = np.concatenate([past, x])
+    return [every[: len(x)], every[len(x) :]]
+
+
+def _infer_pad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("pad", inputs)
+    shape, before, after = inputs[0].shape, attrs["before"], attrs["after"]
+    require(len(before) == len(after) == len(shape), "pad", f"needs zeros for each of {len(shape)} axes")
+    require(min(*before, *after) >= 0, "pad", "cannot cut")
+    return [out("padded", *(b + n + a for b, n, a in zip(before, shape, after, strict=True)))]
+
+
+def _run_pad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [np.pad(inputs[0], list(zip(attrs["before"], attrs["after"], strict=True)))]
+
+
+def _vjp_pad(work: GraphBuilder, node: Node, g: int) -> Found:
+    before, shape = node.attrs["before"], work.shape(node.inputs[0])
+    return [work.slice(g, before, tuple(b + n for b, n in zip(before, shape, strict=True)))]
+
+
+def _infer_concat(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    require(len({t.dtype for t in inputs}) == 1, "concat", "takes tensors of one type")
+    axis, first = attrs["axis"], inputs[0].shape
+    require(0 <= axis < len(first), "concat", f"has no axis {axis}")
+    others = {(t.shape[:axis], t.shape[axis + 1 :], len(t.shape)) for t in inputs}
+    require(len(others) == 1, "concat", "shapes " + " and ".join(str(list(t.shape)) for t in inputs) + " do not join")
+    joined = (*first[:axis], sum(t.shape[axis] for t in inputs), *first[axis + 1 :])
+    return [Tensor(name="joined", shape=joined, dtype=inputs[0].dtype)]
+
+
+def _vjp_concat(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [*work.split(g, [work.shape(i)[node.attrs["axis"]] for i in node.inputs], node.attrs["axis"])]
+
+
+def _infer_broadcast(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("broadcast", inputs)
+    shape, wanted = inputs[0].shape, attrs["shape"]
+    fits = len(shape) == len(wanted) and all(n in (1, m) for n, m in zip(shape, wanted, strict=True))
+    require(fits, "broadcast", f"{list(shape)} does not spread to {list(wanted)}")
+    return [out("spread", *wanted)]
+
+
+def _vjp_broadcast(work: GraphBuilder, node: Node, g: int) -> Found:
+    shape = work.shape(node.inputs[0])
+    axes = tuple(i for i, (n, m) in enumerate(zip(shape, node.attrs["shape"], strict=True)) if n != m)
+    return [work.reduce(g, "sum", axes) if axes else g]
+
+
+REDUCE = ("sum", "max", "mean")
+"""Names of `reduce`."""
+
+
+def _infer_reduce(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("reduce", inputs)
+    shape, axes = inputs[0].shape, attrs["axes"]
+    if attrs["name"] not in REDUCE:
+        raise SpecError(f"reduce: unknown name {attrs['name']!r}", hint="one of " + ", ".join(REDUCE))
+    good = axes and list(axes) == sorted(set(axes)) and axes[0] >= 0 and axes[-1] < len(shape)
+    require(good, "reduce", f"{axes} are no rising axes of {list(shape)}")
+    empty = attrs["name"] != "sum" and prod(shape[i] for i in axes) == 0
+    require(not empty, "reduce", f"there is no {attrs['name']} of nothing")
+    return [out(attrs["name"], *(1 if i in axes else n for i, n in enumerate(shape)))]
+
+
+def _run_reduce(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    total = {"sum": np.sum, "max": np.max, "mean": np.mean}[attrs["name"]]
+    return [total(inputs[0], axis=tuple(attrs["axes"]), keepdims=True)]
+
+
+def _vjp_reduce(work: GraphBuilder, node: Node, g: int) -> Found:
+    x, name, axes = node.inputs[0], node.attrs["name"], node.attrs["axes"]
+    shape = work.shape(x)
+    if name == "max":  # equals share the gradient
+        top = work.affine(work.binary("greater", node.outputs[0], x), -1.0, 1.0)
+        return [work.binary("mul", top, work.binary("div", g, work.reduce(top, "sum", axes)))]
+    if name == "mean":
+        g = work.affine(g, 1 / prod(shape[i] for i in axes))
+    return [work.broadcast(g, shape)]
+
+
+def _infer_assign(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("assign", inputs[1:])
+    require(len(inputs) == 1 or inputs[1].shape == (1,), "assign", "apply is one number")
+    return [Tensor(name=attrs["key"], shape=inputs[0].shape, dtype=inputs[0].dtype, key=attrs["key"])]
+
+
+def _run_assign(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [inputs[0]]  # the interpreter looks at `apply`, because only it knows the buffer
+
+
+declare("reshape", _infer_reshape, lambda inputs, attrs: [inputs[0].reshape(attrs["shape"])], _vjp_reshape)
+declare("permute", _infer_permute, _run_permute, _vjp_permute)
+declare("slice", _infer_slice, _run_slice, _vjp_slice)
+declare("flip", _infer_flip, _run_flip, _vjp_flip)
+declare("delay", _infer_delay, _run_delay)
+declare("last", _infer_last, _run_last, _vjp_last)
+declare("pad", _infer_pad, _run_pad, _vjp_pad)
+declare("concat", _infer_concat, lambda inputs, attrs: [np.concatenate(inputs, attrs["axis"])], _vjp_concat)
+declare(
+    "broadcast",
+    _infer_broadcast,
+    lambda inputs, attrs: [np.ascontiguousarray(np.broadcast_to(inputs[0], attrs["shape"]))],
+    _vjp_broadcast,
+)
+declare("reduce", _infer_reduce, _run_reduce, _vjp_reduce)
+declare("assign", _infer_assign, _run_assign)

@@ -1,0 +1,82 @@
+"""Largest elements and sums of the windows of images, channel by channel, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph.operations.base import Attrs, declare, floats, out, require
+from volumetric.graph.operations.images import FIELDS, check_windows, windows_of
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+
+def _pooled(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
+    """Shape of one number for each window."""
+    floats(op, inputs)
+    samples, channels, *sizes = inputs[0].shape
+    check_windows(op, attrs, sizes)
+    return (samples, channels, *attrs["counts"])
+
+
+def _image(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
+    """Shape of the image whose windows the inputs have a number for."""
+    floats(op, inputs)
+    check_windows(op, attrs, attrs["sizes"])
+    shapes = {t.shape[2:] for t in inputs}
+    require(shapes == {tuple(attrs["counts"])}, op, f"needs a number for each of {list(attrs['counts'])} windows")
+    return (*inputs[0].shape[:2], *attrs["sizes"])
+
+
+def _infer_max(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    shape = _pooled("pool_max", inputs, attrs)
+    return [out("largest", *shape), out("tap", *shape)]
+
+
+def _run_max(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    y, tap = windows_of(attrs, inputs[0].shape[2:]).largest(inputs[0], attrs["counts"])
+    return [y, tap.astype(y.dtype)]
+
+
+def _vjp_max(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    sizes = work.shape(node.inputs[0])[2:]
+    return [work.emit("pool_max_grad", (g, node.outputs[1]), **node.attrs, sizes=sizes)[0]]
+
+
+def _run_max_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    g, tap = inputs
+    return [windows_of(attrs, attrs["sizes"]).at_taps(g, tap.astype(np.int64), attrs["sizes"])]
+
+
+def _vjp_sum(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    sizes = work.shape(node.inputs[0])[2:]
+    return [work.emit("pool_spread", (g,), **node.attrs, sizes=sizes)[0]]
+
+
+def _vjp_spread(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    return [work.emit("pool_sum", (g,), **{name: node.attrs[name] for name in FIELDS})[0]]
+
+
+declare("pool_max", _infer_max, _run_max, _vjp_max)
+declare(
+    "pool_max_grad",
+    lambda inputs, attrs: [out("image", *_image("pool_max_grad", inputs, attrs))],
+    _run_max_grad,
+)
+declare(
+    "pool_sum",
+    lambda inputs, attrs: [out("sums", *_pooled("pool_sum", inputs, attrs))],
+    lambda inputs, attrs: [windows_of(attrs, inputs[0].shape[2:]).sums(inputs[0], attrs["counts"])],
+    _vjp_sum,
+)
+declare(
+    "pool_spread",
+    lambda inputs, attrs: [out("image", *_image("pool_spread", inputs, attrs))],
+    lambda inputs, attrs: [windows_of(attrs, attrs["sizes"]).spread(inputs[0], attrs["sizes"])],
+    _vjp_spread,
+)

@@ -1,0 +1,80 @@
+"""What the operations with a recurrent cell take, by name: tensors, or what stands for them on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from volumetric.graph.numeric.cells import CELLS
+
+T = TypeVar("T")
+
+
+class Given(NamedTuple):
+    """What a recurrent operation takes beside ``from_x`` and the weight, by kind."""
+
+    starts: tuple
+    bias: tuple
+    keep: tuple
+
+
+def given(rest: Sequence[T], attrs: Mapping[str, Any]) -> Given:
+    """Tell the inputs behind ``from_x`` and the weight apart."""
+    first = len(CELLS[attrs["cell"]].states)
+    end = first + attrs["bias"]
+    return Given(tuple(rest[:first]), tuple(rest[first:end]), tuple(rest[end:]))
+
+
+class Back(NamedTuple):
+    """What the gradient of a recurrent operation takes; a tuple has nothing, or what its name says."""
+
+    gy: Any
+    g_last: tuple
+    y: Any
+    kept: tuple
+    weight: Any
+    starts: tuple
+    keep: tuple
+
+
+def back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> Back:
+    """Tell the inputs of ``recurrent_grad`` apart."""
+    cell, rest = CELLS[attrs["cell"]], list(inputs)
+
+    def take(count: int) -> tuple:
+        found = tuple(rest[:count])
+        del rest[:count]
+        return found
+
+    states = len(cell.states)
+    return Back(
+        gy=take(1)[0],
+        g_last=take(attrs["last"] * (states - 1)),
+        y=take(1)[0],
+        kept=take(int(cell.kept > 0)),
+        weight=take(1)[0],
+        starts=take(states),
+        keep=take(attrs["resets"]),
+    )
+
+
+class StepBack(NamedTuple):
+    """What the gradient of one step of a cell takes; a tuple has nothing, or what its name says."""
+
+    gy: Any
+    g_others: tuple
+    y: Any
+    others: tuple
+    kept: tuple
+    before: tuple
+
+
+def step_back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> StepBack:
+    """Tell the inputs of ``cell_grad`` apart."""
+    cell, rest = CELLS[attrs["cell"]], iter(inputs)
+    several = len(cell.states) > 1
+
+    def take(there: object) -> tuple:
+        return (next(rest),) if there else ()
+
+    return StepBack(next(rest), take(several), next(rest), take(several), take(cell.keeps), take(cell.direct))

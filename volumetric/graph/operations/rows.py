@@ -1,0 +1,107 @@
+"""Operations on rows: lookups, softmax and its sparse relatives, the choice of the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.graph.numeric.entmax import entmax, entmax_vjp, sparsemax
+from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.softmax import softmax, softmax_vjp
+from volumetric.graph.operations.base import Attrs, Infer, axes_of, declare, floats, out, require
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+Found = list["int | None"]
+
+
+def _infer_gather(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    table, ids = inputs
+    floats("gather_rows", [table])
+    require(ids.dtype == "int32", "gather_rows", "ids are int32")
+    (count,), (_, width) = axes_of("gather_rows", ids, 1), axes_of("gather_rows", table, 2)
+    return [out("rows", count, width)]
+
+
+def _vjp_gather(work: GraphBuilder, node: Node, g: int) -> Found:
+    table, ids = node.inputs
+    return [work.scatter_rows(g, ids, work.shape(table)[0]), None]
+
+
+def _infer_scatter(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    g, ids = inputs
+    floats("scatter_rows", [g])
+    require(ids.dtype == "int32", "scatter_rows", "ids are int32")
+    (count,), (rows, width) = axes_of("scatter_rows", ids, 1), axes_of("scatter_rows", g, 2)
+    require(rows == count, "scatter_rows", f"{rows} rows but {count} ids")
+    return [out("table", attrs["rows"], width)]
+
+
+def _run_scatter(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    g, ids = inputs
+    table = np.zeros((attrs["rows"], g.shape[1]), g.dtype)
+    np.add.at(table, ids, g)
+    return [table]
+
+
+def _vjp_scatter(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.gather_rows(g, node.inputs[1]), None]
+
+
+def _rows_of(op: str) -> Infer:
+    """Shape rule of an operation that makes rows of rows of the same width."""
+
+    def infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+        floats(op, inputs)
+        shape = axes_of(op, inputs[0], 2)
+        require(all(t.shape == shape for t in inputs), op, "all inputs have one shape")
+        require(shape[1], op, "rows are empty")
+        if "alpha" in attrs and not 1 < attrs["alpha"] <= 2:
+            raise SpecError(f"{op}: alpha must be above 1 and at most 2, got {attrs['alpha']}")
+        if "k" in attrs and not 1 <= attrs["k"] <= shape[1]:
+            raise SpecError(f"{op}: k must be 1 … {shape[1]}, got {attrs['k']}")
+        return [out(op, *shape)]
+
+    return infer
+
+
+def _vjp_softmax(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.softmax_grad(node.outputs[0], g)]
+
+
+def _vjp_entmax(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.entmax_grad(node.outputs[0], g, node.attrs["alpha"])]
+
+
+def _vjp_keep(work: GraphBuilder, node: Node, g: int) -> Found:
+    # Not ``y > -inf``, which NaN is not.
+    dropped = work.binary("greater", work.scalar(float(np.finfo(np.float32).min)), node.outputs[0])
+    return [work.binary("mul_nonzero", g, work.affine(work.reshape(dropped, work.shape(g)), -1.0, 1.0))]
+
+
+def _run_entmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [sparsemax(inputs[0]) if attrs["alpha"] == 2 else entmax(inputs[0], attrs["alpha"])]
+
+
+declare("gather_rows", _infer_gather, lambda inputs, attrs: [inputs[0][inputs[1]]], _vjp_gather)
+declare("scatter_rows", _infer_scatter, _run_scatter, _vjp_scatter)
+declare("softmax", _rows_of("softmax"), lambda inputs, attrs: [softmax(inputs[0])], _vjp_softmax)
+declare("softmax_grad", _rows_of("softmax_grad"), lambda inputs, attrs: [softmax_vjp(*inputs)])
+declare("entmax", _rows_of("entmax"), _run_entmax, _vjp_entmax)
+declare(
+    "entmax_grad",
+    _rows_of("entmax_grad"),
+    lambda inputs, attrs: [entmax_vjp(inputs[0], inputs[1], attrs["alpha"])],
+)
+declare(
+    "keep_largest",
+    _rows_of("keep_largest"),
+    lambda inputs, attrs: [keep_largest(inputs[0], attrs["k"])],
+    _vjp_keep,
+)

@@ -1,0 +1,242 @@
+"""Operations on the rows of a call: what fast devices run on packed weights and on the states of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import GenerationError, SpecError
+from volumetric.graph.numeric.activations import activate, check_activation
+from volumetric.graph.numeric.attention import seen_rows, softmax_with_sinks, temperature
+from volumetric.graph.numeric.norms import rms_norm, without_mean
+from volumetric.graph.numeric.rope import rotate
+from volumetric.graph.numeric.softmax import softmax
+from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.ops import HELD, Tensor
+
+LINEAR = MappingProxyType(
+    {
+        "norm": None,
+        "norm_eps": 0.0,
+        "norm_unit_offset": False,
+        "combine": "concat",
+        "activation": "linear",
+        "residual": False,
+        "softcap": None,
+        "limit": None,
+        "up_offset": 0.0,
+    }
+)
+"""Attributes of a `linear` that is a product and nothing else, besides ``parts`` and ``roles``."""
+
+
+def given_by_role(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
+    """Return the inputs of a node by the names that it gives them."""
+    return dict(zip(attrs["roles"], inputs, strict=True))
+
+
+def infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    """Check a `linear` and return what it makes."""
+    floats("linear", inputs)
+    check_activation(attrs["activation"])
+    given = given_by_role(inputs, attrs)
+    rows, k = axes_of("linear", given["x"], 2)
+    parts = attrs["parts"]
+    for i, n in enumerate(parts):
+        require(given[f"weight.{i}"].shape == (n, k), "linear", f"weight {i} is not {n}×{k}")
+        require(given.get(f"bias.{i}", out("", n)).shape == (n,), "linear", f"bias {i} has not {n} elements")
+    for name in ("norm.weight", "norm.bias"):
+        require(given.get(name, out("", k)).shape == (k,), "linear", f"{name} has not {k} elements")
+    if attrs["combine"] not in ("concat", "gated") or attrs["norm"] not in (None, "rms", "layer"):
+        raise SpecError(f"linear: unknown combine {attrs['combine']!r} or norm {attrs['norm']!r}")
+    gated = attrs["combine"] == "gated"
+    require(not gated or (len(parts) == 2 and parts[0] == parts[1]), "linear", "a gate needs two equal parts")
+    made = out("product", rows, parts[0] if gated else sum(parts))
+    require(given.get("residual", made).shape == made.shape, "linear", "the residual has another shape")
+    return [made]
+
+
+def _normed(x: Array, given: dict[str, Array], attrs: Attrs) -> Array:
+    if attrs["norm"] is None:
+        return x
+    gain = given.get("norm.weight", np.ones(x.shape[1], x.dtype))
+    gain = gain + 1 if attrs["norm_unit_offset"] else gain
+    if attrs["norm"] == "layer":
+        x = without_mean(x)
+    return rms_norm(x, gain, attrs["norm_eps"])[0] + given.get("norm.bias", x.dtype.type(0))
+
+
+def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    """Compute a `linear`."""
+    given = given_by_role(inputs, attrs)
+    x = _normed(given["x"], given, attrs)
+    made = [x @ given[f"weight.{i}"].T + given.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))]
+    if attrs["combine"] == "gated":
+        y = _gated(made[0], made[1], attrs)
+    else:
+        y = np.concatenate([activate(attrs["activation"], part) for part in made], 1)
+    y = y + given["residual"] if "residual" in given else y
+    return [_capped(y, attrs["softcap"])]
+
+
+def _gated(gate: Array, up: Array, attrs: Attrs) -> Array:
+    if attrs["limit"] is not None:
+        limit = gate.dtype.type(attrs["limit"])
+        gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit) + gate.dtype.type(attrs["up_offset"])
+    return activate(attrs["activation"], gate) * up
+
+
+def _capped(y: Array, cap: float | None) -> Array:
+    return y if cap is None else y.dtype.type(cap) * np.tanh(y / y.dtype.type(cap))
+
+
+def _infer_embedding(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    ids, weight = inputs
+    require(ids.dtype == "int32", "embedding", "ids are int32")
+    (rows,), (_, width) = axes_of("embedding", ids, 1), axes_of("embedding", weight, 2)
+    return [out("rows", rows, width)]
+
+
+def _run_embedding(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    ids, weight = inputs
+    return [weight[ids] * weight.dtype.type(attrs["scale"])]
+
+
+def _infer_positions(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    x, positions, weight = inputs
+    floats("position_embedding", [x, weight])
+    rows, width = axes_of("position_embedding", x, 2)
+    require(positions.dtype == "int32" and positions.shape == (rows,), "position_embedding", "a position for each row")
+    require(axes_of("position_embedding", weight, 2)[1] == width, "position_embedding", f"rows of {width} elements")
+    return [out("placed", rows, width)]
+
+
+def _run_positions(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, positions, weight = inputs
+    at = positions + attrs["offset"]
+    if at.size and at.max() >= len(weight):
+        raise GenerationError(f"position {at.max()} is beyond the {len(weight)} learned positions")
+    return [x + weight[at]]
+
+
+def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    given = given_by_role(inputs, attrs)
+    rows, width = axes_of("attend", given["qkv"], 2)
+    heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
+    require(width == (heads + 2 * kv) * size, "attend", f"{width} elements are not {heads} + 2 · {kv} heads of {size}")
+    require(given["positions"].shape == (rows,), "attend", "a position for each row")
+    require(("k" in given) == ("v" in given), "attend", "keys and values are held together")
+    require(given.get("sinks", out("", heads)).shape == (heads,), "attend", "a sink for each head")
+    for name, count in (("q_norm", heads), ("k_norm", kv)):
+        wide = count * size if attrs["own_gains"] else size
+        require(given.get(name, out("", wide)).shape == (wide,), "attend", f"{name} has not {wide} elements")
+    states = [given[name] for name in ("k", "v") if name in given]
+    require(all(t.shape == (HELD, kv, size) for t in states), "attend", "states hold rows of heads")
+    return [out("heads", rows, heads * size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
+
+
+def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    given = given_by_role(inputs, attrs)
+    heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
+    every = given["qkv"].reshape(len(given["qkv"]), heads + 2 * kv, size)
+    places = given["positions"]
+    q, k = every[:, :heads], every[:, heads : heads + kv]
+    q, k = (_ready(part, given.get(name), places, attrs) for part, name in ((q, "q_norm"), (k, "k_norm")))
+    held = [np.ascontiguousarray(part) for part in (k, every[:, heads + kv :])]
+    there = places
+    if "k" in given:
+        first = int(places[0]) if len(places) else 0
+        held = [np.concatenate([given[n][:first], new]) for n, new in zip(("k", "v"), held, strict=True)]
+        there = np.arange(len(held[0]))
+    if attrs["temperature_scale"]:
+        factors = temperature(places, attrs["temperature_scale"], attrs["temperature_every"])
+        q = q * factors.astype(q.dtype)[:, None, None]
+    q = q.swapaxes(0, 1)
+    k, v = (np.repeat(part.swapaxes(0, 1), heads // kv, axis=0) for part in held)
+    scores = _capped(q @ k.swapaxes(1, 2) * q.dtype.type(attrs["scale"]), attrs["softcap"])
+    seen = seen_rows(places, there, causal=attrs["causal"], window=attrs["window"], chunk=attrs["chunk"])
+    sinks = given.get("sinks")
+    y = softmax_with_sinks(np.where(seen, scores, scores.dtype.type(-np.inf)), sinks) @ v
+    joined = np.ascontiguousarray(y.swapaxes(0, 1).reshape(len(places), heads * size))
+    return [joined, *(held if "k" in given else [])]
+
+
+def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Array:
+    """Norm and turn queries or keys ``[T, heads, head_dim]``."""
+    if attrs["qk_norm"] is not None:
+        gain = np.ones(heads.shape[-1], heads.dtype) if gain is None else gain
+        gain = gain + 1 if attrs["qk_norm_unit_offset"] else gain
+        gain = gain.reshape(heads.shape[1:]) if attrs["own_gains"] else gain
+        heads = without_mean(heads) if attrs["qk_norm"] == "layer" else heads
+        heads = rms_norm(heads, gain, attrs["qk_norm_eps"])[0]
+    return heads if attrs["rope"] is None else rotate(attrs["rope"], heads, places)
+
+
+def _infer_sum(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("sum", inputs)
+    require(len({t.shape for t in inputs}) == 1, "sum", "all inputs have one shape")
+    return [out("sum", *inputs[0].shape)]
+
+
+def _run_sum(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    total = inputs[0]
+    for other in inputs[1:]:
+        total = total + other
+    return [total * total.dtype.type(attrs["scale"])]
+
+
+def _infer_rows(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("an operation on rows", inputs)
+    return [out("rows", *axes_of("an operation on rows", inputs[0], 2))]
+
+
+def _run_softmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [softmax(inputs[0] / inputs[0].dtype.type(attrs["temperature"]))]
+
+
+def _infer_mix(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("mix", inputs)
+    weights, *branches = inputs
+    rows, count = axes_of("mix", weights, 2)
+    require(count == len(branches) > 0, "mix", f"{count} weights for {len(branches)} branches")
+    require(len({t.shape for t in branches}) == 1, "mix", "all branches have one shape")
+    require(branches[0].shape[0] == rows, "mix", "weights and branches have the same rows")
+    return [out("mixture", *branches[0].shape)]
+
+
+def _run_mix(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    weights, *branches = inputs
+    total = np.zeros_like(branches[0])
+    for i, branch in enumerate(branches):
+        weight = weights[:, i : i + 1]
+        weight = weight if attrs["weighted"] else (weight != 0).astype(weight.dtype)
+        total = total + np.where(weight == 0, 0, branch * weight)
+    return [total]
+
+
+def _infer_activate(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("activate", inputs)
+    check_activation(attrs["activation"])
+    require(len({t.shape for t in inputs}) == 1 and len(inputs) <= 2, "activate", "takes one value, or two of a shape")
+    return [out("activated", *axes_of("activate", inputs[0], 2))]
+
+
+def _run_activate(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    if len(inputs) == 2:
+        return [_gated(inputs[0], inputs[1], {"limit": None, **attrs})]
+    return [activate(attrs["activation"], inputs[0])]
+
+
+declare("activate", _infer_activate, _run_activate)
+declare("linear", infer_linear, run_linear)
+declare("embedding", _infer_embedding, _run_embedding)
+declare("position_embedding", _infer_positions, _run_positions)
+declare("attend", _infer_attend, _run_attend)
+declare("mix", _infer_mix, _run_mix)
+declare("sum", _infer_sum, _run_sum)
+declare("scaled_softmax", _infer_rows, _run_softmax)
+declare("softcap", _infer_rows, lambda inputs, attrs: [_capped(inputs[0], attrs["cap"])])

@@ -1,0 +1,203 @@
+"""`scan`: a body over time, with states that each step hands to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.graph.inline import inline
+from volumetric.graph.operations.base import Attrs, declare, require
+from volumetric.graph.operations.hoisting import Hoisting
+from volumetric.graph.ops import Graph, Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+T = TypeVar("T")
+
+ScanBody: TypeAlias = "Callable[[GraphBuilder, list[int], list[int], list[int]], tuple[Sequence[int], Sequence[int]]]"
+"""``body(work, xs, constants, states) -> ys, new states`` emits one step into the builder that it is given.
+
+It may use the tensors that it is given, and no others: what is the same in all steps, as parameters are, it gets as
+constants.
+"""
+
+
+class Taken(NamedTuple):
+    """What a scan, or its body, takes, by kind."""
+
+    xs: tuple
+    constants: tuple
+    states: tuple
+
+
+class Given(NamedTuple):
+    """What a scan gives, by kind; a body has no trails."""
+
+    ys: tuple
+    states: tuple
+    trails: tuple
+
+
+def taken(inputs: Sequence[T], attrs: Attrs) -> Taken:
+    """Tell the inputs of a scan or of its body apart."""
+    first, last = attrs["sequences"], len(inputs) - attrs["states"]
+    return Taken(tuple(inputs[:first]), tuple(inputs[first:last]), tuple(inputs[last:]))
+
+
+def given(outputs: Sequence[T], attrs: Attrs) -> Given:
+    """Tell the outputs of a scan or of its body apart."""
+    count = len(attrs["body"].outputs)
+    first = count - attrs["states"]
+    return Given(tuple(outputs[:first]), tuple(outputs[first:count]), tuple(outputs[count:]))
+
+
+def emit_scan(
+    work: GraphBuilder, inner: GraphBuilder, body: ScanBody, of: Taken, length: int | None, *, reverse: bool
+) -> tuple[list[int], list[int]]:
+    """Write `body` into the builder `inner`, and a scan of it into `work`; `GraphBuilder.scan` has the parameters."""
+    for i in of.xs:
+        if len(work.shape(i)) < 2:
+            raise ShapeError("scan: a step of a sequence needs an axis", hint="reshape [T] to [T, 1]")
+        length = work.shape(i)[0] if length is None else length
+    if length is None:
+        raise SpecError("scan: without a sequence it needs a length")
+    steps = [work.tensors[i] for i in of.xs]
+    steps = [replace(t, shape=t.shape[1:]) for t in steps] + [work.tensors[i] for i in (*of.constants, *of.states)]
+    kinds = {"sequences": len(of.xs), "states": len(of.states)}
+    inputs = taken([inner.input(t.name, t.shape, t.dtype) for t in steps], kinds)
+    ys, after = body(inner, list(inputs.xs), list(inputs.constants), list(inputs.states))
+    attrs = {"body": inner.finish((*ys, *after)), **kinds, "length": length, "reverse": reverse, "trails": True}
+    made = given(work.emit("scan", (*of.xs, *of.constants, *of.states), **attrs), attrs)
+    return list(made.ys), list(made.states)
+
+
+def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    body: Graph = attrs["body"]
+    length = attrs["length"]
+    if body.keyed or body.derived:
+        what = next(iter(body.keyed), "the places of rows")
+        raise SpecError(f"scan: the body uses {what!r}", hint="hand it over as a constant of the scan")
+    require(len(inputs) == len(body.inputs), "scan", f"{len(inputs)} inputs for a body of {len(body.inputs)}")
+    require(attrs["sequences"] + attrs["states"] <= len(inputs), "scan", "more sequences and states than inputs")
+    require(attrs["states"] <= len(body.outputs) > 0, "scan", "the body does not give as many states as it takes")
+    require(any(t.dtype == "float32" for t in inputs), "scan", "needs a float32 input")
+    of, wants = taken(inputs, attrs), taken([body.tensors[i] for i in body.inputs], attrs)
+    for x, step in zip(of.xs, wants.xs, strict=True):
+        _fits(x, (length, *step.shape), step)
+    for x, want in zip((*of.constants, *of.states), (*wants.constants, *wants.states), strict=True):
+        _fits(x, want.shape, want)
+    ys, after, _ = given([body.tensors[i] for i in body.outputs], attrs)
+    require(all(t.dtype == "float32" for t in (*ys, *after, *of.states)), "scan", "ys and states are float32")
+    for i, (old, new) in enumerate(zip(of.states, after, strict=True)):
+        shapes = f"{list(old.shape)} to {list(new.shape)}"
+        require(new.shape == old.shape, "scan", f"the body changes the shape of state {i} from {shapes}")
+    trails = of.states if attrs["trails"] else ()
+    return [
+        *(Tensor(name=t.name, shape=(length, *t.shape)) for t in ys),
+        *(Tensor(name=t.name, shape=t.shape) for t in after),
+        *(Tensor(name=f"trail of {t.name}", shape=(length, *t.shape)) for t in trails),
+    ]
+
+
+def _fits(x: Tensor, shape: tuple[int, ...], want: Tensor) -> None:
+    message = f"{x.name} is {x.dtype} {list(x.shape)}, the body wants {want.dtype} {list(shape)}"
+    require(x.shape == shape and x.dtype == want.dtype, "scan", message)
+
+
+def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    from volumetric.graph.interpret import interpret
+
+    body: Graph = attrs["body"]
+    dtype = next(x.dtype.type for x in inputs if np.issubdtype(x.dtype, np.floating))
+    xs, constants, states = taken(inputs, attrs)
+    found = given([np.empty((attrs["length"], *body.tensors[i].shape), dtype) for i in body.outputs], attrs)
+    trails = [np.empty((attrs["length"], *state.shape), dtype) for state in states if attrs["trails"]]
+    steps = range(attrs["length"])
+    for t in reversed(steps) if attrs["reverse"] else steps:
+        for trail, state in zip(trails, states, strict=False):
+            trail[t] = state
+        made = given(interpret(body, [*(x[t] for x in xs), *constants, *states], {}, dtype), attrs)
+        for every, y in zip(found.ys, made.ys, strict=True):
+            every[t] = y
+        states = made.states
+    return [*found.ys, *states, *trails]
+
+
+def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]) -> Sequence[int | None]:
+    """Emit the scan the other way round: a step again, then back through it; and behind it what `hoisting` says."""
+    from volumetric.graph.build import GraphBuilder
+    from volumetric.graph.differentiate import differentiate
+
+    attrs, body = node.attrs, node.attrs["body"]
+    g_ys, g_states, g_trails = given(grads, attrs)
+    if not attrs["trails"]:
+        raise UnsupportedError(f"the gradient of scan {node.where} has none", hint="differentiate what comes before it")
+    if any(g is not None for g in g_trails):
+        raise UnsupportedError(f"the states before each step of scan {node.where} have no gradient")
+    xs, constants, states = taken(node.inputs, attrs)
+    trails = given(node.outputs, attrs).trails
+    inner = GraphBuilder()
+    inner.where = node.where
+
+    def like(tensors: Sequence[int]) -> list[int]:
+        return [inner.input(body.tensors[i].name, body.tensors[i].shape, body.tensors[i].dtype) for i in tensors]
+
+    of_body, made_by_body = taken(body.inputs, attrs), given(body.outputs, attrs)
+    x_in, s_in = like(of_body.xs), like(of_body.states)
+    seen = [i for i, g in enumerate(g_ys) if g is not None]
+    gy_in = like([made_by_body.ys[i] for i in seen])
+    c_in, gs_in = like(of_body.constants), like(of_body.states)
+    of = inline(inner, body, dict(zip(body.inputs, (*x_in, *c_in, *s_in), strict=True)))
+    ends = [*(made_by_body.ys[i] for i in seen), *made_by_body.states]
+    seeds: dict[int, int] = {}
+    for end, g in zip((of[i] for i in ends), (*gy_in, *gs_in), strict=True):
+        seeds[end] = inner.add(seeds[end], g) if end in seeds else g
+    want_x, want_c, _ = taken(wanted, attrs)
+    asked = [i for i, want in zip((*x_in, *c_in), (*want_x, *want_c), strict=True) if want]
+    found = differentiate(inner, seeds, [*asked, *s_in])
+    gx = [i for i, want in enumerate(want_x) if want and x_in[i] in found]
+    gc = [i for i, want in enumerate(want_c) if want and c_in[i] in found]
+    sequences = (*xs, *trails, *(g_ys[i] for i in seen))
+    hoisting = Hoisting(inner, dict(zip((*x_in, *s_in, *gy_in), sequences, strict=True)), gs_in)
+    hoisted, added = hoisting.split({i: found[c_in[i]] for i in gc})
+    ys = list(dict.fromkeys((*(found[x_in[i]] for i in gx), *hoisting.handed)))
+    sums = like([of_body.constants[i] for i in added])
+    back = inner.finish(
+        [
+            *ys,
+            *(found[s] if s in found else inner.zeros(inner.shape(s)) for s in s_in),
+            *(inner.add(total, part) for total, part in zip(sums, added.values(), strict=True)),
+        ]
+    )
+    carried = [g if g is not None else work.zeros(work.shape(s)) for s, g in zip(states, g_states, strict=True)]
+    carried += [work.zeros(work.shape(constants[i])) for i in added]
+    made = work.emit(
+        "scan",
+        (*sequences, *constants, *carried),
+        body=back,
+        length=attrs["length"],
+        reverse=not attrs["reverse"],
+        sequences=len(sequences),
+        states=len(carried),
+        trails=False,
+    )
+    handed, first = dict(zip(ys, made, strict=False)), made[len(ys) :]
+    by_x = {i: handed[found[x_in[i]]] for i in gx}
+    by_c = dict(zip(added, first[len(states) :], strict=True))
+    for i, terms in hoisted.items():
+        whole = hoisting.emit(work, terms, handed, attrs["length"])
+        by_c[i] = work.add(by_c[i], whole) if i in by_c else whole
+    return [
+        *(by_x.get(i) for i in range(len(xs))),
+        *(by_c.get(i) for i in range(len(constants))),
+        *first[: len(states)],
+    ]
+
+
+declare("scan", _infer, _run, vjp_of_all=_vjp)

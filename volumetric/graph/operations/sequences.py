@@ -1,0 +1,206 @@
+"""Rotary embedding and recurrent cells: what depends on the order of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.recurrent_cell import Cell
+from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.recurrent_inputs import back_inputs, given
+from volumetric.graph.operations.rowwise import given_by_role
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+
+def _infer_rope(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("rope", inputs)
+    x, *tables = inputs
+    _, length, _, width = axes_of("rope", x, 4)
+    half = tables[0].shape[-1]
+    require(all(t.shape == (length, half) for t in tables), "rope", f"tables need {length} rows of one width")
+    require(2 * half <= width, "rope", f"cannot turn {2 * half} elements of {width}")
+    return [out("turned", *x.shape)]
+
+
+def _run_rope(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, cos, sin = inputs
+    half = cos.shape[-1]
+    cos, sin = cos[:, None], sin[:, None] * (-1 if attrs["back"] else 1)
+    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    return [np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], axis=-1)]
+
+
+def _vjp_rope(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    _, cos, sin = node.inputs
+    return [work.rope(g, cos, sin, back=not node.attrs["back"]), None, None]
+
+
+def cell_of(op: str, attrs: Attrs) -> Cell:
+    """Return the cell that an operation names."""
+    if attrs["cell"] not in CELLS:
+        raise SpecError(f"{op}: unknown cell {attrs['cell']!r}", hint="one of " + ", ".join(CELLS))
+    return CELLS[attrs["cell"]]
+
+
+def _infer_recurrent(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("recurrent", inputs)
+    cell = cell_of("recurrent", attrs)
+    from_x, weight, *rest = inputs
+    batch, length, wide = axes_of("recurrent", from_x, 3)
+    size, states = wide // cell.blocks, len(cell.states)
+    own = len(rest) == states + attrs["bias"] + attrs["resets"]
+    require(own, "recurrent", f"{len(inputs)} inputs do not make a {cell.name}")
+    fits = weight.shape == (wide, weight.shape[-1]) and wide == cell.blocks * size and _divides(weight.shape[-1], size)
+    require(fits, "recurrent", "the weight does not fit")
+    starts, bias, keep = given(rest, attrs)
+    require(all(t.shape == (batch, size) for t in starts), "recurrent", "initial states do not fit")
+    require(all(t.shape == (wide,) for t in bias), "recurrent", "the bias does not fit")
+    require(all(t.shape == (batch, length) for t in keep), "recurrent", "keep is [B, T]")
+    last = [out(f"last {name}", batch, size) for name in cell.states[1:]]
+    kept = [out("kept", batch, length, cell.kept * size)] if cell.kept else []
+    return [out(cell.name, batch, length, size), *last, *kept]
+
+
+def _divides(width: int, size: int) -> bool:
+    """Whether heads of a width make up all units."""
+    return size == width or (width > 0 and size % width == 0)
+
+
+def _run_recurrent(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    """Compute a cell over all steps."""
+    from_x, weight, *rest = inputs
+    cell = CELLS[attrs["cell"]]
+    starts, bias, keep = given(rest, attrs)
+    every, tape = cell.run(from_x, weight, bias[0] if bias else None, starts, keep[0] if keep else None)
+    h, *others = (np.ascontiguousarray(state[:, 1:]) for state in every)
+    last = [np.ascontiguousarray(state[:, -1]) for state in every[1:]]
+    return [h, *last, *([np.concatenate([*tape, *others], -1)] if cell.kept else [])]
+
+
+def _vjp_recurrent(
+    work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]
+) -> Sequence[int | None]:
+    attrs, cell = node.attrs, CELLS[node.attrs["cell"]]
+    from_x, weight, *rest = node.inputs
+    starts, bias, keep = given(rest, attrs)
+    y, *last, kept = node.outputs if cell.kept else (*node.outputs, None)
+    gy, *g_last = grads[: len(cell.states)]
+    if grads[len(cell.states) :] != [None] * bool(cell.kept):
+        raise UnsupportedError(f"what recurrent {node.where} keeps for its gradient has none itself")
+    batch, length, size = work.shape(y)
+    wide = work.shape(from_x)[2]
+    if length == 0:
+        return [None, None, None, *g_last, *(None for _ in (*bias, *keep))]
+    seeds = [
+        g if g is not None else work.zeros(work.shape(of)) for g, of in zip((gy, *g_last), (y, *last), strict=True)
+    ]
+    seeds = seeds if any(g is not None for g in g_last) else seeds[:1]
+    given_back = (*seeds, y, *(() if kept is None else (kept,)), weight, *starts, *keep)
+    found = work.emit("recurrent_grad", given_back, cell=cell.name, last=len(seeds) > 1, resets=attrs["resets"])
+    g_x, g_h = found[0], found[int(cell.apart)]
+    before = work.reshape(starts[0], (batch, 1, size))
+    if length > 1:
+        before = work.concat((before, work.part(y, 1, 0, length - 1)), 1)
+    for of in keep:
+        before = work.binary("mul_nonzero", before, work.reshape(of, (batch, length, 1)))
+    g_weight = _weight_grad(work, g_h, before, work.shape(weight))
+    g_bias = [work.reshape(work.reduce(g_h, "sum", (0, 1)), (wide,)) for _ in bias]
+    first = work.reshape(work.part(g_h, 1, 0, 1), (batch, wide))
+    ways = {cell.states[0]: [_through(work, first, weight, (batch, size))]}
+    for i, name in enumerate(cell.direct):
+        ways.setdefault(name, []).append(work.reshape(work.part(found[-1], 0, i, i + 1), (batch, size)))
+    g_starts = [work.add(*ways[name]) if name in ways else None for name in cell.states]
+    for of in keep:  # what the first step forgets has no part in anything
+        g_starts = [g and work.binary("mul_nonzero", g, work.part(of, 1, 0, 1)) for g in g_starts]
+    return [g_x, g_weight, *g_starts, *g_bias, *(None for _ in keep)]
+
+
+def _weight_grad(work: GraphBuilder, g_h: int, before: int, shape: tuple[int, ...]) -> int:
+    """Emit the gradient of the weights, of each block and head, from those of products and the states they read."""
+    (batch, length, size), (wide, width) = work.shape(before), shape
+    blocks, heads, rows = wide // size, size // width, batch * length
+    if heads == 1:
+        flat_g, flat_h = (work.reshape(t, (1, rows, w)) for t, w in ((g_h, wide), (before, size)))
+        return work.reshape(work.gemm(flat_g, flat_h, trans_a=True), shape)
+    by_head = work.permute(work.reshape(g_h, (rows, blocks, heads, width)), (2, 0, 1, 3))
+    seen = work.permute(work.reshape(before, (rows, heads, width)), (1, 0, 2))
+    made = work.gemm(work.reshape(by_head, (heads, rows, blocks * width)), seen, trans_a=True)
+    return work.reshape(work.permute(work.reshape(made, (heads, blocks, width, width)), (1, 0, 2, 3)), shape)
+
+
+def _through(work: GraphBuilder, g: int, weight: int, shape: tuple[int, int]) -> int:
+    """Emit the gradient ``[B, H]`` of a state from that of its products, ``[B, n H]``."""
+    (batch, size), (wide, width) = shape, work.shape(weight)
+    blocks, heads = wide // size, size // width
+    if heads == 1:
+        g = work.reshape(g, (1, batch, wide))
+        return work.reshape(work.gemm(g, work.reshape(weight, (1, wide, size))), shape)
+    by_head = work.permute(work.reshape(g, (batch, blocks, heads, width)), (2, 0, 1, 3))
+    parts = work.permute(work.reshape(weight, (blocks, heads, width, width)), (1, 0, 2, 3))
+    deep = (heads, blocks * width, width)
+    made = work.gemm(work.reshape(by_head, (heads, batch, blocks * width)), work.reshape(parts, deep))
+    return work.reshape(work.permute(made, (1, 0, 2)), shape)
+
+
+def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("recurrent_grad", inputs)
+    cell = cell_of("recurrent_grad", attrs)
+    states = len(cell.states)
+    own = len(inputs) == 3 + attrs["last"] * (states - 1) + bool(cell.kept) + states + attrs["resets"]
+    require(own, "recurrent_grad", "has other inputs than its cell")
+    of = back_inputs(inputs, attrs)
+    batch, length, size = axes_of("recurrent_grad", of.y, 3)
+    require(length, "recurrent_grad", "needs a step")
+    require(of.gy.shape == of.y.shape, "recurrent_grad", "gy and y have one shape")
+    require(all(t.shape == (batch, size) for t in (*of.g_last, *of.starts)), "recurrent_grad", "states do not fit")
+    require(all(t.shape == (batch, length) for t in of.keep), "recurrent_grad", "keep is [B, T]")
+    pre = [out("from_x grad", batch, length, cell.blocks * size), out("from_h grad", batch, length, cell.blocks * size)]
+    direct = [out("direct grad", len(cell.direct), batch, size)] if cell.direct else []
+    return [*pre[: 1 + cell.apart], *direct]
+
+
+def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    cell, of = CELLS[attrs["cell"]], back_inputs(inputs, attrs)
+    parts = np.split(of.kept[0], cell.kept, -1) if cell.kept else []
+    after = [of.y, *parts[len(cell.keeps) :]]
+    every = tuple(np.concatenate([s[:, None], e], 1) for s, e in zip(of.starts, after, strict=True))
+    tape, keep = tuple(parts[: len(cell.keeps)]), of.keep[0] if of.keep else None
+    g_x, g_h, direct = cell.run_back(of.weight, every, tape, of.gy, of.g_last or None, keep)
+    return [g_x, *([g_h] if cell.apart else []), *([np.stack(direct)] if direct else [])]
+
+
+def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("recurrence", inputs)
+    given = given_by_role(inputs, attrs)
+    rows, wide = axes_of("recurrence", given["x"], 2)
+    size = given["weight.0"].shape[1]
+    cell = cell_of("recurrence", attrs)
+    require(wide == cell.blocks * size, "recurrence", f"{wide} elements are no cell of {size} hidden units")
+    require(given["weight.0"].shape == (wide, size), "recurrence", "the weight does not fit")
+    require(given.get("bias.0", out("", wide)).shape == (wide,), "recurrence", "the bias does not fit")
+    states = [given[name] for name in cell.states if name in given]
+    require(len(states) == len(cell.states), "recurrence", "the states do not make this cell")
+    require(all(t.shape == (1, size) for t in states), "recurrence", "states are one row")
+    return [out(attrs["cell"], rows, size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
+
+
+def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    given = given_by_role(inputs, attrs)
+    cell = cell_of("recurrence", attrs)
+    start = tuple(given[name] for name in cell.states)
+    every, _ = cell.run(given["x"][None], given["weight.0"], given.get("bias.0"), start)
+    return [np.ascontiguousarray(every[0][0, 1:]), *(state[0, -1:].copy() for state in every)]
+
+
+declare("rope", _infer_rope, _run_rope, _vjp_rope)
+declare("recurrent", _infer_recurrent, _run_recurrent, vjp_of_all=_vjp_recurrent)
+declare("recurrent_grad", _infer_grad, _run_grad)
+declare("recurrence", _infer_recurrence, _run_recurrence)

@@ -1,0 +1,125 @@
+"""Operations on the rows of a call that state-space layers are made of, with states of fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph.numeric.activations import activate, check_activation
+from volumetric.graph.numeric.causal_conv import causal_conv
+from volumetric.graph.numeric.norms import rms_norm
+from volumetric.graph.numeric.selective_scan import Given, selective_scan, softplus
+from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.rowwise import given_by_role
+from volumetric.graph.ops import Tensor
+from volumetric.graph.state import Memory
+
+
+def _infer_columns(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("columns", inputs)
+    rows, width = axes_of("columns", inputs[0], 2)
+    start, stop = attrs["start"], attrs["stop"]
+    require(0 <= start < stop <= width, "columns", f"{start} to {stop} are not of {width} columns")
+    return [out("columns", rows, stop - start)]
+
+
+def _run_columns(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [np.ascontiguousarray(inputs[0][:, attrs["start"] : attrs["stop"]])]
+
+
+def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("causal_conv", inputs)
+    check_activation(attrs["activation"])
+    given = given_by_role(inputs, attrs)
+    rows, width = axes_of("causal_conv", given["x"], 2)
+    channels, _, taps = axes_of("causal_conv", given["weight"], 3)
+    require(0 <= attrs["start"] <= width - channels, "causal_conv", f"{width} columns have not so many channels")
+    require(given.get("bias", out("", channels)).shape == (channels,), "causal_conv", "the bias does not fit")
+    require(given["past"].shape == (taps - 1, channels), "causal_conv", "the state holds the rows before a call")
+    factors = attrs["factors"]
+    require(not factors or sum(n for n, _ in factors) == channels, "causal_conv", "each channel has one factor")
+    return [out("mixed", rows, channels), _kept(given["past"])]
+
+
+def _run_conv(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    given = given_by_role(inputs, attrs)
+    weight = given["weight"] * conv_factors(attrs, given["weight"].dtype)
+    start, past = attrs["start"], given["past"]
+    x = given["x"][:, start : start + len(weight)]
+    memory = Memory(1, {"past": past})
+    y, rows, _ = causal_conv(weight, given.get("bias"), x, memory)
+    return [activate(attrs["activation"], y), rows[len(x) :].copy()]
+
+
+def conv_factors(attrs: Attrs, dtype: np.dtype) -> Array:
+    """Return the factors on the weights of a `causal_conv`, ``[channels, 1, 1]``, or one for all."""
+    factors = attrs["factors"] or ((1, 1.0),)
+    return np.concatenate([np.full(n, factor, dtype) for n, factor in factors])[:, None, None]
+
+
+def _infer_scan(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("selective_scan", inputs)
+    given = given_by_role(inputs, attrs)
+    heads, size, inner = attrs["heads"], attrs["size"], attrs["heads"] * attrs["head_dim"]
+    require(heads % attrs["groups"] == 0, "selective_scan", "groups divide the heads")
+    widths = {"x": inner, "dt": heads, "b": attrs["groups"] * size, "c": attrs["groups"] * size, "z": inner}
+    rows = axes_of("selective_scan", given["x"], 2)[0]
+    for name in widths.keys() & given.keys():
+        start, (count, width) = attrs["starts"][name], axes_of("selective_scan", given[name], 2)
+        fits = count == rows and 0 <= start <= width - widths[name]
+        require(fits, "selective_scan", f"{name} has not {widths[name]} columns from {start} on")
+    require(given["a_log"].shape in ((heads, size), (heads,)), "selective_scan", "the decays do not fit")
+    vectors = [given[name].shape for name in ("d", "dt_bias") if name in given]
+    require(all(shape == (heads,) for shape in vectors), "selective_scan", "a head has one skip and one bias")
+    require(given["state"].shape == (size, inner), "selective_scan", "the state does not fit")
+    return [out("scanned", rows, inner), _kept(given["state"])]
+
+
+def _run_scan(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    given = given_by_role(inputs, attrs)
+    heads, groups, size = attrs["heads"], attrs["groups"], attrs["size"]
+    shapes = {"x": (heads, attrs["head_dim"]), "dt": (heads,), "b": (groups, size), "c": (groups, size)}
+    parts = {name: _part(given[name], attrs["starts"][name], shape) for name, shape in shapes.items()}
+    kind = given["x"].dtype.type
+    pre = parts["dt"] * kind(attrs["dt_factor"]) + given.get("dt_bias", kind(0))
+    dt = np.clip(softplus(pre), attrs["dt_min"], attrs["dt_max"])
+    rate = -np.exp(given["a_log"].reshape(heads, -1))
+    start = given["state"].reshape(1, size, *shapes["x"])
+    of = selective_scan(Given(parts["x"], dt, rate, parts["b"], parts["c"]), start)
+    y = (of.y + given["d"][:, None] * parts["x"])[0].reshape(len(given["x"]), -1)
+    if "z" in given:
+        z = _part(given["z"], attrs["starts"]["z"], (y.shape[1],))[0]
+        y = y * activate("silu", z * kind(attrs["z_factor"]))
+    return [y, of.states[0, -1].reshape(size, -1).copy()]
+
+
+def _part(rows: Array, start: int, shape: tuple[int, ...]) -> Array:
+    """Columns of rows from `start` on, as one sequence ``[1, rows, *shape]``."""
+    return rows[:, start : start + int(np.prod(shape))].reshape(1, len(rows), *shape)
+
+
+def _infer_norm(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("grouped_norm", inputs)
+    x, gain = inputs
+    rows, width = axes_of("grouped_norm", x, 2)
+    require(gain.shape == (width,), "grouped_norm", f"the gain has not {width} elements")
+    require(attrs["groups"] > 0 and width % attrs["groups"] == 0, "grouped_norm", "groups are of one size")
+    return [out("normal", rows, width)]
+
+
+def _run_norm(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, gain = inputs
+    shape = (len(x), attrs["groups"], x.shape[1] // attrs["groups"])
+    return [rms_norm(x.reshape(shape), gain.reshape(shape[1:]), attrs["eps"])[0].reshape(x.shape)]
+
+
+def _kept(state: Tensor) -> Tensor:
+    return Tensor(name=state.name, shape=state.shape, key=state.key)
+
+
+declare("columns", _infer_columns, _run_columns)
+declare("causal_conv", _infer_conv, _run_conv)
+declare("selective_scan", _infer_scan, _run_scan)
+declare("grouped_norm", _infer_norm, _run_norm)

@@ -1,0 +1,200 @@
+"""Operations of training: losses with their gradients, optimiser steps, sums of squares and rounding to a scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.dtypes import Scheme, decode, encode
+from volumetric.errors import SpecError
+from volumetric.graph.numeric.softmax import log_softmax
+from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+LOSS_FIELDS: dict[str, tuple[str, ...]] = {
+    "mse": (),
+    "l1": (),
+    "huber": ("delta",),
+    "bce": ("logits",),
+    "cross_entropy": ("ignore_index", "label_smoothing"),
+}
+"""Loss → its attributes besides the name."""
+
+
+def _infer_loss(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    prediction, target, *weights = inputs
+    name = attrs["name"]
+    if name not in LOSS_FIELDS:
+        raise SpecError(f"loss: unknown name {name!r}", hint="one of " + ", ".join(LOSS_FIELDS))
+    floats("loss", [prediction, *weights])
+    terms = prediction.shape
+    if name == "cross_entropy":
+        terms = axes_of("loss", prediction, 2)[:1]
+        require(prediction.shape[1], "loss", "there are no classes")
+    ids = target.dtype == "int32"
+    wanted = terms if ids else prediction.shape
+    require(name == "cross_entropy" or not ids, "loss", f"{name} takes float32 targets")
+    require(target.shape == wanted, "loss", f"the target has shape {list(target.shape)}, expected {list(wanted)}")
+    require(all(w.shape == terms for w in weights), "loss", f"weights need shape {list(terms)}")
+    return [out("total", 1), out("count", 1), out("slope", *prediction.shape)]
+
+
+def _elementwise(y: Array, t: Array, attrs: Attrs) -> tuple[Array, Array]:
+    if attrs["name"] == "huber":
+        d = y - t
+        bound = np.clip(d, -attrs["delta"], attrs["delta"])
+        return bound * (d - bound / 2), bound
+    if attrs["name"] == "mse":
+        d = y - t
+        return d * d, 2 * d
+    if attrs["name"] == "l1":
+        return np.abs(y - t), np.sign(y - t)
+    if attrs["logits"]:
+        small = np.exp(-np.abs(y))
+        return np.maximum(y, 0) - y * t + np.log1p(small), np.where(y >= 0, 1, small) / (1 + small) - t
+    log_p, log_q = np.maximum(np.log(y), -100), np.maximum(np.log(1 - y), -100)
+    return -(t * log_p + (1 - t) * log_q), (y - t) / np.maximum(y * (1 - y), y.dtype.type(1e-12))
+
+
+def _cross_entropy(z: Array, target: Array, weights: Array, attrs: Attrs) -> tuple[Array, Array, Array]:
+    """Return the values of the terms, their gradients and their weights."""
+    smooth, classes = attrs["label_smoothing"], z.shape[-1]
+    logp = log_softmax(z)
+    if np.issubdtype(target.dtype, np.integer):
+        weights = np.where(target == attrs["ignore_index"], 0, weights).astype(z.dtype)
+        q = np.zeros_like(z)
+        q[np.arange(len(z)), np.where(target == attrs["ignore_index"], 0, target)] = 1
+    else:
+        q = target
+    q = (q * (1 - smooth) + smooth / classes).astype(z.dtype)
+    values = -(q * np.where(q == 0, 0, logp)).sum(-1)
+    slopes = np.exp(logp) * q.sum(-1, keepdims=True) - q
+    none = weights == 0
+    return np.where(none, 0, values), np.where(none[:, None], 0, slopes * weights[:, None]), weights
+
+
+def _run_loss(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    y, target, *given = inputs
+    if attrs["name"] == "cross_entropy":
+        values, slopes, weights = _cross_entropy(y, target, given[0] if given else np.ones(len(y), y.dtype), attrs)
+    else:
+        values, slopes = _elementwise(y, target, attrs)
+        weights = given[0] if given else np.ones_like(values)
+        slopes = slopes * weights
+    total = (values * weights).sum(dtype=np.float64)
+    return [np.asarray([v], y.dtype) for v in (total, weights.sum(dtype=np.float64))] + [slopes.astype(y.dtype)]
+
+
+def _vjp_loss(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    none: list[int | None] = [None] * (len(node.inputs) - 1)
+    g = work.reshape(g, (1,) * len(work.shape(node.outputs[2])))
+    return [work.binary("mul", node.outputs[2], g), *none]
+
+
+UPDATE_FIELDS: dict[str, tuple[str, ...]] = {
+    "sgd": ("weight_decay",),
+    "momentum": ("weight_decay", "momentum", "dampening", "nesterov"),
+    "rmsprop": ("weight_decay", "alpha", "eps", "momentum", "centered"),
+    "adam": ("weight_decay", "beta1", "beta2", "eps"),
+    "adamw": ("weight_decay", "beta1", "beta2", "eps"),
+}
+"""Optimiser → its attributes besides the name."""
+
+
+def slots_of(attrs: Attrs) -> int:
+    """Return how many slots an optimiser has with these attributes."""
+    if attrs["name"] == "rmsprop":
+        return 1 + bool(attrs["centered"]) + bool(attrs["momentum"])
+    return {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}[attrs["name"]]
+
+
+def _infer_update(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("update", inputs)
+    if attrs["name"] not in UPDATE_FIELDS:
+        raise SpecError(f"update: unknown name {attrs['name']!r}", hint="one of " + ", ".join(UPDATE_FIELDS))
+    param, grad, *slots, scalars = inputs
+    require(len(slots) == slots_of(attrs), "update", f"{attrs['name']} has {slots_of(attrs)} slots, got {len(slots)}")
+    require(all(t.shape == param.shape for t in (grad, *slots)), "update", "shapes differ from the parameter's")
+    require(scalars.shape == (5,), "update", "needs 5 scalars")
+    return [Tensor(name=t.name, shape=t.shape, key=t.key if attrs["in_place"] else None) for t in (param, *slots)]
+
+
+def _run_update(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    w, g, *slots, scalars = inputs
+    rate, factor, first, second, apply = scalars
+    if apply == 0:
+        return [w, *slots]
+    g = g * factor
+    decay = attrs["weight_decay"]
+    if attrs["name"] == "adamw":
+        return _adam(w * (1 - rate * decay), g, slots, attrs, rate, first, second)
+    if decay:
+        g = g + decay * w
+    if attrs["name"] == "adam":
+        return _adam(w, g, slots, attrs, rate, first, second)
+    if attrs["name"] == "sgd":
+        return [w - rate * g]
+    if attrs["name"] == "momentum":
+        v = g if first else attrs["momentum"] * slots[0] + (1 - attrs["dampening"]) * g
+        return [w - rate * (g + attrs["momentum"] * v if attrs["nesterov"] else v), v]
+    return _rmsprop(w, g, slots, attrs, rate)
+
+
+def _adam(w: Array, g: Array, slots: Sequence[Array], attrs: Attrs, rate: Any, first: Any, second: Any) -> list[Array]:
+    m = attrs["beta1"] * slots[0] + (1 - attrs["beta1"]) * g
+    v = attrs["beta2"] * slots[1] + (1 - attrs["beta2"]) * g * g
+    move = (rate * first) * m / (np.sqrt(v) * second + attrs["eps"])
+    return [w - move, m, v]
+
+
+def _rmsprop(w: Array, g: Array, slots: Sequence[Array], attrs: Attrs, rate: Any) -> list[Array]:
+    alpha = attrs["alpha"]
+    new = [alpha * slots[0] + (1 - alpha) * g * g]
+    spread = new[0]
+    if attrs["centered"]:
+        new.append(alpha * slots[1] + (1 - alpha) * g)
+        spread = np.maximum(spread - new[1] * new[1], 0)
+    move = g / (np.sqrt(spread) + attrs["eps"])
+    if attrs["momentum"]:
+        move = attrs["momentum"] * slots[-1] + move
+        new.append(move)
+    return [w - rate * move, *new]
+
+
+def _infer_sumsq(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("sumsq", inputs)
+    require(inputs, "sumsq", "needs a tensor")
+    return [out("sum of squares", 1)]
+
+
+def _run_sumsq(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [np.asarray([sum(np.square(x).sum() for x in inputs)], inputs[0].dtype)]
+
+
+def _vjp_sumsq(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    return [work.binary("mul", work.affine(x, 2.0), work.reshape(g, (1,) * len(work.shape(x)))) for x in node.inputs]
+
+
+def _infer_fake(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("fake_quant", inputs)
+    Scheme.parse(attrs["scheme"])
+    return [out("rounded", *inputs[0].shape)]
+
+
+def _run_fake(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, scheme = inputs[0], Scheme.parse(attrs["scheme"])
+    if scheme.dtype.is_float and scheme.dtype.bits >= 32:
+        return [x]  # so that float64 checks of gradients see their own numbers
+    return [decode(encode(x, scheme), x.dtype)]
+
+
+declare("loss", _infer_loss, _run_loss, _vjp_loss)
+declare("update", _infer_update, _run_update)
+declare("sumsq", _infer_sumsq, _run_sumsq, _vjp_sumsq)
+declare("fake_quant", _infer_fake, _run_fake, lambda work, node, g: [g])

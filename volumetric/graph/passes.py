@@ -1,0 +1,189 @@
+"""Rewrites of graphs of fixed shape that give the same numbers with fewer passes over memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from volumetric._typing import Shape
+from volumetric.graph.layout import (
+    BINARY_AXES,
+    broadcast_layout,
+    first_element,
+    is_contiguous_part,
+    lies_flat,
+)
+from volumetric.graph.liveness import roots
+from volumetric.graph.numeric.activations import ACTIVATIONS
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.pruning import pruned
+
+
+def fuse_activations(graph: Graph) -> Graph:
+    """Let a `gemm` apply the activation that alone reads its result.
+
+    Gradients need that result as it was before, so this comes after differentiation: then it is read twice, and stays.
+    """
+    reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
+    products = {
+        node.outputs[0]: at
+        for at, node in enumerate(graph.nodes)
+        if node.op == "gemm" and node.attrs["activation"] == "linear"
+    }
+    fused: dict[int, Node] = {}
+    dropped: set[int] = set()
+    for at, node in enumerate(graph.nodes):
+        if node.op != "unary" or node.attrs["name"] not in ACTIVATIONS:
+            continue
+        source = products.get(node.inputs[0])
+        if source is not None and reads[node.inputs[0]] == 1:
+            product = graph.nodes[source]
+            attrs = MappingProxyType({**product.attrs, "activation": node.attrs["name"]})
+            fused[source] = dataclasses.replace(product, outputs=node.outputs, attrs=attrs)
+            dropped.add(at)
+    nodes = tuple(fused.get(at, node) for at, node in enumerate(graph.nodes) if at not in dropped)
+    return pruned(dataclasses.replace(graph, nodes=nodes))
+
+
+def fuse_trials(graph: Graph) -> Graph:
+    """Sum the squares of what an `update` that is not in place would write, where nobody wants anything else of it.
+
+    The two become ``update_squares``, which devices have a kernel for and graphs as they are built never hold.
+    """
+    root = roots(graph)
+    reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
+    reads.update(root[i] for i in graph.outputs)
+    makers = {
+        node.outputs[0]: node
+        for node in graph.nodes
+        if node.op == "update" and not node.attrs["in_place"] and [reads[i] for i in node.outputs] == [1, *_none(node)]
+    }
+    sums = {root[node.inputs[0]]: node for node in graph.nodes if node.op == "sumsq" and len(node.inputs) == 1}
+    trials = {
+        i: dataclasses.replace(makers[i], op="update_squares", outputs=sums[i].outputs)
+        for i in makers.keys() & sums.keys()
+    }
+    dropped = {node.outputs for node in trials.values()}
+    nodes = [trials.get(node.outputs[0], node) for node in graph.nodes if node.outputs not in dropped]
+    return pruned(dataclasses.replace(graph, nodes=tuple(nodes))) if trials else graph
+
+
+def _none(update: Node) -> list[int]:
+    """How often the slots of a trial are read: never."""
+    return [0] * (len(update.outputs) - 1)
+
+
+def join_pads(graph: Graph) -> Graph:
+    """Put the parts of a sum side by side where they are zeros but for one each, none of which meet.
+
+    So the gradient of what is read in parts is written once, instead of as zeros with each part, and their sum.
+    """
+    reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
+    root = roots(graph)
+    pads_of = {
+        node.outputs[0]: [node]
+        for node in graph.nodes
+        if node.op == "pad" and graph.tensors[root[node.inputs[0]]].key is None  # written to, maybe, before the sum
+    }
+    parts: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op == "binary" and node.attrs["name"] == "add" and all(reads[i] == 1 for i in node.inputs):
+            found = [parts.get(i) or pads_of.get(i) for i in node.inputs]
+            if all(found) and len({graph.tensors[i].shape for i in node.inputs}) == 1:
+                parts[node.outputs[0]] = [pad for some in found for pad in some or ()]
+    joined = {i: made for i, pads in parts.items() if (made := _side_by_side(graph, pads)) is not None}
+    if not joined:
+        return graph
+    nodes = tuple(
+        dataclasses.replace(node, **joined[node.outputs[0]]) if node.outputs and node.outputs[0] in joined else node
+        for node in graph.nodes
+    )
+    return pruned(dataclasses.replace(graph, nodes=nodes))
+
+
+def _side_by_side(graph: Graph, pads: list[Node]) -> dict[str, object] | None:
+    """Return what makes a node the `concat` of what is padded, or None where that is not the sum."""
+    shape = graph.tensors[pads[0].outputs[0]].shape
+    axes = {axis for pad in pads for axis, size in enumerate(graph.tensors[pad.inputs[0]].shape) if size != shape[axis]}
+    if len(axes) != 1:
+        return None
+    [axis] = axes
+    end, inputs = 0, []
+    for pad in sorted(pads, key=lambda pad: pad.attrs["before"][axis]):
+        if pad.attrs["before"][axis] != end:
+            return None
+        end += graph.tensors[pad.inputs[0]].shape[axis]
+        inputs.append(pad.inputs[0])
+    if end != shape[axis]:
+        return None
+    return {"op": "concat", "inputs": tuple(inputs), "attrs": MappingProxyType({"axis": axis})}
+
+
+def whole_of_parts(graph: Graph) -> Graph:
+    """Let a `concat` of all parts of a tensor be that tensor.
+
+    So states that lie side by side, and each of which has its name, are not taken apart and joined at every step.
+    """
+    root = roots(graph)
+    cuts = {node.outputs[0]: node for node in graph.nodes if node.op == "slice"}
+
+    def rewritten(node: Node) -> Node:
+        source = _source(graph, root, cuts, node) if node.op == "concat" else None
+        if source is None:
+            return node
+        shape = MappingProxyType({"shape": graph.tensors[node.outputs[0]].shape})
+        return dataclasses.replace(node, op="reshape", inputs=(source,), attrs=shape)
+
+    nodes = tuple(map(rewritten, graph.nodes))
+    return pruned(dataclasses.replace(graph, nodes=nodes)) if nodes != graph.nodes else graph
+
+
+def _source(graph: Graph, root: Sequence[int], cuts: Mapping[int, Node], join: Node) -> int | None:
+    """Return the tensor of which `join` has all elements in their order, read as contiguous parts."""
+    made = graph.tensors[join.outputs[0]]
+    if join.outputs[0] in graph.outputs or not lies_flat(made.shape, join.attrs["axis"]):
+        return None
+    found = [cuts.get(root[i]) for i in join.inputs]
+    sources = {None if cut is None else cut.inputs[0] for cut in found}
+    source = sources.pop()
+    if source is None or sources or graph.tensors[root[source]].key is not None:
+        return None
+    shape, end = graph.tensors[source].shape, 0
+    for cut in found:
+        assert cut is not None
+        starts, stops = cut.attrs["starts"], cut.attrs["stops"]
+        if not is_contiguous_part(shape, starts, stops) or first_element(shape, starts) != end:
+            return None
+        end += graph.tensors[cut.outputs[0]].size
+    return source if end == graph.tensors[source].size == made.size else None
+
+
+def spread_late(graph: Graph) -> Graph:
+    """Let functions of pairs read what is repeated for them as it was before: they broadcast themselves.
+
+    What outlives the run, and may be written in between, stays as it is.
+    """
+    root, shapes = roots(graph), [tensor.shape for tensor in graph.tensors]
+    spread = {
+        node.outputs[0]: node.inputs[0]
+        for node in graph.nodes
+        if node.op == "broadcast" and graph.tensors[root[node.inputs[0]]].key is None
+    }
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        inputs = node.inputs
+        for place, i in enumerate(inputs if node.op == "binary" else ()):
+            other = (*inputs[:place], spread.get(i, i), *inputs[place + 1 :])
+            if other != inputs and _fits([shapes[j] for j in other], shapes[node.outputs[0]]):
+                inputs = other
+        nodes.append(node if inputs == node.inputs else dataclasses.replace(node, inputs=inputs))
+    return pruned(dataclasses.replace(graph, nodes=tuple(nodes))) if spread else graph
+
+
+def _fits(operands: Sequence[Shape], result: Shape) -> bool:
+    """Whether operands make a result of this shape, over no more separate axes than `binary` takes."""
+    return np.broadcast_shapes(*operands) == result and len(broadcast_layout(result, *operands)[0]) <= BINARY_AXES

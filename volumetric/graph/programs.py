@@ -1,0 +1,62 @@
+"""A few compiled programs, those used last: each has scratch memory of its own on its device."""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+
+from volumetric.graph.device import GraphProgram
+
+KEPT = 32
+"""Programs that are kept."""
+
+
+class ProgramCache:
+    """Programs by what they are for; the one not used for longest makes room for a new one."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._programs: OrderedDict[Hashable, GraphProgram] = OrderedDict()
+
+    def __iter__(self) -> Iterator[GraphProgram]:
+        return iter(self._programs.values())
+
+    def get(self, name: Hashable, compile_it: Callable[[], GraphProgram]) -> GraphProgram:
+        """Return the program called `name`, compiled if need be."""
+        if name not in self._programs:
+            while len(self._programs) >= self._kept:
+                _close(self._programs.popitem(last=False)[1])
+            with _uncollected():
+                self._programs[name] = compile_it()
+        self._programs.move_to_end(name)
+        return self._programs[name]
+
+    def clear(self) -> None:
+        """Free all programs."""
+        while self._programs:
+            _close(self._programs.popitem()[1])
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Put off the search for cycles of objects.
+
+    Compiling makes hundreds of thousands of nodes and steps that all stay until it is done, and each search went
+    through all of them: a seventh of the time that large programs took.
+    """
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def _close(program: GraphProgram) -> None:
+    """Free what a program owns, where that is more than Python's own memory."""
+    close = getattr(program, "close", None)
+    if close is not None:
+        close()

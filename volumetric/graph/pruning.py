@@ -1,0 +1,48 @@
+"""Leaving out what nobody needs."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from volumetric.graph.ops import Graph, Node
+
+
+def pruned(graph: Graph) -> Graph:
+    """Return `graph` without nodes whose results neither an output nor a persistent buffer needs, and renumbered."""
+    needed = set(graph.outputs)
+    keyed = {i for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs) or not keyed.isdisjoint(node.outputs):
+            kept.append(node)
+            needed.update(node.inputs, node.guard[:1] if node.guard else ())
+    given = [i for i in graph.inputs if i not in graph.derived or i in needed]
+    used = needed.union(given, *(node.outputs for node in kept))
+    if len(kept) == len(graph.nodes) and len(used) == len(graph.tensors) and len(given) == len(graph.inputs):
+        return graph
+    number = {old: new for new, old in enumerate(sorted(used))}
+    return Graph(
+        tensors=tuple(graph.tensors[i] for i in sorted(used)),
+        nodes=tuple(_renumbered(node, number) for node in reversed(kept)),
+        inputs=tuple(number[i] for i in given),
+        outputs=tuple(number[i] for i in graph.outputs),
+        constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
+        derived=MappingProxyType({number[i]: what for i, what in graph.derived.items() if i in number}),
+        piece=graph.piece,
+        whole=graph.whole,
+        detached=frozenset(number[i] for i in graph.detached if i in number),
+        flush=graph.flush,
+    )
+
+
+def _renumbered(node: Node, number: dict[int, int]) -> Node:
+    return Node(  # three times as fast as `replace`, and graphs have many
+        op=node.op,
+        inputs=tuple([number[i] for i in node.inputs]),
+        outputs=tuple([number[i] for i in node.outputs]),
+        attrs=node.attrs,
+        where=node.where,
+        mixes=node.mixes,
+        tail=node.tail,
+        guard=node.guard and node.guard._replace(tensor=number[node.guard.tensor]),
+    )

@@ -1,0 +1,145 @@
+"""Equal parameters of several layers that lie in a store as one tensor, so that one operation serves them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.dtypes import Scheme
+from volumetric.graph.build import GraphBuilder
+
+_LONG: Final = 1000
+"""Characters of all keys together from which on a name tells their number instead."""
+
+
+def stack_key(keys: Sequence[str]) -> str:
+    """Name of the buffer of equal parameters of several layers."""
+    name = "+".join(keys)
+    if len(name) < _LONG:
+        return f"stack/{name}"
+    return f"stack/{keys[0]} and {len(keys) - 1} more, {sha256(name.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Equal parameters as one tensor ``[n, …]``.
+
+    Attributes
+    ----------
+    keys : of its members, in their order
+    member : shape of each, as its layer has it
+    turned : matrices are turned round: products read those fastest whose columns are outputs
+    """
+
+    keys: tuple[str, ...]
+    member: Shape
+    turned: bool = True
+
+    @property
+    def key(self) -> str:
+        """Name of its buffer."""
+        return stack_key(self.keys)
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of its buffer."""
+        return (len(self.keys), *(self.member[::-1] if self.turned else self.member))
+
+    def joined(self, value: Callable[[str], Array]) -> Array:
+        """Return what its buffer holds; `value` gives members by key."""
+        return np.stack([self._lying(value(key)) for key in self.keys])
+
+    def parted(self, whole: Array) -> dict[str, Array]:
+        """Return the members in what its buffer holds, each an array of its own."""
+        return {key: self._lying(value).copy() for key, value in zip(self.keys, whole, strict=True)}
+
+    def _lying(self, value: Array) -> Array:
+        return value.T if self.turned else value
+
+    def rounded(self, work: GraphBuilder, whole: int, scheme: Scheme) -> int:
+        """Emit the stack as a scheme holds each of its members."""
+        if scheme.group is None or len(self.member) < 2:  # number by number, or a bias: a row
+            return work.fake_quant(whole, str(scheme))
+        rows = work.permute(whole, (0, 2, 1)) if self.turned else whole
+        shape = work.shape(rows)
+        rows = work.reshape(rows, (prod(shape[:-1]), shape[-1]))
+        made = work.reshape(work.fake_quant(rows, str(scheme)), shape)
+        return work.permute(made, (0, 2, 1)) if self.turned else made
+
+    def one(self, work: GraphBuilder, whole: int, key: str) -> int:
+        """Emit a member of the stack."""
+        at = self.keys.index(key)
+        part = work.part(whole, 0, at, at + 1)
+        if self.turned and len(self.member) > 1:
+            part = work.permute(part, (0, *range(len(self.member), 0, -1)))
+        return work.reshape(part, self.member)
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The stacks of a store; parameters that are in none lie in buffers of their own."""
+
+    stacks: tuple[Stack, ...] = ()
+
+    @cached_property
+    def named(self) -> dict[str, Stack]:
+        """Stacks by the names of their buffers."""
+        return {stack.key: stack for stack in self.stacks}
+
+    @cached_property
+    def of(self) -> dict[str, Stack]:
+        """Stacks by the keys of their members."""
+        return {key: stack for stack in self.stacks for key in stack.keys}
+
+    def shapes(self, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+        """Return the buffers that hold parameters, and their shapes; of a stack all members are among them, or none."""
+        found = (self.of.get(key) for key in shapes)
+        places = (
+            (key, shape) if s is None else (s.key, s.shape)
+            for s, (key, shape) in zip(found, shapes.items(), strict=True)
+        )
+        return dict(places)
+
+    def put(
+        self, store: Any, keys: Iterable[str], value: Callable[[str], Array], name: Callable[[str], str] = str
+    ) -> None:
+        """Write parameters, or what belongs to them, into a store, one buffer after the other.
+
+        Parameters
+        ----------
+        keys : of the parameters; of a stack all members are among them, or none
+        value : gives what is written by the key of its parameter
+        name : gives the name of a buffer by that of the parameter's, or of its stack's
+        """
+        for key in keys:
+            stack = self.of.get(key)
+            if stack is None:
+                store.put(name(key), value(key))
+            elif key == stack.keys[0]:
+                store.put(name(stack.key), stack.joined(value))
+
+    def get(self, store: Any, keys: Collection[str], name: Callable[[str], str] = str) -> dict[str, Array]:
+        """Copy parameters, or what belongs to them, back from a store."""
+        parted: dict[str, Array] = {}
+        for stack in dict.fromkeys(self.of[key] for key in keys if key in self.of):
+            parted |= stack.parted(store.get(name(stack.key)))
+        return {key: parted[key] if key in parted else store.get(name(key)) for key in keys}
+
+    def runs(self, keys: Sequence[str]) -> Iterator[Stack | str]:
+        """Cut keys into whole stacks, and those that are in none."""
+        at = 0
+        while at < len(keys):
+            found = self.of.get(keys[at])
+            if found is None:
+                yield keys[at]
+                at += 1
+            else:
+                yield found
+                at += len(found.keys)
