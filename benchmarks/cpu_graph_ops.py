@@ -88,8 +88,8 @@ def measure_here(name: str, threads: int) -> tuple[float, float]:
         Softmax,
         SwiGLU,
     )
+    from volumetric.layers.scope import Scope
     from volumetric.runtime.cpu import CpuDevice
-    from volumetric.runtime.graph.rules import Scope
 
     kind, f, shape = CASES[name]
     i, o = f.get("i", 0), f.get("o", 0)

@@ -56,7 +56,7 @@ RARE = (
     "volumetric.graph.differentiate",
     "volumetric.graph.operations.training",
     "volumetric.graph.interpret",
-    "volumetric.runtime.graph.rules.softmaxes",
+    "volumetric.layers.nodes.softmaxes",
     "volumetric.train",
     "wgpu",
 )

@@ -10,9 +10,9 @@ from tests.layers.cases import CASES
 from tests.parity.run import data
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import Conv1d, Conv2d, LayerSpec
+from volumetric.layers.scope import Scope
 from volumetric.runtime.cpu.graph.samples import by_samples
 from volumetric.runtime.cpu.graph.windows import in_pieces
-from volumetric.runtime.graph.rules import Scope
 
 LARGE: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
     "rows of 70": (

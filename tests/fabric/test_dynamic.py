@@ -15,9 +15,10 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.ops import Graph
 from volumetric.layers import Fabric, Memory
 from volumetric.layers.fabric.nodes import param_entries, state_entries
+from volumetric.layers.nodes import fabric
+from volumetric.layers.scope import Scope
 from volumetric.network import Network
 from volumetric.runtime.graph import graph_of
-from volumetric.runtime.graph.rules import Scope, fabric
 
 
 def in_numpy(spec: Fabric, p: Arrays, x: np.ndarray) -> tuple[np.ndarray, Arrays, Arrays]:

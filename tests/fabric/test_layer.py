@@ -20,9 +20,10 @@ from volumetric.layers.fabric.edges import Annulus, Columns, LocalRadius
 from volumetric.layers.fabric.graphs import Lattice
 from volumetric.layers.fabric.places import XBand
 from volumetric.layers.fabric.reach import latency
+from volumetric.layers.nodes import fabric, fabric_edges
+from volumetric.layers.scope import Scope
 from volumetric.network import Network, initialise
 from volumetric.runtime.graph import graph_of
-from volumetric.runtime.graph.rules import Scope, fabric, fabric_edges
 
 RESETS = np.array([[0, 0, 1, 0, 0], [0, 1, 0, 0, 1]])
 CASES = {"plain": small(), "mixed": MIXED, "shared": SHARED, "free": FREE}

@@ -28,7 +28,7 @@ from volumetric.layers import (
     Memory,
     XLAttention,
 )
-from volumetric.runtime.graph.rules import Scope
+from volumetric.layers.scope import Scope
 
 WIDTH, CHUNK = 6, 4
 CELLS: dict[str, LayerSpec] = {

@@ -12,7 +12,7 @@ from tests.graph.scaffold_oracles import SCAFFOLD_ORACLES
 from volumetric._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import Memory
-from volumetric.runtime.graph.rules import Scope
+from volumetric.layers.scope import Scope
 
 ORACLES = oracles.ORACLES | SCAFFOLD_ORACLES
 EXACT = 1e-9

@@ -7,26 +7,21 @@ from importlib import import_module
 import pytest
 
 import volumetric.graph.operations.names as operations
-import volumetric.runtime.graph.rules.kinds as rules
 from volumetric import layers
 from volumetric.graph.operations import OPS
 from volumetric.layers import LAYERS
 from volumetric.registry import Registry, modules_of
-from volumetric.runtime.graph.rules import RULES
 
 
-@pytest.mark.parametrize(("table", "registry"), [(operations, OPS), (rules, RULES)], ids=["operations", "rules"])
-def test_tables_name_what_each_module_declares(table, registry):
-    package = table.__name__.rpartition(".")[0]
-    names = [name for declared in table.DECLARED.values() for name in declared.split()]
+def test_the_table_names_what_each_module_declares():
+    package = operations.__name__.rpartition(".")[0]
+    names = [name for declared in operations.DECLARED.values() for name in declared.split()]
     assert len(set(names)) == len(names)
-    assert sorted(registry) == sorted(names)
-    for module, declared in table.DECLARED.items():
+    assert sorted(OPS) == sorted(names)
+    for module, declared in operations.DECLARED.items():
         import_module(f"{package}.{module}")
         for name in declared.split():
-            made = registry[name]
-            home = (made.run if table is operations else made).__module__
-            assert home == f"{package}.{module}", name
+            assert OPS[name].run.__module__ == f"{package}.{module}", name
 
 
 def test_a_kind_is_its_class_in_small_letters():

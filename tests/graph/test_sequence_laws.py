@@ -50,11 +50,11 @@ from volumetric.layers import (
     StateSpec,
     XLAttention,
 )
+from volumetric.layers.scope import Scope
 from volumetric.network import Network
 from volumetric.runtime import lower
 from volumetric.runtime.graph import graph_of
 from volumetric.runtime.graph.network import resumed_states
-from volumetric.runtime.graph.rules import Scope
 
 STREAMS, ROWS, WIDTH = 5, 6, 3
 FORWARD: dict[str, LayerSpec] = {

@@ -11,7 +11,7 @@ from volumetric._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import Memory
 from volumetric.layers.axon import TRACED
-from volumetric.runtime.graph.rules import Scope
+from volumetric.layers.scope import Scope
 
 FIRST = 5
 ORACLE = axon("silu", "none", width=6, traces=True)

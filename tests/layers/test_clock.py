@@ -17,7 +17,7 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.interpret import interpret
 from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, On, Or
 from volumetric.layers.clock_steps import NumpySteps, counters, step
-from volumetric.runtime.graph.rules.clocks import GraphSteps
+from volumetric.layers.nodes.clocks import GraphSteps
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 ORACLE: dict[str, Any] = json.loads((FIXTURES / "clocks.json").read_text())

@@ -12,7 +12,7 @@ from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import Embedding
-from volumetric.runtime.graph.rules import Scope
+from volumetric.layers.scope import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

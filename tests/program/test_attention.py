@@ -13,8 +13,8 @@ from tests.program.attention_oracles import CASES, Oracle, load
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
+from volumetric.layers.nodes.program_attention import attend, attend_directly, is_direct, stacked, turned
 from volumetric.layers.program.attention import RULES, Attention, Pairs, rule_of
-from volumetric.runtime.graph.rules.program_attention import attend, attend_directly, is_direct, stacked, turned
 
 EXACT = 1e-9
 FORWARD, BACKWARD = 2e-5, 2e-4

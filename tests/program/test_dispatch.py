@@ -13,6 +13,9 @@ from tests.program.dispatch_oracles import CASES, FIXTURES, Case, load
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
+from volumetric.layers.nodes.program_dispatch import dispatch as emit
+from volumetric.layers.nodes.program_dispatch import weights_of
+from volumetric.layers.nodes.program_plan import ALWAYS, plan_of
 from volumetric.layers.program.attention.gated import CLOSED
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
@@ -22,9 +25,6 @@ from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.masks import Rects, Tile
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.tasks import params_of, tasks_of
-from volumetric.runtime.graph.rules.program_dispatch import dispatch as emit
-from volumetric.runtime.graph.rules.program_dispatch import weights_of
-from volumetric.runtime.graph.rules.program_plan import ALWAYS, plan_of
 
 EXACT = 1e-9
 FORWARD, BACKWARD = 2e-5, 2e-4

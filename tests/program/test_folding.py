@@ -11,9 +11,9 @@ from tests.devices import device
 from tests.layers.test_vjp import arrays
 from volumetric.layers import Memory
 from volumetric.layers import Program as Layer
+from volumetric.layers.nodes.program_attention import BY_HEADS
+from volumetric.layers.nodes.program_plan import plan_of
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, Tile
-from volumetric.runtime.graph.rules.program_attention import BY_HEADS
-from volumetric.runtime.graph.rules.program_plan import plan_of
 from volumetric.weights import Params, WeightStore
 
 WIDE = 32

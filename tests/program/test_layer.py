@@ -26,12 +26,12 @@ from volumetric.layers.program.learning import Constraints
 from volumetric.layers.program.ports import In, Out, Port, Signal
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.timing import CANVAS, all_states, timing_of
+from volumetric.layers.scope import Scope
 from volumetric.loaders import save_native
 from volumetric.network import Network, initialise
 from volumetric.runtime.cpu.graph.device import _rewritten
 from volumetric.runtime.cpu.graph.drafting import drafted
 from volumetric.runtime.graph import graph_of
-from volumetric.runtime.graph.rules import Scope
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 

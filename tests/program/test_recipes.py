@@ -15,6 +15,8 @@ from volumetric.builders import chain
 from volumetric.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import Program as Layer
+from volumetric.layers.nodes import program_recipes as nodes
+from volumetric.layers.nodes.program_settle import Held
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
@@ -33,8 +35,6 @@ from volumetric.layers.program.recipes import (
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.settle import region_params, states_of
 from volumetric.layers.training import Training
-from volumetric.runtime.graph.rules import program_recipes as nodes
-from volumetric.runtime.graph.rules.program_settle import Held
 from volumetric.train import SGD, Batch
 
 D, B = 4, 3

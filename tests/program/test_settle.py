@@ -14,6 +14,11 @@ from tests.devices import graphs
 from tests.program.dispatch_oracles import FIXTURES, load
 from volumetric._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
+from volumetric.layers.nodes import program_carriers as nodes
+from volumetric.layers.nodes.program_dispatch import dispatch as emit
+from volumetric.layers.nodes.program_dispatch import weights_of
+from volumetric.layers.nodes.program_plan import plan_of
+from volumetric.layers.nodes.program_settle import Held as Emitted
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.carriers import bound, denoised, filtered, noised, remembered
 from volumetric.layers.program.declared import Program
@@ -26,11 +31,6 @@ from volumetric.layers.program.meters import reduced, shown, updated
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.settle import AGE, Held, region_params, states_of
 from volumetric.layers.program.tasks import params_of
-from volumetric.runtime.graph.rules import program_carriers as nodes
-from volumetric.runtime.graph.rules.program_dispatch import dispatch as emit
-from volumetric.runtime.graph.rules.program_dispatch import weights_of
-from volumetric.runtime.graph.rules.program_plan import plan_of
-from volumetric.runtime.graph.rules.program_settle import Held as Emitted
 
 D = 4
 REGIONS = {

@@ -14,9 +14,8 @@ from tests.train.test_device_learner import follow
 from volumetric._typing import Shape
 from volumetric.layers import Dense, LayerSpec
 from volumetric.layers.base import LAYERS, ParamSpec
+from volumetric.layers.scope import RULES, Scope, linear
 from volumetric.network import initialise
-from volumetric.runtime.graph.rules import RULES, Scope
-from volumetric.runtime.graph.rules.base import linear
 from volumetric.train import Adam, Batch, LearnerOptions
 from volumetric.train.device import DeviceLearner
 

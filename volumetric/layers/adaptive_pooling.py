@@ -8,13 +8,16 @@ pooled one after the other; with 1 output an axis is pooled as a whole, which is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import Arrays, Grads, Memory, Saved, layer, show_shape
+from volumetric.layers.scope import Scope
 from volumetric.layers.windowed import Windowed
 
 
@@ -74,6 +77,22 @@ class AdaptivePool(Windowed):
     def spread(self, g: Array, choice: Array | None, axis: int, size: int) -> Array:
         """Return the gradient of what `pooled` took: `size` elements along the axis, or one that stands for all."""
         raise NotImplementedError(self.kind)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        """Pool the axes one after the other, from the last: of equal elements the first of all is found that way."""
+        work, largest = scope.work, isinstance(self, AdaptiveMaxPool)
+        wanted = self.output_shape(work.shape(x))
+        for axis in reversed(range(2, len(wanted))):
+            shape = work.shape(x)
+            lead, size, tail = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+            lines = work.reshape(x, (lead, size, tail))
+            if size % wanted[axis] == 0:
+                pooled = _parts(work, lines, wanted[axis], largest=largest)
+            else:
+                cuts = (work.part(lines, 1, start, end) for start, end in ranges(size, wanted[axis]))
+                pooled = work.concat([_parts(work, cut, 1, largest=largest) for cut in cuts], 1)
+            x = work.reshape(pooled, (*shape[:axis], wanted[axis], *shape[axis + 1 :]))
+        return x
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,3 +164,17 @@ class AdaptiveMaxPool3d(AdaptiveMaxPool):
     """Largest elements of volumes ``[N, C, D, H, W]``, as many as are wanted; formula as in `AdaptiveMaxPool`."""
 
     spatial: ClassVar[int] = 3
+
+
+def _parts(work: GraphBuilder, x: int, count: int, *, largest: bool) -> int:
+    """Pool ``[lead, size, tail]`` to `count` parts of equal length, ``[lead, count, tail]``."""
+    lead, size, tail = work.shape(x)
+    if not largest:
+        means = work.reduce(work.reshape(x, (lead, count, size // count, tail)), "mean", (2,))
+        return work.reshape(means, (lead, count, tail))
+    step = (size // count, 1)
+    image = work.reshape(x, (lead, 1, size, tail))
+    top = work.emit(
+        "pool_max", (image,), kernel=step, stride=step, dilation=(1, 1), before=(0, 0), counts=(count, tail)
+    )[0]
+    return work.reshape(top, (lead, count, tail))

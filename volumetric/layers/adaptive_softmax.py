@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from itertools import pairwise
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import Saved, layer
 from volumetric.layers.softmax import AxisSoftmax
@@ -62,3 +64,11 @@ class AdaptiveSoftmax(AxisSoftmax):
     def _bounds(self, head: int) -> list[int]:
         """Where the clusters begin, in an axis that has `head` elements before the first of them."""
         return [head + cutoff - self.cutoffs[0] for cutoff in self.cutoffs]
+
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        direct = self.cutoffs[0]
+        sizes = [b - a for a, b in pairwise((*self.cutoffs, self.n_classes))]
+        head, *tails = (work.softmax(part) for part in work.split(z, [direct + len(sizes), *sizes], 1))
+        chosen = [work.part(head, 1, direct + i, direct + i + 1) for i in range(len(sizes))]
+        products = [work.binary("mul", c, tail) for c, tail in zip(chosen, tails, strict=True)]
+        return work.concat((work.part(head, 1, 0, direct), *products), 1)

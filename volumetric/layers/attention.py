@@ -32,6 +32,7 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.scope import Scope
 
 
 @layer("multi_head_attention")
@@ -311,6 +312,11 @@ class MultiHeadAttention(LayerSpec):
             begun = np.cumsum(resets, -1)
             seen = seen & (begun[..., None] == begun[..., None, :])
         return seen if seen.ndim == 2 else seen[..., None, :, :]
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.attention import emit_multi_head_attention  # which imports this module
+
+        return emit_multi_head_attention(scope, self, x)
 
 
 def _spread(kv: Array, heads: int) -> Array:

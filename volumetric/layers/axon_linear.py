@@ -21,6 +21,7 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.scope import Scope, linear
 
 
 @layer("axon_linear")
@@ -90,3 +91,15 @@ class AxonLinear(LayerSpec):
         params |= {f"axon/{name}": g for name, g in beside.params.items()}
         through = beside.inputs[0]
         return Grads((gx if through is None else gx + through,), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, {of.name: scope.param(of.name, of.shape) for of in self.params() if "/" not in of.name}
+        with work.at(scope.path, mixes=False):
+            own = linear(work, p, ("",), x)
+        beside = scope.child("axon").emit(self.axon, x)
+        with work.at(scope.path, mixes=False):
+            return (
+                work.emit("sum", (own, beside), scale=1.0)[0]
+                if work.takes("sum", (own, beside))
+                else work.add(own, beside)
+            )

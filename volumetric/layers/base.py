@@ -6,15 +6,18 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transform
 
 from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.graph.state import Memory, StateSpec
 from volumetric.hints import shown
 from volumetric.keywords import explained
 from volumetric.layers.training import Training
 from volumetric.registry import Registry
+
+if TYPE_CHECKING:
+    from volumetric.layers.scope import Scope
 
 Arrays: TypeAlias = Mapping[str, Array]
 """Name of a parameter or buffer → array, for one layer."""
@@ -158,6 +161,17 @@ class LayerSpec:
             return self
         one = isinstance(getattr(self, self.children_field), LayerSpec)
         return dataclasses.replace(self, **{self.children_field: changed[0] if one else changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
+
+    def emit(self, scope: Scope, *inputs: int) -> int:
+        """Write the layer into the graph of `scope`: take tensors, return that of the output.
+
+        Every device that compiles graphs runs and trains what is written here; `Scope` gives parameters, buffers and
+        states, and `volumetric.graph.ops` lists the operations.
+        """
+        raise UnsupportedError(
+            f"{self.kind} at {scope.path} has no emit, which writes the graph that devices with kernels run",
+            hint="write one, or run it with device='reference'",
+        )
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         """Compute the reference output, in the precision of the inputs, and what the VJP needs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from volumetric.layers.base import (
     show_shape,
 )
 from volumetric.layers.channels import by_channel, channel_params, sum_by_channel
+from volumetric.layers.scope import Scope, spread_by_channel
 from volumetric.layers.training import Training
 from volumetric.layers.windowed import Windowed
 
@@ -144,6 +146,29 @@ class BatchNorm(Windowed):
             inner = inner - inner.mean(axis=axes, keepdims=True) - normal * along
         return Grads((saved["scale"] * inner,), params)
 
+    def emit(self, scope: Scope, x: int) -> int:
+        """Normalise ``[N, C, positions]``: by the batch while training, else by the running statistics."""
+        work, p, shape = scope.work, scope.params(self), self.output_shape(scope.work.shape(x))
+        flat = work.reshape(x, (*shape[:2], prod(shape[2:])))
+        learns = scope.may_change(self)
+        if learns or not self.track_running_stats:
+            mean = work.reduce(flat, "mean", (0, 2))
+            centred = work.binary("sub", flat, mean)
+            var = work.reduce(work.unary(centred, "square"), "mean", (0, 2))
+            if learns:
+                _track(scope, self, mean, var, self.batch_size(shape))
+        else:
+            running = scope.buffers(self)
+            mean, var = (spread_by_channel(work, running[name], 3) for name in ("running_mean", "running_var"))
+            centred = work.binary("sub", flat, mean)
+        scale = work.unary(work.affine(var, 1.0, self.eps), "rsqrt")
+        if self.affine:
+            scale = work.binary("mul", scale, spread_by_channel(work, p["weight"], 3))
+        y = work.binary("mul", centred, scale)
+        if self.affine:
+            y = work.binary("add", y, spread_by_channel(work, p["bias"], 3))
+        return work.reshape(work.unary(y, self.activation), shape)
+
 
 def _statistics(x: Array) -> tuple[Array, Array]:
     """Return mean and biased variance of each channel."""
@@ -171,3 +196,21 @@ class BatchNorm3d(BatchNorm):
     """Batch norm of volumes ``[N, C, D, H, W]``; fields and formula as in `BatchNorm`."""
 
     spatial: ClassVar[int] = 3
+
+
+def _track(scope: Scope, spec: BatchNorm, mean: int, var: int, count: int) -> None:
+    """Move the running statistics, where there are any, towards those of a batch."""
+    work, running = scope.work, scope.buffers(spec)
+    if not running:
+        return
+    unbiased = work.affine(var, count / (count - 1))
+    if spec.momentum is None:
+        seen = work.affine(running[COUNT], 1.0, 1.0)
+        scope.change(COUNT, seen)
+        part = work.unary(seen, "reciprocal")
+    else:
+        part = work.scalar(spec.momentum)
+    rest = work.affine(part, -1.0, 1.0)
+    for name, of_batch in (("running_mean", mean), ("running_var", unbiased)):
+        new = work.binary("mul", work.reshape(of_batch, (spec.num_features,)), part)
+        scope.change(name, work.add(work.binary("mul", running[name], rest), new))

@@ -20,6 +20,7 @@ from volumetric.layers.base import (
     rows,
 )
 from volumetric.layers.causal_conv import conv_params
+from volumetric.layers.scope import Scope
 
 
 @layer("causal_conv1d")
@@ -79,3 +80,8 @@ class CausalConv1d(LayerSpec):
         if self.bias:
             params["bias"] = rows(gy).sum(0)
         return Grads((gx,), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.convolved import emit_causal_conv1d  # which imports this module
+
+        return emit_causal_conv1d(scope, self, x)

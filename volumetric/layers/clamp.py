@@ -9,6 +9,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.layers.scope import Scope
 
 
 @layer("clamp")
@@ -45,3 +46,9 @@ class Clamp(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         return Grads((np.where(saved["outside"], gy.dtype.type(0), gy),))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work = scope.work
+        if self.min is not None:
+            x = work.binary("max", x, work.scalar(self.min))
+        return x if self.max is None else work.binary("min", x, work.scalar(self.max))

@@ -22,6 +22,7 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
+from volumetric.layers.scope import Scope, joined
 from volumetric.layers.training import Training
 
 INPUT = "input"
@@ -53,6 +54,9 @@ class Residual(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         return Grads((gy, gy))
+
+    def emit(self, scope: Scope, x: int, source: int) -> int:
+        return joined(scope.work, (x, source), "add")
 
 
 def inner_source(source: str | None, index: int) -> int:
@@ -222,3 +226,9 @@ class Sequential(Container):
                 before = grads[j]
                 grads[j] = gx if before is None else before if gx is None else before + gx
         return Grads((grads[0],), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        values = [x]
+        for i, child in enumerate(self.layers):
+            values.append(scope.child(str(i)).emit(child, *(values[j] for j in self.sources(i))))
+        return values[-1]

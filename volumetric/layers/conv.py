@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, Literal
 
 from volumetric._typing import Array, Shape
@@ -24,6 +25,7 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
+from volumetric.layers.scope import Scope
 from volumetric.layers.windowed import Windowed
 
 
@@ -147,6 +149,20 @@ class Conv(Spatial):
         weight = p["weight"]
         return weight.reshape(self.groups, self.out_channels // self.groups, math.prod(weight.shape[1:]))
 
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, scope.params(self)
+        samples, channels, *sizes = work.shape(x)
+        shape = self.output_shape(work.shape(x))
+        counts, taps = shape[2:], prod(self.windows().kernel)
+        pixels, deep, groups = prod(counts), channels // self.groups * taps, self.groups
+        weight = work.reshape(p["weight"], (groups, self.out_channels // groups, deep))
+        if taps == 1 and tuple(sizes) == counts and not any(self.windows().before):
+            columns = x  # each pixel is its own window
+        else:
+            columns = work.unfold(x, **window_fields(self, counts))
+        product = work.gemm(weight, work.reshape(columns, (samples * groups, deep, pixels)), groups=samples * groups)
+        return finished(scope, self, p, work.reshape(product, (samples, self.out_channels, pixels)), shape)
+
 
 @layer("conv1d")
 class Conv1d(Conv):
@@ -167,3 +183,23 @@ class Conv3d(Conv):
     """Convolution of volumes ``[N, C, D, H, W]``; fields and formula as in `Conv`."""
 
     spatial: ClassVar[int] = 3
+
+
+def finished(scope: Scope, spec: Spatial, p: dict[str, int], y: int, shape: Shape) -> int:
+    """Add the bias to ``[N, channels, pixels]``, apply the activation, and give the result its shape."""
+    work = scope.work
+    if spec.bias:
+        y = work.binary("add", y, work.reshape(p["bias"], (1, spec.out_channels, 1)))
+    return work.reshape(work.unary(y, spec.activation), shape)
+
+
+def window_fields(spec: Spatial, counts: Shape) -> dict[str, Shape]:
+    """Return the attributes with which `unfold` and `fold` know the windows of a convolution."""
+    windows = spec.windows()
+    return {
+        "kernel": windows.kernel,
+        "stride": windows.stride,
+        "dilation": windows.dilation,
+        "before": windows.before,
+        "counts": counts,
+    }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.numeric.windows import sum_of_products
 from volumetric.layers.base import Arrays, Grads, Memory, ParamSpec, Saved, layer
-from volumetric.layers.conv import Spatial
+from volumetric.layers.conv import Spatial, finished, window_fields
+from volumetric.layers.scope import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,19 @@ class ConvTranspose(Spatial):
     def _matrix(self, p: Arrays) -> Array:  # [groups, in / groups, out / groups · ∏kernel]
         weight = p["weight"]
         return weight.reshape(self.groups, self.in_channels // self.groups, math.prod(weight.shape[1:]))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, scope.params(self)
+        samples, channels, *counts = work.shape(x)
+        shape = self.output_shape(work.shape(x))
+        taps, pixels, groups = prod(self.windows().kernel), prod(counts), self.groups
+        deep = self.out_channels // groups * taps
+        weight = work.reshape(p["weight"], (groups, channels // groups, deep))
+        parts = work.reshape(x, (samples * groups, channels // groups, pixels))
+        columns = work.gemm(weight, parts, trans_a=True, groups=samples * groups)
+        columns = work.reshape(columns, (samples, self.out_channels * taps, pixels))
+        image = work.fold(columns, shape[2:], **window_fields(self, tuple(counts)))
+        return finished(scope, self, p, work.reshape(image, (samples, self.out_channels, prod(shape[2:]))), shape)
 
 
 @layer("conv_transpose1d")

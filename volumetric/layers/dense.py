@@ -17,6 +17,7 @@ from volumetric.layers.base import (
     layer,
     rows,
 )
+from volumetric.layers.scope import Scope, linear
 
 
 def affine(p: Arrays, name: str, x: Array) -> Array:
@@ -73,3 +74,6 @@ class Dense(LayerSpec):
         params: dict[str, Array] = {}
         gx = affine_vjp(p, "", saved["x"], gy * slope(self.activation, saved["pre"]), params)
         return Grads((gx,), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        return linear(scope.work, scope.params(self), ("",), x, activation=self.activation)

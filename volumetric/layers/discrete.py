@@ -9,7 +9,9 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.layers.scope import Scope
 
 FUNCTIONS = ("step", "sign", "ternary")
 SURROGATES = ("none", "clip", "triangle")
@@ -60,3 +62,30 @@ class Discrete(LayerSpec):
         inside = far <= 1
         slope = inside if self.surrogate == "clip" else np.where(inside, 1 - far, 0)
         return Grads(((gy * slope).astype(gy.dtype),))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work = scope.work
+        y = sent(work, self, x)
+        if self.surrogate == "none":
+            return y
+        c, constant = (_surrogate(work, self, x) for _ in range(2))
+        work.detached.add(constant)
+        return work.add(y, work.binary("sub", c, constant))  # plus 0: the surrogate's gradient, and the very values
+
+
+def sent(work: GraphBuilder, spec: Discrete, x: int) -> int:
+    """Emit what a discrete layer makes of `x`; NaN stays."""
+    zero = work.scalar(0.0)
+    if spec.function == "ternary":
+        above = work.binary("max", work.unary(work.affine(x, 1.0, -spec.threshold), "sign"), zero)
+        return work.add(above, work.binary("min", work.unary(work.affine(x, 1.0, spec.threshold), "sign"), zero))
+    y = work.unary(x, "sign")
+    return work.binary("max", y, zero) if spec.function == "step" else y
+
+
+def _surrogate(work: GraphBuilder, spec: Discrete, x: int) -> int:
+    """Emit a function of `x` with the derivative of the surrogate."""
+    near = work.binary("min", work.binary("max", x, work.scalar(-1.0)), work.scalar(1.0))
+    if spec.surrogate == "clip":
+        return near
+    return work.binary("sub", near, work.affine(work.binary("mul", near, work.unary(near, "abs")), 0.5))

@@ -8,6 +8,7 @@ from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.graph.numeric.noise import dropped, kept, stream_of
 from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.layers.scope import Scope
 from volumetric.layers.training import Training
 
 
@@ -44,3 +45,10 @@ class Dropout(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         return Grads((dropped(gy, saved["keep"], self.p) if "keep" in saved else gy,))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        if scope.training is None or self.p == 0:
+            return x
+        if scope.training.noise is None:
+            raise SpecError(f"dropout at {scope.path} needs the key of a pass")
+        return scope.work.emit("dropout", (x, scope.training.noise), p=float(self.p), stream=stream_of(scope.path))[0]

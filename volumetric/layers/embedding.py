@@ -20,6 +20,7 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
+from volumetric.layers.scope import Scope
 
 
 @layer("embedding")
@@ -51,6 +52,12 @@ class Embedding(LayerSpec):
         gradient = np.zeros_like(p["weight"])
         np.add.at(gradient, saved["ids"], gy * gy.dtype.type(self.scale))
         return Grads((None,), {"weight": gradient})
+
+    def emit(self, scope: Scope, ids: int) -> int:
+        work, table = scope.work, scope.params(self)["weight"]
+        if work.takes("embedding", (ids,), (table,)):
+            return work.emit("embedding", (ids, table), roles=("ids", "weight"), scale=float(self.scale))[0]
+        return work.affine(work.gather_rows(table, ids), self.scale)
 
 
 def check_ids(ids: Array, vocabulary: int) -> Array:
@@ -106,3 +113,16 @@ class PositionEmbedding(LayerSpec):
         start = saved["start"]
         gradient[start : start + gy.shape[-2]] = gy.reshape(-1, *gy.shape[-2:]).sum(0)
         return Grads((gy,), {"weight": gradient})
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, table = scope.work, scope.params(self)["weight"]
+        if work.takes("position_embedding", (x,), (table,)):
+            roles = ("x", "positions", "weight")
+            inputs = (x, work.positions(), table)
+            return work.emit("position_embedding", inputs, roles=roles, offset=self.offset)[0]
+        rows = scope.sequenced(x)
+        end = self.offset + work.shape(rows)[1]
+        if end > self.num_embeddings:
+            known = f"the {self.num_embeddings} learned positions at {scope.path}"
+            raise ShapeError(f"position {end - 1} is beyond {known}")
+        return work.reshape(work.binary("add", rows, work.part(table, 0, self.offset, end)), work.shape(x))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.entmax import entmax, entmax_vjp, sparsemax
 from volumetric.layers.base import Saved, layer
 from volumetric.layers.softmax import AxisSoftmax
@@ -19,6 +20,9 @@ class Sparsemax(AxisSoftmax):
 
     def logits_vjp(self, saved: Saved, gy: Array) -> Array:
         return entmax_vjp(saved["y"], gy, 2.0)
+
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        return work.entmax(z, 2.0)
 
 
 @layer("entmax")
@@ -39,3 +43,6 @@ class Entmax(AxisSoftmax):
 
     def logits_vjp(self, saved: Saved, gy: Array) -> Array:
         return entmax_vjp(saved["y"], gy, self.alpha)
+
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        return work.entmax(z, self.alpha)

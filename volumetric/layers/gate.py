@@ -24,6 +24,7 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.scope import Scope, flat, linear
 
 Scoring = Literal["softmax", "softmax_all", "sigmoid"]
 SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
@@ -93,3 +94,18 @@ class Gate(LayerSpec):
             g_logits = np.where(dropped, zero, gy) * scores * (1 - scores)
         gx = affine_vjp(p, "", saved["x"], g_logits, params)
         return Grads((gx,), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work = scope.work
+        activation = "sigmoid" if self.scoring == "sigmoid" else "linear"
+        y = flat(work, linear(work, scope.params(self), ("",), x, activation=activation))
+        if self.scoring == "softmax_all":
+            y = work.softmax(y)
+        if self.top_k is not None and self.top_k < self.out_features:
+            y = work.keep_largest(y, self.top_k)
+            if self.scoring != "softmax":  # scores are not below 0: what is not kept becomes 0, and NaN stays
+                native = work.takes("activate", (y,))
+                y = work.emit("activate", (y,), activation="relu")[0] if native else work.unary(y, "relu")
+        if self.scoring == "softmax":
+            y = work.softmax(y)
+        return work.reshape(y, (*work.shape(x)[:-1], self.out_features))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import Saved, expect_positive, layer
 from volumetric.layers.softmax import AxisSoftmax
@@ -35,3 +36,7 @@ class GridSoftmax(AxisSoftmax):
 
     def _grid(self, z: Array) -> Array:
         return z.reshape(*z.shape[:-1], self.rows, self.cols)
+
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        rows = work.reshape(z, (work.shape(z)[0] * self.rows, self.cols))
+        return work.reshape(work.softmax(rows), work.shape(z))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from volumetric._typing import Array, Shape
@@ -20,6 +22,7 @@ from volumetric.layers.base import (
     show_shape,
 )
 from volumetric.layers.channels import by_channel, channel_params, sum_by_channel
+from volumetric.layers.scope import Scope, spread_by_channel
 
 
 @layer("group_norm")
@@ -82,3 +85,12 @@ class GroupNorm(LayerSpec):
         along = np.mean(inner * normal, axis=-1, keepdims=True)
         gx = scale * (inner - inner.mean(axis=-1, keepdims=True) - normal * along)
         return Grads((gx.reshape(gy.shape),), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p, shape = scope.work, scope.params(self), scope.work.shape(x)
+        groups = (shape[0] * self.num_groups, prod(shape[1:]) // self.num_groups)
+        y = work.reshape(work.norm(work.reshape(x, groups), kind="layer", eps=self.eps), shape)
+        if self.affine:
+            gain, bias = (spread_by_channel(work, p[name], len(shape)) for name in ("weight", "bias"))
+            y = work.binary("add", work.binary("mul", y, gain), bias)
+        return work.unary(y, self.activation)

@@ -12,6 +12,7 @@ from volumetric.errors import SpecError
 from volumetric.graph.numeric.noise import gumbel
 from volumetric.graph.state import refuse_resets
 from volumetric.layers.base import Arrays, Memory, Saved, layer
+from volumetric.layers.scope import Scope
 from volumetric.layers.softmax import Softmax
 
 
@@ -45,3 +46,21 @@ class GumbelSoftmax(Softmax):
         *lead, rows, size = x.shape
         noise = gumbel(prod(lead) * size, start + np.arange(rows), self.seed).reshape(rows, *lead, size)
         return Softmax.forward(self, p, x + np.moveaxis(noise, 0, -2).astype(x.dtype))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        """Bring the rows of a sequence to the front, with all that stands at a position behind it; add the noise."""
+        work, shape = scope.work, scope.work.shape(x)
+        if scope.resumes and len(shape) == 2:
+            return Softmax.emit(self, scope, work.emit("gumbel", (x, work.positions()), seed=self.seed)[0])
+        sequences = 1 if scope.resumes else scope.sequences
+        whole = (sequences, *shape) if scope.resumes else (sequences, shape[0] // max(sequences, 1), *shape[1:])
+        axes = len(whole)
+        there = (0, axes - 2, *range(1, axes - 2), axes - 1)
+        turned = work.permute(work.reshape(x, whole), there)
+        ahead = work.shape(turned)
+        rows = ahead[1]
+        places = work.constant(np.tile(np.arange(rows, dtype=np.int32), sequences), "places")
+        flat = work.reshape(turned, (sequences * rows, prod(ahead[2:])))
+        noisy = work.reshape(work.emit("gumbel", (flat, places), seed=self.seed)[0], ahead)
+        back = work.permute(noisy, tuple(there.index(i) for i in range(axes)))
+        return Softmax.emit(self, scope, work.reshape(back, shape))

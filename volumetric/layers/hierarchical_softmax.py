@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import Saved, layer
 from volumetric.layers.softmax import AxisSoftmax
@@ -58,3 +59,14 @@ class HierarchicalSoftmax(AxisSoftmax):
             grads.append(softmax_vjp(choice, below * path[..., None]).reshape(gy.shape))
             gy = (below * choice).sum(axis=-1)
         return np.concatenate(grads[::-1], axis=-1)
+
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        rows = work.shape(z)[0]
+        path: int | None = None
+        for level, nodes, branches in zip(work.split(z, self.nodes, 1), self.nodes, self.levels, strict=True):
+            parents = rows * nodes // branches
+            choice = work.softmax(work.reshape(level, (parents, branches)))
+            if path is not None:
+                choice = work.binary("mul", work.reshape(path, (parents, 1)), choice)
+            path = work.reshape(choice, (rows, nodes))
+        return z if path is None else path

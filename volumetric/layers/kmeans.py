@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from math import prod
 from typing import Literal
 
 from volumetric._typing import Array, Shape
@@ -20,6 +21,7 @@ from volumetric.layers.base import (
     layer,
     rows,
 )
+from volumetric.layers.scope import Scope, flat
 
 
 @layer("kmeans")
@@ -77,3 +79,23 @@ class KMeans(LayerSpec):
 
     def _variance(self, like: Array) -> Array:
         return like.dtype.type(self.temperature**2)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, centers = scope.work, scope.params(self)["centers"]
+        clusters, width = work.shape(centers)
+        middle = work.reduce(centers, "mean", (0,))
+        work.detached.add(middle)  # the assignment does not depend on it: it only keeps numbers small
+        rows, at = work.binary("sub", flat(work, x), middle), work.binary("sub", centers, middle)
+        norms = work.reshape(work.reduce(work.unary(at, "square"), "sum", (1,)), (clusters,))
+        count = prod(work.shape(x)[:-1])
+        logits = work.gemm(
+            work.reshape(rows, (1, count, width)),
+            work.reshape(at, (1, clusters, width)),
+            work.affine(norms, -0.5),
+            trans_b=True,
+        )
+        logits = work.affine(work.reshape(logits, (count, clusters)), 1 / self.temperature**2)
+        y = work.softmax(logits)
+        if self.output == "features":
+            y = work.gemm(work.reshape(y, (1, count, clusters)), work.reshape(centers, (1, clusters, width)))
+        return work.reshape(y, self.output_shape(work.shape(x)))

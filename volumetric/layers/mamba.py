@@ -32,6 +32,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import conv_params
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.scope import Scope
 
 
 @layer("mamba")
@@ -151,3 +152,8 @@ class Mamba(LayerSpec):
         shapes = ((self.inner_features, 1), (self.inner_features,), (1, size), (1, size))
         x, dt, b, c = (part.reshape(-1, length, *shape) for part, shape in zip((u, dt, b, c), shapes, strict=True))
         return Given(x, dt, -np.exp(a_log), b, c)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.state_space import emit_mamba  # which imports this module
+
+        return emit_mamba(scope, self, x)

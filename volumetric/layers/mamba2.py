@@ -34,6 +34,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import conv_params
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.scope import Scope
 
 
 @layer("mamba2")
@@ -234,3 +235,8 @@ class Mamba2(LayerSpec):
         shapes = ((self.num_heads, self.head_dim), (self.num_heads,), group, group)
         v, dt, b, c = (part.reshape(-1, length, *shape) for part, shape in zip((v, dt, b, c), shapes, strict=True))
         return Given(v, dt, -np.exp(a_log)[:, None], b, c)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.state_space import emit_mamba2  # which imports this module
+
+        return emit_mamba2(scope, self, x)

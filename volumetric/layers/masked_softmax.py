@@ -6,6 +6,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import Saved, layer
 from volumetric.layers.softmax import Softmax
 
@@ -36,3 +37,7 @@ class MaskedSoftmax(Softmax):
 
     def logits_vjp(self, saved: Saved, gy: Array) -> Array:
         return np.where(self.mask, Softmax.logits_vjp(self, saved, gy), gy.dtype.type(0))
+
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        mask = np.array([self.mask], np.float64)
+        return work.softmax(z if mask.all() else work.binary("mask", z, work.constant(mask, "mask")))

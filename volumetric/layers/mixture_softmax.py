@@ -6,6 +6,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import Saved, expect_positive, layer
 from volumetric.layers.softmax import AxisSoftmax
@@ -44,3 +45,11 @@ class MixtureSoftmax(AxisSoftmax):
         g_weights = softmax_vjp(weights, (g * parts).sum(axis=-1))
         g_parts = softmax_vjp(parts, weights[..., None] * g)
         return np.concatenate([g_weights, g_parts.reshape(*gy.shape[:-1], weights.shape[-1] * gy.shape[-1])], axis=-1)
+
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        rows, size = work.shape(z)
+        count, outcomes = self.components, self.outcomes(size)
+        logits, rest = work.split(z, [count, count * outcomes], 1)
+        weights = work.reshape(work.softmax(logits), (rows, count, 1))
+        parts = work.reshape(work.softmax(work.reshape(rest, (rows * count, outcomes))), (rows, count, outcomes))
+        return work.reshape(work.reduce(work.binary("mul", weights, parts), "sum", (1,)), (rows, outcomes))

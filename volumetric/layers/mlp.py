@@ -21,6 +21,7 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.scope import Scope, gated, linear, scaled
 
 
 @layer("swiglu")
@@ -95,6 +96,15 @@ class SwiGLU(LayerSpec):
         gx = gx + affine_vjp(p, "up.", saved["x"], g_up, params)
         return Grads((gx,), params)
 
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, scope.params(self)
+        if self.gate_factor != 1:
+            gate = scaled(work, linear(work, p, ("gate.",), x), self.gate_factor)
+            return linear(work, p, ("down.",), gated(work, gate, linear(work, p, ("up.",), x), self.activation))
+        bounds = {"limit": self.limit, "up_offset": self.up_offset}
+        hidden = linear(work, p, ("gate.", "up."), x, activation=self.activation, combine="gated", **bounds)
+        return linear(work, p, ("down.",), hidden)
+
 
 @layer("mlp")
 class MLP(LayerSpec):
@@ -127,3 +137,7 @@ class MLP(LayerSpec):
         params: dict[str, Array] = {}
         g_up = affine_vjp(p, "down.", saved["hidden"], gy, params) * slope(self.activation, saved["up"])
         return Grads((affine_vjp(p, "up.", saved["x"], g_up, params),), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, scope.params(self)
+        return linear(work, p, ("down.",), linear(work, p, ("up.",), x, activation=self.activation))

@@ -37,6 +37,7 @@ from volumetric.layers.projections import (
     run_map,
     run_map_back,
 )
+from volumetric.layers.scope import Scope
 from volumetric.layers.slstm import check_heads
 
 MOST = 80.0
@@ -256,6 +257,11 @@ class MLSTM(LayerSpec):
         (heads, width), lead = self.by_head, x.shape[:-2]
         shapes = {"C": (*lead, heads, width, width), "n": (*lead, heads, width), "m": (*lead, heads)}
         return Held(*(start_of(memory, name, shape, x.dtype) for name, shape in shapes.items()))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.mlstm import emit_mlstm  # which imports this module
+
+        return emit_mlstm(scope, self, x)
 
 
 def _held(states: Held, keep: Array | None, t: int) -> Held:

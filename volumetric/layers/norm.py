@@ -18,6 +18,7 @@ from volumetric.layers.base import (
     layer,
     rows,
 )
+from volumetric.layers.scope import Scope, flat
 
 
 @layer("rms_norm")
@@ -48,6 +49,11 @@ class RMSNorm(LayerSpec):
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         gx, gain = rms_norm_vjp(saved["x"], saved["gain"], saved["scale"], gy)
         return Grads((gx,), {"weight": gain})
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, scope.params(self)
+        y = work.norm(flat(work, x), p["weight"], kind="rms", eps=self.eps, unit_offset=self.unit_offset)
+        return work.reshape(y, work.shape(x))
 
 
 @layer("layer_norm")
@@ -86,3 +92,9 @@ class LayerNorm(LayerSpec):
         if self.bias:
             params["bias"] = rows(gy).sum(0)
         return Grads((gx,), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, scope.params(self)
+        return work.reshape(
+            work.norm(flat(work, x), p["weight"], p.get("bias"), kind="layer", eps=self.eps), work.shape(x)
+        )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from math import prod
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -23,6 +26,7 @@ from volumetric.layers.base import (
 from volumetric.layers.containers import Container, Residual, inner_memory, prefixed
 from volumetric.layers.gate import Gate
 from volumetric.layers.joins import join, join_vjp, mix, mix_vjp, scatter, scatter_vjp, weighed, weighed_vjp
+from volumetric.layers.scope import Scope, columns, joined
 from volumetric.layers.training import Training
 
 Combine = Literal["concat", "add", "avg", "filter", "grid_scatter"]
@@ -175,3 +179,47 @@ class Parallel(Container):
             parts.append(result.inputs[0])
         there = [part for part in parts if part is not None]
         return Grads((sum(there[1:], there[0]) if there else None,), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work = scope.work
+        if self.gate is not None and work.takes("mix", (x,)):
+            return _mixture(scope, self, self.gate, x)
+        if self.gate is not None:
+            weights = scope.child("gate").emit(self.gate, x)
+            parts = work.split(weights, [1] * len(self.branches), len(work.shape(weights)) - 1)
+            read, factors = [x] * len(parts), parts
+            if self.weigh == "input":  # the sign of a weight, which is not negative, says whether the branch counts
+                read = [work.binary("mul_nonzero", x, part) for part in parts]
+                factors = [work.unary(part, "sign") for part in parts]
+            made = [scope.child(str(i)).emit(branch, read[i]) for i, branch in enumerate(self.branches)]
+            pairs = zip(made, factors, strict=True)
+            return work.add(*(work.binary("mul_nonzero", branch, factor) for branch, factor in pairs))
+        branches = [scope.child(str(i)).emit(branch, x) for i, branch in enumerate(self.branches)]
+        if self.grid is not None:
+            return _scatter(work, branches, self.cells(), prod(self.grid))
+        return joined(work, branches, self.combine)
+
+
+def _mixture(scope: Scope, spec: Parallel, gate: Gate, x: int) -> int:
+    """A gated sum of which the device computes the branches that some row has chosen."""
+    work = scope.work
+    weights = scope.child("gate").emit(gate, x)
+    branches: list[int] = []
+    for i, branch in enumerate(spec.branches):
+        with work.guarded(weights, i):
+            given = x if spec.weigh == "output" else _weighed(work, x, weights, i)
+            branches.append(scope.child(str(i)).emit(branch, given))
+    return work.emit("mix", (weights, *branches), weighted=spec.weigh == "output")[0]
+
+
+def _weighed(work: GraphBuilder, x: int, weights: int, i: int) -> int:
+    """Rows times the weight of a branch, 0 where that is 0."""
+    return work.emit("mix", (columns(work, weights, i, 1), x), weighted=True)[0]
+
+
+def _scatter(work: GraphBuilder, values: Sequence[int], cells: Sequence[int], count: int) -> int:
+    """Put each value into its cell of a row of cells, zeros into the others."""
+    *lead, width = work.shape(values[0])
+    of = dict(zip(cells, values, strict=True))
+    empty = work.zeros((*lead, width)) if len(of) < count else -1
+    return work.concat([of.get(cell, empty) for cell in range(count)], len(lead))

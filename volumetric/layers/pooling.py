@@ -11,6 +11,7 @@ from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.numeric.windows import Windows
 from volumetric.layers.base import Arrays, Grads, Memory, Saved, layer, show_shape
+from volumetric.layers.scope import Scope
 from volumetric.layers.windowed import Windowed
 
 
@@ -102,6 +103,9 @@ class MaxPool(Pool):
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         return Grads((saved["windows"].at_taps(gy, saved["tap"], saved["sizes"]),))
 
+    def emit(self, scope: Scope, x: int) -> int:
+        return scope.work.emit("pool_max", (x,), **_fields(*self.windows(scope.work.shape(x))))[0]
+
 
 @layer("max_pool1d")
 class MaxPool1d(MaxPool):
@@ -155,6 +159,15 @@ class AvgPool(Pool):
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         return Grads((saved["windows"].spread(gy / saved["divisors"], saved["sizes"]),))
 
+    def emit(self, scope: Scope, x: int) -> int:
+        work = scope.work
+        windows, counts = self.windows(work.shape(x))
+        sums = work.emit("pool_sum", (x,), **_fields(windows, counts))[0]
+        divisors = self.divisors(windows, counts, work.shape(x)[2:])
+        if divisors.min() == divisors.max():
+            return work.affine(sums, 1 / float(divisors.flat[0]))
+        return work.binary("div", sums, work.constant(divisors[None, None], "sizes of windows"))
+
 
 @layer("avg_pool1d")
 class AvgPool1d(AvgPool):
@@ -175,3 +188,8 @@ class AvgPool3d(AvgPool):
     """Mean of each window of volumes ``[N, C, D, H, W]``; fields and formula as in `AvgPool`."""
 
     spatial: ClassVar[int] = 3
+
+
+def _fields(windows: Windows, counts: Shape) -> dict[str, Shape]:
+    names = ("kernel", "stride", "dilation", "before")
+    return {**{name: getattr(windows, name) for name in names}, "counts": counts}

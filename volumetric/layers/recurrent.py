@@ -29,6 +29,7 @@ from volumetric.layers.base import (
     rows,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.scope import Scope, linear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +127,33 @@ class Recurrent(LayerSpec):
     def _turned(self, x: Array) -> Array:
         """Steps in the order in which they are computed, or such results in the order of the steps."""
         return x[..., ::-1, :] if self.reverse else x
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p, size, cell = scope.work, scope.params(self), self.hidden_size, self.cell
+        with work.at(scope.path, mixes=False):
+            from_x = linear(work, p, ("ih.",), x)
+        keeps = scope.keeps_state(x) and not self.reverse
+        if keeps and work.takes("recurrence", (x,), tuple(p.values())):
+            given = {"x": from_x, "weight.0": p["hh.weight"]} | ({"bias.0": p["hh.bias"]} if self.bias else {})
+            given |= {name: scope.state(name, (1, size)) for name in cell.states}
+            parts = work.shape(p["hh.weight"])[:1]
+            return work.emit("recurrence", tuple(given.values()), roles=tuple(given), cell=cell.name, parts=parts)[0]
+        keep = scope.kept_before(x, reverse=self.reverse)
+        from_x = scope.sequenced(from_x)
+        if self.reverse:
+            from_x = work.flip(from_x, 1)
+        batch, length, _ = work.shape(from_x)
+        if keeps:
+            starts = [scope.state(name, (batch, size)) for name in cell.states]
+        else:
+            starts = [work.zeros((batch, size))] * len(cell.states)
+        y, *others = work.recurrent(cell.name, from_x, p["hh.weight"], starts, p.get("hh.bias"), keep)
+        if keeps and length:
+            ends = (work.reshape(work.last(y, 1), (batch, size)), *others)
+            for name, of in zip(cell.states, ends, strict=False):
+                scope.keep(name, of)
+        y = work.flip(y, 1) if self.reverse else y
+        return work.reshape(y, (*work.shape(x)[:-1], size))
 
 
 @layer("rnn")

@@ -7,6 +7,7 @@ import math
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+from volumetric.layers.scope import Scope
 
 
 @layer("reshape")
@@ -35,3 +36,6 @@ class Reshape(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         return Grads((gy.reshape(saved["shape"]),))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        return scope.work.reshape(x, self.output_shape(scope.work.shape(x)))

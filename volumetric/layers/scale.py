@@ -7,6 +7,7 @@ import math
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.layers.scope import Scope, scaled
 
 
 @layer("scale")
@@ -30,3 +31,6 @@ class Scale(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         return Grads((gy * gy.dtype.type(self.factor),))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        return scaled(scope.work, x, self.factor)

@@ -22,6 +22,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import conv_params
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.scope import Scope
 
 
 @layer("short_conv")
@@ -88,3 +89,8 @@ class ShortConv(LayerSpec):
         parts = (g_product * saved["v"], g_gated * saved["mixed"], g_product * saved["b"])
         gx = affine_vjp(p, "in.", saved["x"], np.concatenate(parts, axis=-1), params)
         return Grads((gx,), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.convolved import emit_short_conv  # which imports this module
+
+        return emit_short_conv(scope, self, x)

@@ -36,6 +36,7 @@ from volumetric.layers.projections import (
     run_map,
     run_map_back,
 )
+from volumetric.layers.scope import Scope
 
 GATES = ("i", "f", "z", "o")
 
@@ -175,6 +176,11 @@ class SLSTM(LayerSpec):
     def _recurrent(self, weight: Array) -> Array:
         """The matrices of all gates and heads as a cell takes them, ``[4 · E, width]``."""
         return weight.reshape(4 * self.embed_dim, -1)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.slstm import emit_slstm  # which imports this module
+
+        return emit_slstm(scope, self, x)
 
 
 def check_heads(spec: LayerSpec, width: int, heads: int) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+from volumetric.layers.scope import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,24 @@ class AxisSoftmax(LayerSpec):
         g = self.logits_vjp(saved, np.moveaxis(gy, self.axis, -1)) / gy.dtype.type(self.temperature)
         return Grads((np.moveaxis(g, -1, self.axis),))
 
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        """Emit the probabilities of each row of `z`, ``[rows, size]``."""
+        raise NotImplementedError(self.kind)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        """Bring the axis to the end, divide by the temperature, take the probabilities of rows, and bring it back."""
+        work = scope.work
+        count = len(work.shape(x))
+        axis = self.axis % count
+        if self.kind == "softmax" and axis == 1 and work.takes("scaled_softmax", (x,)):
+            return work.emit("scaled_softmax", (x,), temperature=float(self.temperature))[0]
+        there = (*(i for i in range(count) if i != axis), axis)
+        z = work.affine(work.permute(x, there), 1 / self.temperature)
+        *lead, size = work.shape(z)
+        y = self.probability_nodes(work, work.reshape(z, (prod(lead), size)))
+        y = work.reshape(y, (*lead, work.shape(y)[1]))
+        return work.permute(y, tuple(there.index(i) for i in range(count)))
+
 
 @layer("softmax")
 class Softmax(AxisSoftmax):
@@ -74,6 +95,9 @@ class Softmax(AxisSoftmax):
 
     def logits_vjp(self, saved: Saved, gy: Array) -> Array:
         return softmax_vjp(saved["y"], gy)
+
+    def probability_nodes(self, work: GraphBuilder, z: int) -> int:
+        return work.softmax(z)
 
 
 @layer("softcap")
@@ -94,3 +118,9 @@ class Softcap(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         return Grads((gy * (1 - np.square(saved["t"])),))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work = scope.work
+        if work.takes("softcap", (x,)):
+            return work.emit("softcap", (x,), cap=float(self.cap))[0]
+        return work.affine(work.unary(work.affine(x, 1 / self.cap), "tanh"), self.cap)

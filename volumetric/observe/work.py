@@ -12,6 +12,8 @@ from volumetric._typing import Array, Shape
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.products import flops_of
 from volumetric.layers.base import ParamSpec
+from volumetric.layers.nodes.program_attention import attend
+from volumetric.layers.nodes.program_carriers import bound, filtered, remembered
 from volumetric.layers.program.carriers import carrier_params
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.ends import read_width
@@ -19,8 +21,6 @@ from volumetric.layers.program.facts import Facts, Place, facts_of
 from volumetric.layers.program.ports import In, Out
 from volumetric.layers.program.tasks import Task, tasks_of
 from volumetric.observe.firing import Firing
-from volumetric.runtime.graph.rules.program_attention import attend
-from volumetric.runtime.graph.rules.program_carriers import bound, filtered, remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from volumetric._typing import Shape
 from volumetric.dtypes import Scheme
 from volumetric.graph import GraphBuilder
 from volumetric.graph.stacks import Stack, Stacks, stack_key
+from volumetric.layers.nodes.program_plan import plan_of, stacks_of
 from volumetric.layers.program.spec import Program
-from volumetric.runtime.graph.rules.program_plan import plan_of, stacks_of
 from volumetric.runtime.plan import Plan
 from volumetric.train.lora import DOWN, UP, LowRank
 from volumetric.train.precision import FLOAT32

@@ -14,7 +14,7 @@ from volumetric.bench.layers.cases import LayerCase
 from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, differentiate
 from volumetric.graph.products import flops_of
 from volumetric.layers import Embedding
-from volumetric.runtime.graph.rules import GraphTraining, Scope
+from volumetric.layers.scope import GraphTraining, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

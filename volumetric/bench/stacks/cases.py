@@ -32,8 +32,8 @@ from volumetric.layers import (
     PreUpGated,
     XLAttention,
 )
+from volumetric.layers.scope import GraphTraining, Scope
 from volumetric.network import Network
-from volumetric.runtime.graph.rules import GraphTraining, Scope
 
 WIDTH: Final = 128
 RESETS: Final = 0.01

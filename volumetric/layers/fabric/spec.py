@@ -29,6 +29,7 @@ from volumetric.layers.fabric.declared import InPort, OutPort, Population
 from volumetric.layers.fabric.edges import RULES, Rule
 from volumetric.layers.fabric.facts import Declared, Facts, facts_of
 from volumetric.layers.fabric.graphs import Graph
+from volumetric.layers.scope import Scope
 
 SHARPNESS = 0.5
 """λ, what a unit of distance costs a score."""
@@ -241,6 +242,11 @@ class Fabric(LayerSpec):
         from volumetric.layers.fabric.forward import back
 
         return back(saved, gy)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.fabric import emit_fabric  # which imports this module
+
+        return emit_fabric(scope, self, x)
 
 
 def _size(of: slice) -> int:

@@ -12,6 +12,7 @@ from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, ParamSpec, 
 from volumetric.layers.program import declared
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.ports import width_of
+from volumetric.layers.scope import Scope
 from volumetric.layers.training import Training
 
 
@@ -110,3 +111,8 @@ class Program(LayerSpec):
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         # Gradients are those of the graph, on its interpreter; central differences of `forward` check them.
         return import_module("volumetric.runtime.graph.layer_gradient").gradients(self, p, saved, gy)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.layers.nodes.program import emit_program  # which imports this module
+
+        return emit_program(scope, self, x)

@@ -10,7 +10,8 @@ from volumetric.layers.base import Arrays, Grads, ParamSpec, Saved, expect_last,
 from volumetric.layers.dense import affine_params
 from volumetric.layers.mlp import MLP
 from volumetric.layers.norm import LayerNorm
-from volumetric.layers.scaffolds.base import RunCore, Scaffold
+from volumetric.layers.scaffolds.base import CORE, RunCore, Scaffold, inside, normed, own_params
+from volumetric.layers.scope import Scope, linear
 
 AdapterActivation = Literal["gelu", "silu", "relu"]
 
@@ -95,3 +96,11 @@ class Adapter(Scaffold):
             for first, _, rest, value in ((*name.partition("."), value) for name, value in p.items())
             if first in names
         }
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, own_params(scope, self)
+        h = inside(scope, CORE, self.core, x)
+        with work.at(scope.path, mixes=False):
+            read = normed(work, self.norm, p["norm.weight"], h, p["norm.bias"])
+            made = linear(work, p, ("up.",), linear(work, p, ("down.",), read, activation=self.activation))
+            return work.add(h, work.binary("mul", made, p["gate"]))

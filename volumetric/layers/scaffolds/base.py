@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import (
     Arrays,
     LayerSpec,
@@ -20,8 +21,13 @@ from volumetric.layers.base import (
     show_shape,
 )
 from volumetric.layers.containers import Container, Residual, inner_memory, prefixed
+from volumetric.layers.norm import LayerNorm
 from volumetric.layers.scaffolds.gru_gate import gru_gate, gru_gate_params, gru_gate_vjp
+from volumetric.layers.scope import Scope, flat, gated, joined, linear, scaled
 from volumetric.layers.training import Training
+
+if TYPE_CHECKING:
+    from volumetric.layers.scaffolds.column import Column
 
 CORE = "core"
 """Path of the layer inside."""
@@ -131,3 +137,41 @@ class Widened(Scaffold):
     def join_vjp(self, p: Arrays, name: str, saved: Saved, gy: Array, out: dict[str, Array]) -> tuple[Array, Array]:
         """Put the gradients of a gate's parameters into `out`; return those of x and f."""
         return gru_gate_vjp(p, name, saved, gy, out) if self.gated else (gy, gy)
+
+
+def own_params(scope: Scope, spec: Scaffold | Column) -> dict[str, int]:
+    """Return the tensors of the parameters that are not those of the layer inside."""
+    return {p.name: scope.param(p.name, p.shape) for p in spec.own()}
+
+
+def inside(scope: Scope, path: str, spec: LayerSpec, x: int) -> int:
+    """Emit a layer inside of another; its nodes alone mix rows, if it does."""
+    with scope.work.at(scope.path, mixes=spec.contextual or spec.batch_statistics == "always"):
+        return scope.child(path).emit(spec, x)
+
+
+def activated(work: GraphBuilder, x: int, name: str) -> int:
+    """Emit ``act(x)``, element by element."""
+    return work.emit("activate", (x,), activation=name)[0] if work.takes("activate", (x,)) else work.unary(x, name)
+
+
+def normed(work: GraphBuilder, norm: LayerNorm, gain: int, x: int, bias: int | None = None) -> int:
+    """Emit a layer norm of the last axis."""
+    return work.reshape(work.norm(flat(work, x), gain, bias, kind="layer", eps=norm.eps), work.shape(x))
+
+
+def join_nodes(work: GraphBuilder, gates: bool, p: Mapping[str, int], name: str, x: int, f: int) -> int:
+    """Emit ``x + f``, or what the gate `name` makes of both."""
+    if not gates:
+        return joined(work, (x, f), "add")
+
+    def product(matrix: str, of: int) -> int:
+        return linear(work, p, (f"{name}{matrix}.",), of)
+
+    r = joined(work, (product("wr", f), product("ur", x)), "add")
+    new = activated(work, joined(work, (product("wg", f), product("ug", gated(work, r, x, "sigmoid"))), "add"), "tanh")
+    # 1 - z, of which b is the bias as it is stored
+    weights = {"weight": p[f"{name}wz.weight"], "bias": p[f"{name}bias"]}
+    less_f, less_x = (scaled(work, of, -1.0) for of in (f, x))
+    stays = joined(work, (linear(work, weights, ("",), less_f), product("uz", less_x)), "add")
+    return joined(work, (new, gated(work, stays, joined(work, (x, scaled(work, new, -1.0)), "add"), "sigmoid")), "add")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from volumetric._typing import Array
 from volumetric.layers.base import Arrays, Grads, Saved, layer
-from volumetric.layers.scaffolds.base import RunCore, Scaffold
+from volumetric.layers.scaffolds.base import CORE, RunCore, Scaffold, inside
+from volumetric.layers.scope import Scope
 
 
 @layer("pass_through")
@@ -23,3 +24,6 @@ class PassThrough(Scaffold):
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
         return Grads((self.core_vjp(p, saved["core"], gy, params),), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        return inside(scope, CORE, self.core, x)

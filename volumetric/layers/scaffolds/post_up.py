@@ -7,7 +7,16 @@ from volumetric.layers.base import Arrays, Grads, ParamSpec, Saved, layer
 from volumetric.layers.dense import affine_params
 from volumetric.layers.mlp import MLP
 from volumetric.layers.norm import LayerNorm
-from volumetric.layers.scaffolds.base import RunCore, Widened
+from volumetric.layers.scaffolds.base import (
+    CORE,
+    RunCore,
+    Widened,
+    inside,
+    join_nodes,
+    normed,
+    own_params,
+)
+from volumetric.layers.scope import Scope, linear
 
 
 @layer("post_up")
@@ -69,3 +78,13 @@ class PostUp(Widened):
         out[name] = result.params["weight"]
         assert result.inputs[0] is not None
         return result.inputs[0]
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, own_params(scope, self)
+        with work.at(scope.path, mixes=False):
+            first = normed(work, self.norm, p["norm1.weight"], x)
+        made = inside(scope, CORE, self.core, first)
+        with work.at(scope.path, mixes=False):
+            h = join_nodes(work, self.gated, p, "gate1.", x, made)
+            hidden = linear(work, p, ("up.",), normed(work, self.norm, p["norm2.weight"], h), activation="silu")
+            return join_nodes(work, self.gated, p, "gate2.", h, linear(work, p, ("down.",), hidden))

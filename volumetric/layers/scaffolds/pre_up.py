@@ -10,7 +10,17 @@ from volumetric.layers.base import Arrays, Grads, ParamSpec, Saved, layer, rows
 from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.mlstm import MLSTM
 from volumetric.layers.norm import LayerNorm
-from volumetric.layers.scaffolds.base import RunCore, Widened
+from volumetric.layers.scaffolds.base import (
+    CORE,
+    RunCore,
+    Widened,
+    activated,
+    inside,
+    join_nodes,
+    normed,
+    own_params,
+)
+from volumetric.layers.scope import Scope, columns, gated, linear
 
 
 @layer("pre_up")
@@ -85,3 +95,16 @@ class PreUp(Widened):
         through = norm.inputs[0]
         assert through is not None
         return Grads((gx + through,), params)
+
+    def emit(self, scope: Scope, x: int) -> int:
+        work, p = scope.work, own_params(scope, self)
+        with work.at(scope.path, mixes=False):
+            wide = linear(work, p, ("in.",), normed(work, self.norm, p["norm.weight"], x))
+            a, z = (columns(work, wide, at * self.hidden, self.hidden) for at in (0, 1))
+            beside = activated(work, a, "silu")
+        made = inside(scope, CORE, self.core, beside if self.activates else a)
+        with work.at(scope.path, mixes=False):
+            whole = work.add(made, work.binary("mul", beside, p["skip"]))
+            return join_nodes(
+                work, self.gated, p, "gate.", x, linear(work, p, ("out.",), gated(work, z, whole, "silu"))
+            )

@@ -17,13 +17,13 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.numeric.noise import stream_of
 from volumetric.grid import Coord
+from volumetric.layers.discrete import sent
+from volumetric.layers.scope import Scope
 from volumetric.runtime.clocked.learning import stacking
 from volumetric.runtime.clocked.trails import OnlineMachine
 from volumetric.runtime.clocked.wave import Stop, learns, step_of
 from volumetric.runtime.clocked.window import Moment, Window
 from volumetric.runtime.graph.inverses import EXACT, emit_inverse
-from volumetric.runtime.graph.rules import Scope
-from volumetric.runtime.graph.rules.rowwise import sent
 from volumetric.runtime.graph.targets import budget_of, gap_of, pace_of
 from volumetric.runtime.graph.training import KNOBS, EmitWeights, Pace, UpdateRule, write_update
 

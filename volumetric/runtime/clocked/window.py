@@ -17,11 +17,11 @@ from volumetric.graph.ops import TensorType
 from volumetric.graph.state import bounded
 from volumetric.layers import MLP, Dense, SwiGLU
 from volumetric.layers.clock_steps import counters, step
+from volumetric.layers.nodes.clocks import GraphSteps
+from volumetric.layers.scope import Scope
 from volumetric.runtime.clocked.buckets import Bucket, Ref, buckets_of
 from volumetric.runtime.clocked.clocks import Watch
 from volumetric.runtime.clocked.states import kept_states, port_key, wait_key
-from volumetric.runtime.graph.rules import Scope
-from volumetric.runtime.graph.rules.clocks import GraphSteps
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]

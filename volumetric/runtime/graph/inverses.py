@@ -21,7 +21,7 @@ from volumetric.layers import Dense, Discrete, LayerNorm, LayerSpec, RMSNorm, Sc
 from volumetric.layers.base import LAYERS
 from volumetric.layers.conv import Conv
 from volumetric.layers.pooling import AvgPool
-from volumetric.runtime.graph.rules import Scope
+from volumetric.layers.scope import Scope
 from volumetric.runtime.plan import DELAYS, Plan, Step
 
 InverseKind = Literal["learned", "transpose", "pinv"]

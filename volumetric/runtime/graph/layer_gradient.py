@@ -10,9 +10,8 @@ from volumetric.graph.differentiate import differentiate
 from volumetric.graph.interpret import interpret
 from volumetric.layers import LayerSpec
 from volumetric.layers.base import Arrays, Grads, Saved
+from volumetric.layers.scope import GraphTraining, Scope
 from volumetric.layers.training import Training
-from volumetric.runtime.graph.rules import Scope
-from volumetric.runtime.graph.rules.base import GraphTraining
 
 
 def gradients(spec: LayerSpec, p: Arrays, saved: Saved, gy: Array) -> Grads:

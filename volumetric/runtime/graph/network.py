@@ -13,11 +13,9 @@ from volumetric.graph.fusion import fuse_rows, mark_tail
 from volumetric.graph.ops import Graph
 from volumetric.graph.state import bounded, no_resets
 from volumetric.layers import LayerSpec, StateSpec
+from volumetric.layers.scope import GetStack, GraphTraining, Scope, all_apart, joined
 from volumetric.network import INPUT, Network
 from volumetric.runtime.graph.low_rank import ADAPTERS, with_low_rank
-from volumetric.runtime.graph.rules import GraphTraining, Scope
-from volumetric.runtime.graph.rules.base import GetStack, all_apart
-from volumetric.runtime.graph.rules.containers import joined
 from volumetric.runtime.lower import looks_ahead, lower, mixes_rows, sees_batch
 from volumetric.runtime.plan import DELAYS, Plan, Step
 

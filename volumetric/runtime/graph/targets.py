@@ -27,10 +27,10 @@ from volumetric.graph.numeric.noise import stream_of
 from volumetric.graph.objectives import emit_seeds
 from volumetric.graph.ops import Graph
 from volumetric.layers import Discrete
+from volumetric.layers.discrete import sent
+from volumetric.layers.scope import GraphTraining, Scope
 from volumetric.runtime.graph.inverses import EXACT, Inverse, cross_join, emit_inverse, last_steps, weighted
 from volumetric.runtime.graph.network import EmitOptions, emit_plan, emit_step
-from volumetric.runtime.graph.rules import GraphTraining, Scope
-from volumetric.runtime.graph.rules.rowwise import sent
 from volumetric.runtime.graph.training import (
     KNOBS,
     EmitWeights,

@@ -19,8 +19,8 @@ from volumetric.graph.differentiate import differentiate
 from volumetric.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
 from volumetric.graph.ops import Graph
 from volumetric.layers import LayerSpec
+from volumetric.layers.scope import GraphTraining
 from volumetric.runtime.graph.network import EmitOptions, emit_plan, resumed_states
-from volumetric.runtime.graph.rules import GraphTraining
 from volumetric.runtime.plan import Plan
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]

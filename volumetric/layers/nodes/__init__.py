@@ -1,0 +1,1 @@
+"""What larger layers write into a graph, for the `emit` of their specs."""

@@ -1,0 +1,109 @@
+"""Attention where sequences begin anew inside of a call, or go on from states of fixed size: which row sees which."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.linear_scan import linear_scan
+from volumetric.graph.state import bounded
+from volumetric.layers import MultiHeadAttention
+from volumetric.layers.scope import Scope, start
+
+
+class Held(NamedTuple):
+    """Bounded states: the last rows, ``[B, M, kv_heads, width]``, before they turn; rows of the sequence so far."""
+
+    k: int
+    v: int
+    place: int
+
+
+class Seen(NamedTuple):
+    """What queries see.
+
+    Attributes
+    ----------
+    mask : 1 where a row sees another, ``[T, S]`` or ``[B, T, S]``; None: all see all
+    odd : ``[B, S, kv_heads, 1]``, NaN where values are NaN or infinite, else 0; it is added to scores, and the values
+        themselves are 0 there: in products NaN would come through rows that are not seen. None: it may
+    """
+
+    mask: int | None = None
+    odd: int | None = None
+
+
+def held_by(scope: Scope, spec: MultiHeadAttention, x: int) -> Held | None:
+    """Return what the rows of `x` go on from; None: they begin with their call."""
+    if not spec.causal or not scope.keeps_state(x):
+        return None
+    shapes = {state.name: state.shape for state in bounded(spec.states(), f"{spec.kind} at {scope.path}")}
+    return Held(*(start(scope, x, name, shapes[name]) for name in Held._fields))
+
+
+def stand(scope: Scope, x: int, held: Held | None) -> int:
+    """Return how many rows of its sequence go before each row, ``[B, T, 1]``."""
+    work = scope.work
+    batch, length, _ = work.shape(scope.sequenced(x))
+    one = work.constant(np.ones(1), "one")
+    steps = work.broadcast(work.reshape(one, (1, 1, 1)), (batch, length, 1))
+    first = work.zeros((batch, 1)) if held is None else held.place
+    return work.affine(linear_scan(work, steps, one, first, scope.kept_before(x)), 1.0, -1.0)
+
+
+def mask_of(scope: Scope, spec: MultiHeadAttention, x: int, places: int, before: int) -> int:
+    """Return which rows see which, ``[B, T, before + T]``; `before` rows go before those of the call."""
+    work = scope.work
+    batch, length, _ = work.shape(places)
+    distance = before + np.arange(length)[:, None] - np.arange(before + length)
+    near = np.abs(distance) < (before + length + 1 if spec.window is None else spec.window)
+    if spec.causal:
+        reach = places if spec.chunk is None else within(work, places, spec.chunk)
+        band = work.constant((near & (distance >= 0))[None].astype(np.float64), "band")
+        far = work.constant(distance[None].astype(np.float64), "distances")
+        return work.binary("mul", work.binary("greater", work.affine(reach, 1.0, 0.5), far), band)
+    band = work.constant(near[None].astype(np.float64), "band")
+    keep = scope.kept_before(x)
+    assert keep is not None
+    resets = work.reshape(work.affine(keep, -1.0, 1.0), (batch, length, 1))
+    number = linear_scan(work, resets, work.constant(np.ones(1), "one"), work.zeros((batch, 1)))
+    between = work.binary("sub", number, work.reshape(number, (batch, 1, length)))
+    return work.binary("mul", work.binary("greater", work.scalar(0.5), work.unary(between, "abs")), band)
+
+
+def within(work: GraphBuilder, places: int, size: int) -> int:
+    """Emit the rest of whole numbers after division by `size`."""
+    times = work.unary(work.affine(places, 1 / size, 0.5 / size), "floor")
+    return work.binary("sub", places, work.affine(times, float(size)))
+
+
+def warmth(work: GraphBuilder, spec: MultiHeadAttention, places: int) -> int:
+    """Emit `layers.attention.temperature` of places ``[B, T, 1]`` as ``[B, T, 1, 1]``."""
+    every = spec.temperature_every
+    steps = work.unary(work.affine(places, 1 / every, 1.5 / every), "floor")
+    factors = work.affine(work.unary(work.affine(steps, 1.0, 1.0), "log"), spec.temperature_scale, 1.0)
+    return work.reshape(factors, (*work.shape(places), 1))
+
+
+def cleaned(work: GraphBuilder, v: int) -> tuple[int, int]:
+    """Return values ``[B, S, kv_heads, width]`` with 0 for what is not finite, and `Seen.odd`."""
+    odd = work.reduce(work.affine(v, 0.0), "sum", (3,))
+    work.detached.add(odd)  # nothing depends on it but whether there is a number
+    return work.binary("mul_nonzero", v, work.binary("greater", work.scalar(0.5), odd)), odd
+
+
+def keep_last(scope: Scope, spec: MultiHeadAttention, held: Held, places: int, rows: tuple[int, int]) -> None:
+    """Keep the last of all keys and values, as far as they are of the sequence, and its number of rows."""
+    work = scope.work
+    batch, length, _ = work.shape(places)
+    most = work.shape(held.k)[1]
+    last = work.reshape(work.part(places, 1, length - 1, length), (batch, 1))
+    far = work.constant(np.arange(most, dtype=np.float64)[None, ::-1], "distances")
+    own = work.reshape(work.binary("greater", work.affine(last, 1.0, 0.5), far), (batch, most, 1, 1))
+    for name, whole in zip(("k", "v"), rows, strict=True):
+        scope.keep(name, work.binary("mul_nonzero", work.part(whole, 1, length, length + most), own))
+    after = work.affine(last, 1.0, 1.0)
+    wraps = spec.chunk is not None and not spec.temperature_scale
+    scope.keep("place", within(work, after, spec.chunk) if wraps and spec.chunk else after)

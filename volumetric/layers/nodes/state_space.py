@@ -1,0 +1,210 @@
+"""Rules of state-space layers: projections, a short convolution and a selective scan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from volumetric.graph.numeric.selective_scan import STATE
+from volumetric.graph.operations.linear_scan import linear_scan
+from volumetric.layers import Mamba, Mamba2
+from volumetric.layers.nodes.convolved import causal_conv
+from volumetric.layers.scope import Scope, columns, flat, gated, linear, scaled, start
+
+
+class Columns(NamedTuple):
+    """Columns of a value from `start` on."""
+
+    of: int
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """A selective scan before its inputs are taken apart; see `families.state_space`.
+
+    Attributes
+    ----------
+    heads, head_dim, groups, size : of the scan
+    x, dt, b, c : what it reads, dt before the softplus
+    z : what gates its output; None: nothing does
+    a_log, d, dt_bias : parameters
+    dt_factor, z_factor : on dt and z as they are read
+    dt_min, dt_max : bounds of dt
+    """
+
+    heads: int
+    head_dim: int = 1
+    groups: int = 1
+    size: int
+    x: Columns
+    dt: Columns
+    b: Columns
+    c: Columns
+    z: Columns | None
+    a_log: int
+    d: int
+    dt_bias: int | None = None
+    dt_factor: float = 1.0
+    z_factor: float = 1.0
+    dt_min: float = 0.0
+    dt_max: float | None = None
+
+    def emit(self, scope: Scope) -> int:
+        """Emit the scan of rows, ``[…, heads · head_dim]``."""
+        work = scope.work
+        read = {"x": self.x, "dt": self.dt, "b": self.b, "c": self.c, "z": self.z}
+        parts = {name: part for name, part in read.items() if part is not None}
+        params = {"a_log": self.a_log, "d": self.d, "dt_bias": self.dt_bias}
+        stored = {name: i for name, i in params.items() if i is not None}
+        values = tuple(part.of for part in parts.values())
+        if not (scope.keeps_state(self.x.of) and work.takes("selective_scan", values, tuple(stored.values()))):
+            return self._written_out(scope)
+        given = {name: part.of for name, part in parts.items()} | stored
+        given["state"] = scope.state(STATE, (self.size, self.heads * self.head_dim))
+        return work.emit(
+            "selective_scan",
+            tuple(given.values()),
+            roles=tuple(given),
+            heads=self.heads,
+            head_dim=self.head_dim,
+            groups=self.groups,
+            size=self.size,
+            starts={name: part.start for name, part in parts.items()},
+            dt_factor=self.dt_factor,
+            z_factor=self.z_factor,
+            dt_min=self.dt_min,
+            dt_max=self.dt_max,
+        )[0]
+
+    def _written_out(self, scope: Scope) -> int:
+        """The same in small operations, around a `linear_scan` over all elements of the states."""
+        work, heads, width, size = scope.work, self.heads, self.head_dim, self.size
+        every = heads * width * size
+        batch, length, _ = work.shape(scope.sequenced(self.x.of))
+        rows = batch * length
+        x = work.reshape(self._rows(scope, self.x, heads * width), (rows, heads, width))
+        dt = work.reshape(self._steps(scope), (rows, 1, heads))
+        rate = work.unary(work.unary(self.a_log, "exp"), "neg")
+        if len(work.shape(rate)) == 2:
+            rate = work.permute(rate, (1, 0))
+        else:
+            rate = work.reshape(rate, (1, heads))
+        decay = work.unary(work.binary("mul", dt, rate), "exp")
+        decay = work.reshape(decay, (*work.shape(decay), 1))
+        decay = work.reshape(work.broadcast(decay, (rows, size, heads, width)), (batch, length, every))
+        taken = work.binary("mul", x, work.reshape(dt, (rows, heads, 1)))
+        u = work.binary("mul", self._by_head(scope, self.b), work.reshape(taken, (rows, 1, heads, width)))
+        shape, keep = (size, heads * width), scope.kept_before(self.x.of)
+        begun = work.reshape(start(scope, self.x.of, STATE, shape), (batch, every))
+        states = linear_scan(work, work.reshape(u, (batch, length, every)), decay, begun, keep)
+        if scope.keeps_state(self.x.of):
+            scope.keep(STATE, work.reshape(work.last(states, 1), (batch, *shape)))
+        met = work.binary("mul", work.reshape(states, (rows, size, heads, width)), self._by_head(scope, self.c))
+        y = work.reshape(work.reduce(met, "sum", (1,)), (rows, heads, width))
+        y = work.binary("add", y, work.binary("mul", x, work.reshape(self.d, (heads, 1))))
+        y = work.reshape(y, (*work.shape(self.x.of)[:-1], heads * width))
+        if self.z is None:
+            return y
+        gate = work.affine(columns(work, *self.z, heads * width), self.z_factor)
+        return work.binary("mul", y, work.unary(gate, "silu"))
+
+    def _steps(self, scope: Scope) -> int:
+        """Emit dt, ``[rows, heads]``."""
+        work = scope.work
+        dt = work.affine(self._rows(scope, self.dt, self.heads), self.dt_factor)
+        if self.dt_bias is not None:
+            dt = work.binary("add", dt, self.dt_bias)
+        dt = work.unary(dt, "softplus")
+        if self.dt_min > 0:
+            dt = work.binary("max", dt, work.scalar(self.dt_min))
+        return dt if self.dt_max is None else work.binary("min", dt, work.scalar(self.dt_max))
+
+    def _by_head(self, scope: Scope, part: Columns) -> int:
+        """Emit b or c of each head, ``[rows, size, heads, 1]``."""
+        work, groups = scope.work, self.groups
+        grouped = self._rows(scope, part, groups * self.size)
+        rows = work.shape(grouped)[0]
+        turned = work.permute(work.reshape(grouped, (rows, groups, self.size)), (0, 2, 1))
+        turned = work.reshape(turned, (rows, self.size, groups, 1))
+        spread = work.broadcast(turned, (rows, self.size, groups, self.heads // groups))
+        return work.reshape(spread, (rows, self.size, self.heads, 1))
+
+    def _rows(self, scope: Scope, part: Columns, width: int) -> int:
+        return flat(scope.work, columns(scope.work, *part, width))
+
+
+def emit_mamba(scope: Scope, spec: Mamba, x: int) -> int:
+    """Emit a Mamba layer."""
+    work, p, inner = scope.work, scope.params(spec), spec.inner_features
+    with work.at(scope.path, mixes=False):
+        wide = linear(work, p, ("in.",), x)
+    u = causal_conv(scope, wide, p["conv.weight"], p.get("conv.bias"), activation="silu")
+    with work.at(scope.path, mixes=False):
+        products = linear(work, p, ("x.",), u)
+        dt = linear(work, p, ("dt.",), columns(work, products, 0, spec.dt_rank))
+    scan = Scan(
+        heads=inner,
+        size=spec.state_size,
+        x=Columns(u),
+        dt=Columns(dt),
+        b=Columns(products, spec.dt_rank),
+        c=Columns(products, spec.dt_rank + spec.state_size),
+        z=Columns(wide, inner),
+        a_log=p["a_log"],
+        d=p["d"],
+    )
+    y = scan.emit(scope)
+    with work.at(scope.path, mixes=False):
+        return linear(work, p, ("out.",), y)
+
+
+def emit_mamba2(scope: Scope, spec: Mamba2, x: int) -> int:
+    """Emit a Mamba-2 layer."""
+    work, p, inner = scope.work, scope.params(spec), spec.inner
+    with work.at(scope.path, mixes=False):
+        wide = linear(work, p, ("in.",), x)
+    bias = p.get("conv.bias")
+    mixed = causal_conv(scope, wide, p["conv.weight"], bias, start=inner, activation="silu", factors=spec.conv_factors)
+    z = Columns(wide)
+    late = spec.gated_last
+    scan = Scan(
+        heads=spec.num_heads,
+        head_dim=spec.head_dim,
+        groups=spec.groups,
+        size=spec.state_size,
+        x=Columns(mixed),
+        dt=Columns(wide, sum(spec.projected[:2])),
+        b=Columns(mixed, inner),
+        c=Columns(mixed, inner + spec.grouped),
+        z=None if late else z,
+        a_log=p["a_log"],
+        d=p["d"],
+        dt_bias=p["dt_bias"],
+        dt_factor=spec.multipliers[4],
+        z_factor=spec.multipliers[0],
+        dt_min=spec.dt_min,
+        dt_max=spec.dt_max,
+    )
+    y = scan.emit(scope)
+    with work.at(scope.path, mixes=False):
+        if spec.norm:
+            y = _normed(scope, spec, y, p["norm.weight"])
+        if late:
+            gate = columns(work, *z, inner)
+            factor = spec.multipliers[0]
+            y = gated(work, gate if factor == 1 else scaled(work, gate, factor), y, "silu")
+        return linear(work, p, ("out.",), y)
+
+
+def _normed(scope: Scope, spec: Mamba2, y: int, gain: int) -> int:
+    """Emit the norm of each group of channels."""
+    work, shape = scope.work, scope.work.shape(y)
+    if spec.groups == 1:
+        return work.reshape(work.norm(flat(work, y), gain, kind="rms", eps=spec.norm_eps), shape)
+    if work.takes("grouped_norm", (y,), (gain,)):
+        return work.emit("grouped_norm", (y, gain), groups=spec.groups, eps=spec.norm_eps)[0]
+    rows = flat(work, y)
+    apart = work.reshape(rows, (work.shape(rows)[0] * spec.groups, spec.inner // spec.groups))
+    normal = work.norm(apart, kind="rms", eps=spec.norm_eps)
+    return work.binary("mul", work.reshape(normal, shape), gain)
