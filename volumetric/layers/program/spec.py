@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import ClassVar, Literal
 
 from volumetric._typing import Array, Shape
@@ -110,7 +109,9 @@ class Program(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         # Gradients are those of the graph, on its interpreter; central differences of `forward` check them.
-        return import_module("volumetric.runtime.graph.layer_gradient").gradients(self, p, saved, gy)
+        from volumetric.layers.graph_gradient import gradients
+
+        return gradients(self, p, saved, gy)
 
     def emit(self, scope: Scope, x: int) -> int:
         from volumetric.layers.nodes.program import emit_program  # which imports this module

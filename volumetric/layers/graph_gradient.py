@@ -1,4 +1,4 @@
-"""Gradients of a layer in NumPy, by its rule: the graph of a call, differentiated and interpreted."""
+"""Gradients of a layer in NumPy, by the graph that it writes: that of a call, differentiated and interpreted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from volumetric._typing import Array, Shape
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.interpret import interpret
-from volumetric.layers import LayerSpec
-from volumetric.layers.base import Arrays, Grads, Saved
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Saved
 from volumetric.layers.scope import GraphTraining, Scope
 from volumetric.layers.training import Training
 
