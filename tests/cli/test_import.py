@@ -56,7 +56,8 @@ RARE = (
     "volumetric.graph.differentiate",
     "volumetric.graph.operations.training",
     "volumetric.graph.interpret",
-    "volumetric.layers.nodes.softmaxes",
+    "volumetric.layers.gumbel_softmax",
+    "volumetric.layers.by_graph",
     "volumetric.train",
     "wgpu",
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.devices import graphs
+from tests.oracles import oracle
 from tests.parity.table import TOLERANCE, Example, Role
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
@@ -44,14 +45,15 @@ def data(example: Example, seed: int) -> Data:
 
 
 def expected(example: Example, of: Data, scheme: Scheme | None = None) -> dict[str, Array]:
-    """Output and gradients of the layer's own code in float64, with the weights that `scheme` can hold."""
+    """Output and gradients of its NumPy code in float64, with the weights that `scheme` can hold."""
     spec, _ = example
     rounded = set() if scheme is None else {s.name for s in spec.params()}
     held = {k: decode(encode(w, scheme)) if scheme and k in rounded else w for k, w in of.params.items()}
     p = {key: w.astype(np.float64) for key, w in held.items()}
     x = of.x if of.x.dtype == np.int32 else of.x.astype(np.float64)
-    y, saved = spec.forward(p, x)
-    grads = spec.vjp(p, saved, of.gy.astype(np.float64))
+    numpy = oracle(spec)
+    y, saved = numpy.forward(p, x)
+    grads = numpy.vjp(p, saved, of.gy.astype(np.float64))
     found = {"forward": y, **{f"vjp {key}": g for key, g in grads.params.items()}}
     if grads.inputs[0] is not None:
         found["vjp input"] = grads.inputs[0]

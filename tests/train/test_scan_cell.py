@@ -14,7 +14,7 @@ from tests.train.test_device_learner import follow
 from volumetric._typing import Shape
 from volumetric.layers import Dense, LayerSpec
 from volumetric.layers.base import LAYERS, ParamSpec
-from volumetric.layers.scope import RULES, Scope, linear
+from volumetric.layers.scope import Scope, linear
 from volumetric.network import initialise
 from volumetric.train import Adam, Batch, LearnerOptions
 from volumetric.train.device import DeviceLearner
@@ -36,20 +36,18 @@ class MinimalGated(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         return inputs[0]
 
-
-def emit(scope: Scope, spec: MinimalGated, x: int) -> int:
-    """The products with x for all steps at once, and the rest as a scan over the steps of all sequences."""
-    work, p = scope.work, scope.params(spec)
-    from_x = work.permute(scope.sequenced(linear(work, p, ("ih.",), x)), (1, 0, 2))
-    start = work.zeros((work.shape(from_x)[1], spec.size))
-    [ys], _ = work.scan(minimal_gated, [from_x], [p["gate"], p["new"]], [start])
-    return work.reshape(work.permute(ys, (1, 0, 2)), work.shape(x))
+    def emit(self, scope: Scope, x: int) -> int:
+        """The products with x for all steps at once, and the rest as a scan over the steps of all sequences."""
+        work, p = scope.work, scope.params(self)
+        from_x = work.permute(scope.sequenced(linear(work, p, ("ih.",), x)), (1, 0, 2))
+        start = work.zeros((work.shape(from_x)[1], self.size))
+        [ys], _ = work.scan(minimal_gated, [from_x], [p["gate"], p["new"]], [start])
+        return work.reshape(work.permute(ys, (1, 0, 2)), work.shape(x))
 
 
 @pytest.fixture
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LAYERS, MinimalGated.kind, MinimalGated)
-    monkeypatch.setitem(RULES, MinimalGated.kind, emit)
 
 
 @pytest.mark.thorough

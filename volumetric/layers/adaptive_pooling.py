@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import Arrays, Grads, Memory, Saved, layer, show_shape
+from volumetric.layers.base import layer, show_shape
 from volumetric.layers.scope import Scope
 from volumetric.layers.windowed import Windowed
 
@@ -47,37 +45,6 @@ class AdaptivePool(Windowed):
             raise ShapeError(f"{self.kind} expects [N, C, {self.axes}], got shape {show_shape(shape)}")
         return (*shape[:2], *self.along("output_size", 1))
 
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        y, tape = xs[0], []
-        for axis, count in reversed(list(enumerate(self.output_shape(y.shape)[2:], 2))):  # equals: as in one window
-            size, parts, kept = y.shape[axis], [], []
-            for start, end in ranges(size, count):
-                part, choice = self.pooled(y.take(range(start, end), axis), axis)
-                parts.append(part)
-                kept.append(choice)
-            tape.append((axis, size, kept))
-            y = np.concatenate(parts, axis)
-        return y, {"tape": tape}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        g = gy
-        for axis, size, kept in reversed(saved["tape"]):
-            shape = tuple(size if i == axis else n for i, n in enumerate(g.shape))
-            gx = np.zeros(shape, g.dtype)
-            for i, ((start, end), choice) in enumerate(zip(ranges(size, len(kept)), kept, strict=True)):
-                place = (*(slice(None),) * axis, slice(start, end))
-                gx[place] += self.spread(g.take([i], axis), choice, axis, end - start)
-            g = gx
-        return Grads((g,))
-
-    def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
-        """Return one axis pooled as a whole, which keeps it with size 1, and what `spread` needs."""
-        raise NotImplementedError(self.kind)
-
-    def spread(self, g: Array, choice: Array | None, axis: int, size: int) -> Array:
-        """Return the gradient of what `pooled` took: `size` elements along the axis, or one that stands for all."""
-        raise NotImplementedError(self.kind)
-
     def emit(self, scope: Scope, x: int) -> int:
         """Pool the axes one after the other, from the last: of equal elements the first of all is found that way."""
         work, largest = scope.work, isinstance(self, AdaptiveMaxPool)
@@ -99,12 +66,6 @@ class AdaptivePool(Windowed):
 class AdaptiveAvgPool(AdaptivePool):
     """Mean of each range, ``y[n, c, o] = mean(x[n, c, ⌊o s / n⌋ … ⌈(o + 1) s / n⌉ - 1])`` along each spatial axis."""
 
-    def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
-        return x.mean(axis, keepdims=True), None
-
-    def spread(self, g: Array, choice: Array | None, axis: int, size: int) -> Array:
-        return g / g.dtype.type(size)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveMaxPool(AdaptivePool):
@@ -112,16 +73,6 @@ class AdaptiveMaxPool(AdaptivePool):
 
     The gradient goes to the first of equal elements.
     """
-
-    def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
-        choice = x.argmax(axis, keepdims=True)
-        return np.take_along_axis(x, choice, axis), choice
-
-    def spread(self, g: Array, choice: Array | None, axis: int, size: int) -> Array:
-        gx = np.zeros((*g.shape[:axis], size, *g.shape[axis + 1 :]), g.dtype)
-        if choice is not None:
-            np.put_along_axis(gx, choice, g, axis)
-        return gx
 
 
 @layer("adaptive_avg_pool1d")

@@ -176,9 +176,18 @@ class LayerSpec:
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         """Compute the reference output, in the precision of the inputs, and what the VJP needs.
 
-        With a `memory` the rows go on from those that it counts, and leave in it what `states` declares.
+        With a `memory` the rows go on from those that it counts, and leave in it what `states` declares. A layer
+        without states need not say it: its graph does.
         """
-        raise NotImplementedError(self.kind)
+        from volumetric.layers import by_graph  # which imports this module
+
+        if type(self).emit is LayerSpec.emit:
+            raise UnsupportedError(
+                f"{self.kind} has neither a forward nor an emit", hint="write emit: all devices run it"
+            )
+        if memory is not None and self.states(*(x.shape for x in xs)):
+            raise UnsupportedError(f"{self.kind} keeps states, which its forward must read and write: it has none")
+        return by_graph.forward(self, p, xs)
 
     def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
         """Compute the output as it is while training; for most layers that is `forward` of whole sequences."""
@@ -187,9 +196,12 @@ class LayerSpec:
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         """Return the gradients of ``sum(gy * y)`` with respect to inputs and parameters.
 
-        `saved` is what `forward` or `train_forward` returned; buffers are constants.
+        `saved` is what `forward` or `train_forward` returned; buffers are constants. Those of a layer that has no
+        forward of its own are the gradients of its graph.
         """
-        raise NotImplementedError(self.kind)
+        from volumetric.layers import by_graph  # which imports this module
+
+        return by_graph.backward(self, p, saved["xs"], gy)
 
 
 def _load(kind: str | None) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.layers.base import LayerSpec, layer
 from volumetric.layers.scope import Scope
 
 
@@ -34,18 +31,6 @@ class Clamp(LayerSpec):
             raise SpecError("clamp: needs a bound", hint="min, max or both")
         if not all(math.isfinite(bound) for bound in bounds) or bounds[0] > bounds[-1]:
             raise SpecError(f"clamp: the bounds must be finite and rise, got {self.min} and {self.max}")
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        low, high = (None if bound is None else x.dtype.type(bound) for bound in (self.min, self.max))
-        outside = np.zeros(x.shape, bool)
-        for bound, beyond in ((low, np.less), (high, np.greater)):
-            if bound is not None:
-                outside |= beyond(x, bound)
-        return np.clip(x, low, high), {"outside": outside}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((np.where(saved["outside"], gy.dtype.type(0), gy),))
 
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work

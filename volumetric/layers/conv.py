@@ -6,21 +6,16 @@ group, between the kernel and the windows of the image (im2col: Chellapilla et a
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Literal
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.graph.numeric.activations import Activation, activate, check_activation, slope
-from volumetric.graph.numeric.windows import Windows, sum_of_products
+from volumetric.graph.numeric.activations import Activation, check_activation
+from volumetric.graph.numeric.windows import Windows
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
-    Memory,
     ParamSpec,
-    Saved,
     expect_positive,
     layer,
     show_shape,
@@ -76,22 +71,6 @@ class Spatial(Windowed):
             raise ShapeError(f"{self.kind} expects [N, {self.in_channels}, {self.axes}], got shape {show_shape(shape)}")
         return shape[2:]
 
-    def finish(self, p: Arrays, pre: Array, saved: Saved) -> tuple[Array, Saved]:
-        """Add the bias and apply the activation."""
-        if self.bias:
-            pre = pre + p["bias"].reshape(-1, *(1,) * self.spatial)
-        return activate(self.activation, pre), {**saved, "pre": pre}
-
-    def finish_vjp(self, saved: Saved, gy: Array) -> tuple[Array, dict[str, Array]]:
-        """Return the gradient of what `finish` took, and that of the bias."""
-        g = gy * slope(self.activation, saved["pre"])
-        return g, {"bias": g.sum((0, *range(2, g.ndim)))} if self.bias else {}
-
-    def split(self, x: Array) -> Array:
-        """View an image by groups, its pixels in one axis: ``[N, C, *sizes] -> [N, groups, C / groups, ∏sizes]``."""
-        samples, channels, *sizes = x.shape
-        return x.reshape(samples, self.groups, channels // self.groups, math.prod(sizes))
-
     def bias_params(self) -> tuple[ParamSpec, ...]:
         """Parameter of `finish`, if it has one."""
         return (ParamSpec(name="bias", shape=(self.out_channels,), init="zeros", packable=False),) if self.bias else ()
@@ -131,23 +110,6 @@ class Conv(Spatial):
             spans, padded = show_shape(windows.spans), show_shape(windows.padded(sizes))
             raise ShapeError(f"{self.kind}: a kernel that spans {spans} does not fit the padded sizes {padded}")
         return (inputs[0][0], self.out_channels, *counts)
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        shape = self.output_shape(xs[0].shape)
-        columns = self.windows().unfold(xs[0], shape[2:], self.groups)
-        return self.finish(p, (self._matrix(p) @ columns).reshape(shape), {"x": xs[0]})
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        g, params = self.finish_vjp(saved, gy)
-        x, windows, counts = saved["x"], self.windows(), g.shape[2:]
-        by_group = self.split(g)
-        columns = windows.unfold(x, counts, self.groups)  # made again: it is as many times larger than x as W has taps
-        params["weight"] = sum_of_products(by_group, columns).reshape(p["weight"].shape)
-        return Grads((windows.fold(self._matrix(p).swapaxes(-1, -2) @ by_group, counts, x.shape[2:]),), params)
-
-    def _matrix(self, p: Arrays) -> Array:  # [groups, out / groups, in / groups · ∏kernel]
-        weight = p["weight"]
-        return weight.reshape(self.groups, self.out_channels // self.groups, math.prod(weight.shape[1:]))
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.graph.numeric.windows import sum_of_products
-from volumetric.layers.base import Arrays, Grads, Memory, ParamSpec, Saved, layer
+from volumetric.layers.base import ParamSpec, layer
 from volumetric.layers.conv import Spatial, finished, window_fields
 from volumetric.layers.scope import Scope
 
@@ -57,23 +55,6 @@ class ConvTranspose(Spatial):
         if min(sizes) < 1:
             raise ShapeError(f"{self.kind}: padding leaves nothing of the output, its sizes would be {list(sizes)}")
         return (inputs[0][0], self.out_channels, *sizes)
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        sizes = self.output_shape(x.shape)[2:]
-        columns = self._matrix(p).swapaxes(-1, -2) @ self.split(x)
-        return self.finish(p, self.windows().fold(columns, x.shape[2:], sizes), {"x": x})
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        g, params = self.finish_vjp(saved, gy)
-        x = saved["x"]
-        columns = self.windows().unfold(g, x.shape[2:], self.groups)
-        params["weight"] = sum_of_products(self.split(x), columns).reshape(p["weight"].shape)
-        return Grads(((self._matrix(p) @ columns).reshape(x.shape),), params)
-
-    def _matrix(self, p: Arrays) -> Array:  # [groups, in / groups, out / groups · ∏kernel]
-        weight = p["weight"]
-        return weight.reshape(self.groups, self.in_channels // self.groups, math.prod(weight.shape[1:]))
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)

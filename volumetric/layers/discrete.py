@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import numpy as np
-
-from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.layers.base import LayerSpec, layer
 from volumetric.layers.scope import Scope
 
 FUNCTIONS = ("step", "sign", "ternary")
@@ -43,25 +40,6 @@ class Discrete(LayerSpec):
                 raise SpecError(f"discrete: {name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if not (math.isfinite(self.threshold) and self.threshold >= 0):
             raise SpecError(f"discrete: the threshold must be 0 or more, got {self.threshold}")
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        if self.function == "ternary":
-            bound = x.dtype.type(self.threshold)
-            y = np.maximum(np.sign(x - bound), 0) + np.minimum(np.sign(x + bound), 0)
-        else:
-            y = np.sign(x)
-            if self.function == "step":
-                y = np.maximum(y, 0)
-        return y, {"x": x}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        far = np.abs(saved["x"])
-        if self.surrogate == "none":
-            return Grads((np.zeros_like(gy),))
-        inside = far <= 1
-        slope = inside if self.surrogate == "clip" else np.where(inside, 1 - far, 0)
-        return Grads(((gy * slope).astype(gy.dtype),))
 
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+from volumetric.layers.base import LayerSpec, layer, show_shape
 from volumetric.layers.scope import Scope
 
 
@@ -35,12 +35,6 @@ class Flatten(LayerSpec):
                 f"flatten: axes {self.start_dim} to {self.end_dim} of {show_shape(shape)} are no axes behind the rows"
             )
         return (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :])
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        return xs[0].reshape(self.output_shape(xs[0].shape)), {"shape": xs[0].shape}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((gy.reshape(saved["shape"]),))
 
     def emit(self, scope: Scope, x: int) -> int:
         return scope.work.reshape(x, self.output_shape(scope.work.shape(x)))

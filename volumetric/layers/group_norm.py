@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.graph.numeric.activations import Activation, activate, check_activation, slope
-from volumetric.graph.numeric.norms import without_mean
+from volumetric.graph.numeric.activations import Activation, check_activation
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_positive,
     layer,
     show_shape,
 )
-from volumetric.layers.channels import by_channel, channel_params, sum_by_channel
+from volumetric.layers.channels import channel_params
 from volumetric.layers.scope import Scope, spread_by_channel
 
 
@@ -60,31 +53,6 @@ class GroupNorm(LayerSpec):
         if len(shape) < 2 or shape[1] != self.num_channels or min(shape[1:]) < 1:
             raise ShapeError(f"group_norm expects [N, {self.num_channels}, …], got shape {show_shape(shape)}")
         return shape
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        self.output_shape(x.shape)
-        groups = x.reshape(len(x), self.num_groups, np.prod(x.shape[1:], dtype=int) // self.num_groups)
-        centred = without_mean(groups)
-        scale = 1 / np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + x.dtype.type(self.eps))
-        normal = (centred * scale).reshape(x.shape)
-        pre = normal
-        if self.affine:
-            pre = normal * by_channel(p["weight"], x.ndim) + by_channel(p["bias"], x.ndim)
-        return activate(self.activation, pre), {"normal": normal, "scale": scale, "pre": pre}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        normal, scale = saved["normal"], saved["scale"]
-        params: dict[str, Array] = {}
-        inner = g = gy * slope(self.activation, saved["pre"])
-        if self.affine:
-            inner = g * by_channel(p["weight"], g.ndim)
-            params = {"weight": sum_by_channel(g * normal), "bias": sum_by_channel(g)}
-        groups = (len(gy), self.num_groups, np.prod(gy.shape[1:], dtype=int) // self.num_groups)
-        inner, normal = inner.reshape(groups), normal.reshape(groups)
-        along = np.mean(inner * normal, axis=-1, keepdims=True)
-        gx = scale * (inner - inner.mean(axis=-1, keepdims=True) - normal * along)
-        return Grads((gx.reshape(gy.shape),), params)
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p, shape = scope.work, scope.params(self), scope.work.shape(x)

@@ -6,20 +6,14 @@ import math
 from math import prod
 from typing import Literal
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_last,
     expect_positive,
     layer,
-    rows,
 )
 from volumetric.layers.scope import Scope, flat
 
@@ -56,29 +50,6 @@ class KMeans(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.in_features)
         return (*inputs[0][:-1], self.num_clusters if self.output == "probabilities" else self.in_features)
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        # ‖x‖² is the same for every centre and cancels. From the mean of the centres, the two other terms of the
-        # square are as small as the distances themselves, so that data far from the origin keep their precision.
-        middle = p["centers"].mean(axis=0)
-        x, centers = xs[0] - middle, p["centers"] - middle
-        logits = (x @ centers.T - (centers * centers).sum(-1) / 2) / self._variance(x)
-        assigned = softmax(logits)
-        y = assigned if self.output == "probabilities" else assigned @ p["centers"]
-        return y, {"x": x, "centers": centers, "assigned": assigned}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        x, centers, assigned = saved["x"], saved["centers"], saved["assigned"]
-        features = self.output == "features"
-        g = softmax_vjp(assigned, gy @ p["centers"].T if features else gy) / self._variance(gy)
-        gx = g @ centers  # minus x Σₖ gₖ, which is 0
-        g_centers = rows(g).T @ rows(x) - rows(g).sum(0)[:, None] * centers
-        if features:
-            g_centers = g_centers + rows(assigned).T @ rows(gy)
-        return Grads((gx,), {"centers": g_centers})
-
-    def _variance(self, like: Array) -> Array:
-        return like.dtype.type(self.temperature**2)
 
     def emit(self, scope: Scope, x: int) -> int:
         work, centers = scope.work, scope.params(self)["centers"]

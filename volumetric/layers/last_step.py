@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+from volumetric.layers.base import LayerSpec, layer, show_shape
 from volumetric.layers.scope import Scope
 
 
@@ -26,15 +24,6 @@ class LastStep(LayerSpec):
                 hint="a sample is one row: input_shape=(T, features)",
             )
         return (shape[0], *shape[2:])
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        self.output_shape(xs[0].shape)
-        return xs[0][:, -1], {"shape": xs[0].shape}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        gx = np.zeros(saved["shape"], gy.dtype)
-        gx[:, -1] = gy
-        return Grads((gx,))
 
     def emit(self, scope: Scope, x: int) -> int:
         work, shape = scope.work, scope.work.shape(x)

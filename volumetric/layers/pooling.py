@@ -10,7 +10,7 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.numeric.windows import Windows
-from volumetric.layers.base import Arrays, Grads, Memory, Saved, layer, show_shape
+from volumetric.layers.base import layer, show_shape
 from volumetric.layers.scope import Scope
 from volumetric.layers.windowed import Windowed
 
@@ -95,14 +95,6 @@ class MaxPool(Pool):
     def dilations(self) -> Shape:
         return self.along("dilation", 1)
 
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        windows, counts = self.windows(xs[0].shape)
-        y, tap = windows.largest(xs[0], counts)
-        return y, {"windows": windows, "tap": tap, "sizes": xs[0].shape[2:]}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((saved["windows"].at_taps(gy, saved["tap"], saved["sizes"]),))
-
     def emit(self, scope: Scope, x: int) -> int:
         return scope.work.emit("pool_max", (x,), **_fields(*self.windows(scope.work.shape(x))))[0]
 
@@ -149,15 +141,6 @@ class AvgPool(Pool):
             inside = np.minimum(starts + taps, size + margin) - np.maximum(starts, -margin)
             found = np.multiply.outer(found, inside)
         return found
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        (windows, counts), sizes = self.windows(xs[0].shape), xs[0].shape[2:]
-        divisors = self.divisors(windows, counts, sizes).astype(xs[0].dtype)
-        saved = {"windows": windows, "divisors": divisors, "sizes": sizes}
-        return windows.sums(xs[0], counts) / divisors, saved
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((saved["windows"].spread(gy / saved["divisors"], saved["sizes"]),))
 
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work

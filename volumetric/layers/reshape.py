@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+from volumetric.layers.base import LayerSpec, layer, show_shape
 from volumetric.layers.scope import Scope
 
 
@@ -30,12 +30,6 @@ class Reshape(LayerSpec):
         if size % known or (size != known and -1 not in self.shape):
             raise ShapeError(f"reshape: rows of {show_shape(tuple(row))} do not fill {list(self.shape)}")
         return (rows, *(size // known if n == -1 else n for n in self.shape))
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        return xs[0].reshape(self.output_shape(xs[0].shape)), {"shape": xs[0].shape}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((gy.reshape(saved["shape"]),))
 
     def emit(self, scope: Scope, x: int) -> int:
         return scope.work.reshape(x, self.output_shape(scope.work.shape(x)))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.layers.base import LayerSpec, layer
 from volumetric.layers.scope import Scope, scaled
 
 
@@ -25,12 +24,6 @@ class Scale(LayerSpec):
         """Check the fields."""
         if not math.isfinite(self.factor):
             raise SpecError(f"scale: factor must be finite, got {self.factor}")
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        return xs[0] * xs[0].dtype.type(self.factor), {}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((gy * gy.dtype.type(self.factor),))
 
     def emit(self, scope: Scope, x: int) -> int:
         return scaled(scope.work, x, self.factor)

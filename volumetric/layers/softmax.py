@@ -111,14 +111,6 @@ class Softcap(LayerSpec):
         if not (self.cap > 0 and math.isfinite(self.cap)):
             raise SpecError(f"softcap: cap must be above 0, got {self.cap}")
 
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        cap = xs[0].dtype.type(self.cap)
-        t = np.tanh(xs[0] / cap)
-        return cap * t, {"t": t}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((gy * (1 - np.square(saved["t"])),))
-
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work
         if work.takes("softcap", (x,)):

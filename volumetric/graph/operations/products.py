@@ -39,7 +39,9 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     b = inputs[1].swapaxes(1, 2) if attrs["trans_b"] else inputs[1]
     gc = attrs["groups"]
     c = np.zeros((gc, a.shape[1], b.shape[2]), a.dtype)
-    if gc and len(a) and len(b):
+    if gc and {len(a), len(b)} <= {1, gc}:
+        c += a @ b
+    elif gc and len(a) and len(b):
         for g in range(max(len(a), len(b), gc)):
             c[g % gc] += a[g % len(a)] @ b[g % len(b)]
     if len(inputs) == 3:

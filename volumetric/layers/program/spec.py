@@ -109,7 +109,7 @@ class Program(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         # Gradients are those of the graph, on its interpreter; central differences of `forward` check them.
-        from volumetric.layers.graph_gradient import gradients
+        from volumetric.layers.by_graph import gradients
 
         return gradients(self, p, saved, gy)
 
