@@ -82,7 +82,8 @@ GGUF has no such type. On GPUs the digits in base 3 of TQ1_0 take two bits each,
 Forward and backward of every layer kind, for rows, sequences, batches and images as far as its shape rule goes.
 *native*: kernels of the device compute it in float32. The inference column says how a layer runs inside of a network:
 *rows*: as operations on the rows of a call, on packed weights; *programs*: in float32, by programs of fixed shape that
-stand between those. Every layer of a network runs as it can; training is programs throughout.
+stand between those. Every layer of a network runs as it can; training is programs throughout. The reference device
+runs a layer as NumPy code of its own, or interprets its graph.
 
 | kind | class | inference | reference | cpu: forward | backward | gpu: forward | backward |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -157,8 +158,8 @@ def layer_rows() -> list[str]:
         outcomes |= {runs_on_rows(spec, shape) for spec, shape in CASES.values() if spec.kind == kind}
         path = "rows or programs" if len(outcomes) > 1 else "rows" if outcomes == {True} else "programs"
         cells = [runs_as_graph(kind, role, device) for device in DEVICES for role in ROLES]
-        vjp = ", VJP" if cls.vjp is not LayerSpec.vjp else ""
-        lines.append(f"| `{kind}` | {cls.__name__} | {path} | forward{vjp} | {' | '.join(cells)} |")
+        reference = "its graph" if cls.forward is LayerSpec.forward else "own NumPy"
+        lines.append(f"| `{kind}` | {cls.__name__} | {path} | {reference} | {' | '.join(cells)} |")
     return lines
 
 

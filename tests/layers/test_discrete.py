@@ -34,6 +34,7 @@ def test_surrogates_pass_gradients_where_they_say(surrogate: str) -> None:
     spec = Discrete(surrogate=surrogate)  # pyright: ignore[reportArgumentType]
     y, saved = spec.forward({}, ODD[:, :-1])
     (g,) = spec.vjp({}, saved, np.full_like(y, 2)).inputs
+    assert g is not None
     far = np.abs(ODD[0, :-1])
     slope = (far <= 1) if surrogate == "clip" else np.where(far <= 1, 1 - far, 0)
     np.testing.assert_array_max_ulp(g, np.array([2 * slope], g.dtype), 1)  # the triangle is a sum of two parts

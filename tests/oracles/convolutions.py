@@ -9,13 +9,9 @@ from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.graph.numeric.windows import sum_of_products
 from volumetric.layers.base import Arrays, Grads, Saved
-from volumetric.layers.conv import Conv, Spatial
-from volumetric.layers.conv_transpose import ConvTranspose
 
 
 class SpatialOracle(Oracle):
-    spec: Spatial
-
     def finish(self, p: Arrays, pre: Array, saved: Saved) -> tuple[Array, Saved]:
         """Add the bias and apply the activation."""
         if self.spec.bias:
@@ -34,8 +30,6 @@ class SpatialOracle(Oracle):
 
 
 class ConvOracle(SpatialOracle):
-    spec: Conv
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         shape = self.spec.output_shape(xs[0].shape)
         columns = self.spec.windows().unfold(xs[0], shape[2:], self.spec.groups)
@@ -57,8 +51,6 @@ class ConvOracle(SpatialOracle):
 
 
 class ConvTransposeOracle(SpatialOracle):
-    spec: ConvTranspose
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         x = xs[0]
         sizes = self.spec.output_shape(x.shape)[2:]

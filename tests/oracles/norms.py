@@ -14,12 +14,9 @@ from volumetric.layers.base import (
     Saved,
 )
 from volumetric.layers.channels import by_channel, sum_by_channel
-from volumetric.layers.group_norm import GroupNorm
 
 
 class GroupNormOracle(Oracle):
-    spec: GroupNorm
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         x = xs[0]
         self.spec.output_shape(x.shape)

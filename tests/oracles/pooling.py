@@ -6,14 +6,11 @@ import numpy as np
 
 from tests.oracles.base import Oracle
 from volumetric._typing import Array
-from volumetric.layers.adaptive_pooling import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool, ranges
+from volumetric.layers.adaptive_pooling import ranges
 from volumetric.layers.base import Arrays, Grads, Saved
-from volumetric.layers.pooling import AvgPool, MaxPool
 
 
 class MaxPoolOracle(Oracle):
-    spec: MaxPool
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         windows, counts = self.spec.windows(xs[0].shape)
         y, tap = windows.largest(xs[0], counts)
@@ -24,8 +21,6 @@ class MaxPoolOracle(Oracle):
 
 
 class AvgPoolOracle(Oracle):
-    spec: AvgPool
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         (windows, counts), sizes = self.spec.windows(xs[0].shape), xs[0].shape[2:]
         divisors = self.spec.divisors(windows, counts, sizes).astype(xs[0].dtype)
@@ -37,8 +32,6 @@ class AvgPoolOracle(Oracle):
 
 
 class AdaptivePoolOracle(Oracle):
-    spec: AdaptivePool
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         y, tape = xs[0], []
         sizes = self.spec.output_shape(y.shape)[2:]
@@ -73,8 +66,6 @@ class AdaptivePoolOracle(Oracle):
 
 
 class AdaptiveAvgPoolOracle(AdaptivePoolOracle):
-    spec: AdaptiveAvgPool
-
     def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
         return x.mean(axis, keepdims=True), None
 
@@ -83,8 +74,6 @@ class AdaptiveAvgPoolOracle(AdaptivePoolOracle):
 
 
 class AdaptiveMaxPoolOracle(AdaptivePoolOracle):
-    spec: AdaptiveMaxPool
-
     def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
         choice = x.argmax(axis, keepdims=True)
         return np.take_along_axis(x, choice, axis), choice

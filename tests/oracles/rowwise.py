@@ -13,19 +13,9 @@ from volumetric.layers.base import (
     Saved,
     rows,
 )
-from volumetric.layers.clamp import Clamp
-from volumetric.layers.discrete import Discrete
-from volumetric.layers.flatten import Flatten
-from volumetric.layers.kmeans import KMeans
-from volumetric.layers.last_step import LastStep
-from volumetric.layers.reshape import Reshape
-from volumetric.layers.scale import Scale
-from volumetric.layers.softmax import Softcap
 
 
 class ScaleOracle(Oracle):
-    spec: Scale
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         return xs[0] * xs[0].dtype.type(self.spec.factor), {}
 
@@ -34,8 +24,6 @@ class ScaleOracle(Oracle):
 
 
 class ClampOracle(Oracle):
-    spec: Clamp
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         x = xs[0]
         low, high = (None if bound is None else x.dtype.type(bound) for bound in (self.spec.min, self.spec.max))
@@ -50,8 +38,6 @@ class ClampOracle(Oracle):
 
 
 class DiscreteOracle(Oracle):
-    spec: Discrete
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         x = xs[0]
         if self.spec.function == "ternary":
@@ -73,8 +59,6 @@ class DiscreteOracle(Oracle):
 
 
 class SoftcapOracle(Oracle):
-    spec: Softcap
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         cap = xs[0].dtype.type(self.spec.cap)
         t = np.tanh(xs[0] / cap)
@@ -85,8 +69,6 @@ class SoftcapOracle(Oracle):
 
 
 class ReshapeOracle(Oracle):
-    spec: Reshape
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         return xs[0].reshape(self.spec.output_shape(xs[0].shape)), {"shape": xs[0].shape}
 
@@ -95,8 +77,6 @@ class ReshapeOracle(Oracle):
 
 
 class FlattenOracle(Oracle):
-    spec: Flatten
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         return xs[0].reshape(self.spec.output_shape(xs[0].shape)), {"shape": xs[0].shape}
 
@@ -105,8 +85,6 @@ class FlattenOracle(Oracle):
 
 
 class LastStepOracle(Oracle):
-    spec: LastStep
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         self.spec.output_shape(xs[0].shape)
         return xs[0][:, -1], {"shape": xs[0].shape}
@@ -118,8 +96,6 @@ class LastStepOracle(Oracle):
 
 
 class KMeansOracle(Oracle):
-    spec: KMeans
-
     def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
         # ‖x‖² is the same for every centre and cancels. From the mean of the centres, the two other terms of the
         # square are as small as the distances themselves, so that data far from the origin keep their precision.

@@ -162,7 +162,7 @@ class LayerSpec:
         one = isinstance(getattr(self, self.children_field), LayerSpec)
         return dataclasses.replace(self, **{self.children_field: changed[0] if one else changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
-    def emit(self, scope: Scope, *inputs: int) -> int:
+    def emit(self, scope: Scope, *inputs: Any, **_: Any) -> int:
         """Write the layer into the graph of `scope`: take tensors, return that of the output.
 
         Every device that compiles graphs runs and trains what is written here; `Scope` gives parameters, buffers and
