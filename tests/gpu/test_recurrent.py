@@ -127,7 +127,8 @@ def test_sequences_take_twice_the_lines_each_time(native_device: GpuDevice, monk
     pool = executable.pool
 
     def sizes() -> list[int]:
-        return [one.tables.size for one in pool.sets] + [buffer.size for buffer in pool.fixed.buffers.values()]
+        tables: list[Any] = [one.tables for one in pool.sets]
+        return [buffer.size for buffer in [*tables, *pool.fixed.buffers.values()]]
 
     line = [size // 2 for size in sizes()]
     assert len(line) == 2

@@ -74,6 +74,7 @@ def test_a_graph_is_the_layer(name: str, train: bool, dtype: type) -> None:
     assert not train or set(training.changes) == {s.name for s in spec.buffers()}
     assert set(grads) <= set(expected)
     for key, value in expected.items():
+        assert value is not None, key
         close(grads.get(key, np.zeros_like(value)), value, TOLERANCE[dtype], key)
 
 

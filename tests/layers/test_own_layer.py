@@ -76,7 +76,7 @@ def test_what_keeps_states_needs_a_forward_that_reads_them(snake):
         def states(self, *inputs):
             return (StateSpec(name="n", shape=(1,), kind="fixed"),)
 
-    with pytest.raises(UnsupportedError, match="counting keeps states"):
+    with pytest.raises(UnsupportedError, match="counting depends on the rows before a call"):
         Counting(features=2).forward({"a": np.ones(2)}, X, memory=Memory())
 
 

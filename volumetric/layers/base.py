@@ -185,8 +185,9 @@ class LayerSpec:
             raise UnsupportedError(
                 f"{self.kind} has neither a forward nor an emit", hint="write emit: all devices run it"
             )
-        if memory is not None and self.states(*(x.shape for x in xs)):
-            raise UnsupportedError(f"{self.kind} keeps states, which its forward must read and write: it has none")
+        if memory is not None and (self.contextual or self.states(*(x.shape for x in xs))):
+            why = f"{self.kind} depends on the rows before a call"
+            raise UnsupportedError(why, hint="give it a forward that goes on from its memory")
         return by_graph.forward(self, p, xs)
 
     def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:

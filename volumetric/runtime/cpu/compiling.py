@@ -2,7 +2,8 @@
 
 Numba compiles each operation once on a machine, a second or more at a time; afterwards they come from the user's cache
 within milliseconds. Nine tenths of that second are Numba's own Python, under one lock, so threads would not help: what
-is missing is shared out among processes (`compile_process.py`), which leave it in the cache.
+is missing is shared out among processes (`compile_process.py`), which leave it in the cache. This one waits for them and
+loads what they made: compiling takes 100 MB that a process keeps to its end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from volumetric.runtime.cpu.cores import usable_cpus
 _log = logging.getLogger(__name__)
 
 PROCESSES = "VOLUMETRIC_COMPILE_PROCESSES"
-"""Environment variable: at most so many processes compile at once, this one included."""
+"""Environment variable: at most so many processes compile at once; with 1 this one does it itself."""
 WORTH_A_PROCESS = 3
 """Operations for which a process is started: importing Numba costs it about as much as compiling one."""
 MOST_PROCESSES = 8
@@ -71,13 +72,13 @@ def _compile(missing: deque[Key], library: Operations) -> None:
     kept = cache_root() is not None
     if count >= WORTH_A_WARNING and not _log.isEnabledFor(logging.INFO):
         _log.warning("compiling %s%s; this can take up to a minute", what, ", once on this machine" if kept else "")
-    queue = _Queue(missing)
-    processes = [CompileProcess(library.home) for _ in range(_processes(count) - 1)] if kept else []
+    processes = [CompileProcess(library.home) for _ in range(_processes(count) if kept else 0)]
+    queue = _Queue(missing, len(processes))
     threads = [threading.Thread(target=_serve, args=(queue, each), daemon=True) for each in processes]
     try:
         for thread in threads:
             thread.start()
-        while (key := queue.take()) is not None:
+        while (key := queue.take_here()) is not None:
             library.address(key[0], *key[1])
             queue.done(key)
     finally:
@@ -90,32 +91,43 @@ def _compile(missing: deque[Key], library: Operations) -> None:
 
 
 def _processes(count: int) -> int:
-    """How many processes compile `count` operations, this one included."""
+    """How many processes compile `count` operations; 0: this one does."""
     named = os.environ.get(PROCESSES, "")
     most = int(named) if named.isdigit() and int(named) else min(usable_cpus(), MOST_PROCESSES)
-    return max(1, min(most, 1 + count // WORTH_A_PROCESS))
+    return min(most, count // WORTH_A_PROCESS) if named != "1" else 0
 
 
 class _Queue:
     """What is still to be compiled, by whom it is being compiled, and how much is done."""
 
-    def __init__(self, keys: deque[Key]) -> None:
+    def __init__(self, keys: deque[Key], processes: int) -> None:
         self._waiting, self._all, self._done = keys, len(keys), 0
-        self._elsewhere = 0
+        self._given_back = deque[Key]()
+        self._elsewhere, self._processes = 0, processes
         self._changed = threading.Condition()
 
-    def take(self, *, elsewhere: bool = False) -> Key | None:
-        """Return the next one. Without any, a process gets None at once; this one when no process may give one back."""
+    def take(self) -> Key | None:
+        """Return the next one for a process to compile."""
         with self._changed:
-            while not self._waiting and self._elsewhere and not elsewhere:
-                self._changed.wait()
             if not self._waiting:
                 return None
-            self._elsewhere += elsewhere
+            self._elsewhere += 1
             return self._waiting.popleft()
 
+    def take_here(self) -> Key | None:
+        """Return the next one that no process compiles, once it is known, or None when all are done."""
+        with self._changed:
+            while True:
+                if self._given_back:
+                    return self._given_back.popleft()
+                if self._waiting and not self._processes:
+                    return self._waiting.popleft()
+                if not self._waiting and not self._elsewhere:
+                    return None
+                self._changed.wait()
+
     def done(self, key: Key, *, elsewhere: bool = False, compiled: bool = True) -> None:
-        """Note that `key` is compiled, or give it back because a process could not."""
+        """Note that `key` is compiled, or give it back because a process could not, which takes no more."""
         with self._changed:
             self._elsewhere -= elsewhere
             if compiled:
@@ -124,13 +136,14 @@ class _Queue:
                 text = "compiling kernels, once on this machine: %d of %d"
                 _log.info(text, done, count, extra={"progress": (done, count)})
             else:
-                self._waiting.append(key)
+                self._given_back.append(key)
+                self._processes -= 1
             self._changed.notify_all()
 
 
 def _serve(queue: _Queue, process: CompileProcess) -> None:
     """Give a process one operation after the other; what it cannot compile goes back, and it gets no more."""
-    while (key := queue.take(elsewhere=True)) is not None:
+    while (key := queue.take()) is not None:
         compiled = process.compile(key)
         queue.done(key, elsewhere=True, compiled=compiled)
         if not compiled:
