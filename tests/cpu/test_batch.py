@@ -63,7 +63,6 @@ def test_rows_have_the_bits_of_sequences_run_alone(name, count, threads, rng):
         ("int8:g32", "int8", "float16"),
         ("int8:g32", "float32", "float32"),
         ("int4:g32", "int8", "int8"),
-        ("int4:g32", "float32", "float32"),
         ("uint4:g32", "int8", "float16"),
         ("uint4:g32", "float32", "float32"),
     ],

@@ -153,9 +153,9 @@ def test_packed_panels_times_few_rows(text, rows, k, rng):
 def test_opened_panels_give_the_bits_of_packed_ones(text, rows, k, rng):
     scheme, kind, rounding = kind_of(text)
     made = panels(scheme, rows, k, rng)
-    x = activations(rng.standard_normal((2, k)).astype(np.float32), rounding)
-    packed, opened = (np.zeros((2, made.panels * 16), np.float32) for _ in range(2))
-    tiles_kernel(kind, 2, 1)(
+    x = activations(rng.standard_normal((3, k)).astype(np.float32), rounding)
+    packed, opened = (np.zeros((rows, made.panels * 16), np.float32) for rows in (3, 2))
+    tiles_kernel(kind, 3, 2)(  # as for few rows; opened panels have the kernels of `test_block_panels`
         made.address, made.panel_bytes, made.panels, x.address, x.row_bytes, made.units, address_of(packed)
     )
     to_bytes = rounding == "int8"
@@ -166,7 +166,7 @@ def test_opened_panels_give_the_bits_of_packed_ones(text, rows, k, rng):
         unpack_kernel(made.form.name, to_bytes)(source, address_of(memory) + panel * size, made.units)
     form, units = (f"bytes:{made.form.zero}:32", made.units) if to_bytes else ("float32", 8 * made.units)
     tiles_kernel(form, 2, 2)(address_of(memory), size, made.panels, x.address, x.row_bytes, units, address_of(opened))
-    np.testing.assert_array_equal(packed, opened)
+    np.testing.assert_array_equal(packed[:2], opened)
 
 
 @pytest.mark.parametrize("scheme", FLOAT_SCHEMES)

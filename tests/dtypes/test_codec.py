@@ -52,7 +52,7 @@ def largest_step(packed: Packed, x: NDArray[np.float64]) -> NDArray[np.float64]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ALL, ids=str)
 @given(x=matrices(ordinary()))
-@settings(max_examples=40)
+@settings(max_examples=16)
 def test_error_is_bounded(scheme: Scheme, x: NDArray[np.float32]) -> None:
     packed = encode(x, scheme)
     wide = x.astype(np.float64)
@@ -89,7 +89,7 @@ BYTE_EXACT = [s for s in ALL if s.dtype.kind != "uint" and not (s.dtype.bits == 
 @pytest.mark.thorough
 @pytest.mark.parametrize("scheme", BYTE_EXACT, ids=str)
 @given(x=matrices(ordinary()))
-@settings(max_examples=40)
+@settings(max_examples=16)
 def test_encoding_again_gives_the_same_bytes(scheme: Scheme, x: NDArray[np.float32]) -> None:
     once = encode(x, scheme)
     again = encode(decode(once, np.float64), scheme)

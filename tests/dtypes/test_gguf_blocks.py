@@ -41,7 +41,7 @@ def blocks(elements: st.SearchStrategy[float]) -> st.SearchStrategy[NDArray[np.f
 @pytest.mark.thorough
 @each_type
 @given(x=blocks(numbers()) | blocks(st.sampled_from([0.0, -0.0, 1.0, -1.0])))
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_adversarial_blocks(name: str, x: NDArray[np.float32]) -> None:
     if name == "Q4_1":
         x = np.clip(x, -65504, 65504)  # offsets are as limited as scales

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -25,11 +26,17 @@ def finite(grid: NDArray[Any]) -> NDArray[np.float64]:
     return wide[np.isfinite(wide)]
 
 
-def nearest(x: float, name: str) -> float:
-    """The number of a type nearest to `x`: among two, the one whose pattern is even; beyond the last, the last."""
+@cache
+def numbers(name: str) -> NDArray[np.float64]:
+    """The finite numbers of a type that are not negative, in order."""
     dtype = parse_dtype(name)
     patterns = np.arange(2 ** (dtype.bits - 1), dtype=np.uint32).astype(np.dtype(f"u{dtype.host.itemsize}"))
-    grid = finite(patterns.view(dtype.host))
+    return finite(patterns.view(dtype.host))
+
+
+def nearest(x: float, name: str) -> float:
+    """The number of a type nearest to `x`: among two, the one whose pattern is even; beyond the last, the last."""
+    grid = numbers(name)
     size = abs(x)
     i = int(np.searchsorted(grid, size))
     if i == len(grid):
@@ -82,8 +89,7 @@ def test_ties_and_their_neighbours(name: str, seed: int) -> None:
     """Halfway points of the target, and the float64 next to them on either side, where rounding twice goes wrong."""
     dtype = parse_dtype(name)
     rng = np.random.default_rng(seed)
-    patterns = np.arange(2 ** (dtype.bits - 1), dtype=np.uint32).astype(np.dtype(f"u{dtype.host.itemsize}"))
-    grid = finite(patterns.view(dtype.host))
+    grid = numbers(name)
     low = rng.integers(0, len(grid) - 1, 8)
     middle = (grid[low] + grid[low + 1]) / 2
     values = np.concatenate([middle, np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf)])

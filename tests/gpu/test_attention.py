@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.gpu.harness import Kernel, aligned, assert_close
+from tests.gpu.harness import NARROWED, Kernel, aligned, assert_close
 from volumetric.errors import UnsupportedError
 from volumetric.graph.numeric.rope import Rope, rotate, rotation
 from volumetric.kernels.gpu import attention
@@ -138,7 +138,17 @@ SHAPES = {
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    ("device", "name"),
+    # A shape with all options goes to every set of capabilities; the others show where a cut or a reduction differs.
+    [
+        *((device, "everything") for device in NARROWED),
+        *(("native", name) for name in ("grouped", "norms without gains, and temperatures")),
+        *(("no subgroups, no immediates", name) for name in ("odd head, one kv head", "norms of their own")),
+        *(("large", name) for name in ("grouped", "wide head")),
+    ],
+    indirect=["device"],
+)
 def test_chunks_then_single_rows(any_kernel: Kernel, rng: np.random.Generator, name: str) -> None:
     layer = Attention(any_kernel, rng, SHAPES[name], 60)
     got = [layer.prefill(0, 33), layer.prefill(33, 58), layer.decode(58), layer.decode(59)]
@@ -152,9 +162,9 @@ def test_the_first_row_alone(kernel: Kernel, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.thorough
-def test_weights_far_below_the_largest_are_exact(any_kernel: Kernel, rng: np.random.Generator) -> None:
+def test_weights_far_below_the_largest_are_exact(kernel: Kernel, rng: np.random.Generator) -> None:
     """Down to e^-80, in a prompt and in a single row; drivers' own exp may lose four digits."""
-    layer = Attention(any_kernel, rng, make_shape(heads=1, kv_heads=1, head_dim=64), 60)
+    layer = Attention(kernel, rng, make_shape(heads=1, kv_heads=1, head_dim=64), 60)
     layer.qkv[:] = 0
     layer.qkv[:, 0] = 8
     layer.qkv[:, 64] = -1.375 * np.arange(60)
@@ -174,7 +184,11 @@ def test_float16_cache(kernel: Kernel, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("window", [None, 1, 9, 40])
+@pytest.mark.parametrize(
+    ("fallback_device", "window"),
+    [("native", None), ("native", 1), ("no subgroups, no immediates", 9), ("native", 40)],
+    indirect=["fallback_device"],
+)
 def test_bidirectional_rows_see_each_other(kernel: Kernel, rng: np.random.Generator, window: int | None) -> None:
     shape = make_shape(heads=2, kv_heads=2, head_dim=12, causal=False, state=False, window=window)
     layer = Attention(kernel, rng, shape, 37)

@@ -98,7 +98,7 @@ def test_draws_are_those_of_the_host(native_kernel: Kernel, rng: np.random.Gener
 @pytest.mark.thorough
 def test_ties_are_cut_as_the_host_cuts_them_or_left_to_it(native_kernel: Kernel, rng: np.random.Generator) -> None:
     """Equal scores at the cut: the first ones are drawn from. Where all are equal, the host must say which."""
-    logits = np.round(rng.standard_normal((len(CHOICES), 300)) * 8).astype(np.float32) / 4
+    logits = np.round(rng.standard_normal((len(CHOICES), 97)) * 8).astype(np.float32) / 4
     logits[0] = 0.0
     params = [params_of(choice, place) for place, choice in enumerate(CHOICES)]
     for _ in range(2):

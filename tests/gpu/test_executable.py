@@ -149,7 +149,18 @@ def test_step_times_are_those_of_one_token_or_one_prompt(native_device: GpuDevic
     assert token[-1].seconds > 0
 
 
-@pytest.mark.parametrize("make", [tiny_llama, gpt2_like, parallel, bidirectional])
+@pytest.mark.parametrize(
+    ("fallback_device", "make"),
+    # The fallbacks of attention in both directions are tested with the kernel.
+    [
+        ("native", tiny_llama),
+        ("native", parallel),
+        ("native", bidirectional),
+        ("no subgroups, no immediates", tiny_llama),
+        ("no subgroups, no immediates", gpt2_like),
+    ],
+    indirect=["fallback_device"],
+)
 def test_networks_agree_with_the_reference(fallback_device: GpuDevice, rng: np.random.Generator, make: Any) -> None:
     network = make()
     params = initialise(network, 1)
@@ -164,11 +175,9 @@ def test_networks_agree_with_the_reference(fallback_device: GpuDevice, rng: np.r
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "scheme", ["float16", "int8:g32", "uint4:g32", "float8_e4m3fn:g32", "q4_k", "fp8", "int16", "ternary"]
-)
+@pytest.mark.parametrize("scheme", ["float16", "uint4:g32", "q4_k", "fp8", "ternary"])
 def test_schemes_agree_with_the_reference(native_device: GpuDevice, rng: np.random.Generator, scheme: str) -> None:
-    """One of each way to store weights; the parity suite runs every layer in every type."""
+    """Without scales, in groups, in blocks, with a scale a row, decoded; the parity suite runs every type."""
     network = tiny_llama(blocks=1)
     params = morphed(initialise(network, 2), scheme)
     ids = rng.integers(0, 97, 20).astype(np.int32)
@@ -229,10 +238,11 @@ def test_long_calls_run_in_chunks(rng: np.random.Generator) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ["float32", "uint4:g32"])
 def test_matrices_beyond_a_binding_are_sharded(rng: np.random.Generator, scheme: str) -> None:
-    network = tiny_llama(vocabulary=701, width=64)
+    # A shard is a pipeline of its own: three are as good as eight.
+    vocabulary, limit = (201, 24576) if scheme == "float32" else (701, 12288)
+    network = tiny_llama(vocabulary=vocabulary, width=64)
     params = morphed(initialise(network, 5), scheme)
-    ids = rng.integers(0, 701, 30).astype(np.int32)
-    limit = 24576 if scheme == "float32" else 12288
+    ids = rng.integers(0, vocabulary, 30).astype(np.int32)
     executable = GpuDevice(narrow={"max_binding": limit}).compile(
         lower(network), params, RunOptions(context=32, kv_dtype="float32")
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.gpu.harness import Kernel, aligned, assert_close, in_scheme, zero_aligned
+from tests.gpu.harness import NARROWED, Kernel, aligned, assert_close, in_scheme, zero_aligned
 from volumetric.dtypes import Packed
 from volumetric.errors import DeviceError
 from volumetric.graph.numeric.activations import activate
@@ -113,6 +113,10 @@ def offsets_of(packed: Packed) -> Array | None:
 
 
 BYTES = ("uint8:g32", "float8_e4m3fn:g32", "float8_e5m2:g32")
+BY_BYTES = ("int8:g32", "int4:g32", "uint4:g32")
+"""Formats whose codes meet x in int8."""
+SETS = list(NARROWED)
+FALLBACKS = ["native", "no subgroups, no immediates"]
 PLAIN = [name for name, layout in FORMATS.items() if layout.blocks is None and name not in BYTES]
 """Formats that are not taken apart; `test_block_formats` has the others, and those of `BYTES`."""
 EVERYTHING = {
@@ -121,14 +125,24 @@ EVERYTHING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", PLAIN)
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (37, 131), (65, 576)])
+@pytest.mark.parametrize(
+    ("scheme", "device", "n", "k"),
+    # Each format in each shape and on each set of capabilities, of which the three pairs differ from format to format.
+    [
+        (scheme, SETS[(i + j) % 3], n, k)
+        for i, scheme in enumerate(PLAIN)
+        for j, (n, k) in enumerate([(1, 1), (37, 131), (65, 576)])
+    ],
+    indirect=["device"],
+)
 def test_matvec(any_kernel: Kernel, rng: np.random.Generator, scheme: str, n: int, k: int) -> None:
     product = Product(any_kernel, rng, 1, scheme, n=n, k=k, **EVERYTHING)
     assert_close(product.matvec(), product.expected())
 
 
-@pytest.mark.parametrize("scheme", ["float16", "int4:g32", "uint4:g32"])
+@pytest.mark.parametrize(
+    ("scheme", "device"), [*zip(["float16", "int4:g32", "uint4:g32"], SETS, strict=True)], indirect=["device"]
+)
 def test_matvec_stages_long_rows_in_chunks(any_kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
     product = Product(any_kernel, rng, 1, scheme, n=13, k=9001, norm="rms", norm_eps=1e-6)
     assert tune_matvec(product.shape, 13, any_kernel.caps).chunks > 1
@@ -136,15 +150,21 @@ def test_matvec_stages_long_rows_in_chunks(any_kernel: Kernel, rng: np.random.Ge
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("scheme", PLAIN)
-@pytest.mark.parametrize("rows", [2, 3, 11])
+@pytest.mark.parametrize(
+    ("scheme", "fallback_device", "rows"),
+    # Cuts by the number of rows are the same for all formats: each format has two of the three.
+    [(scheme, name, (2, 3, 11)[(i + j) % 3]) for i, scheme in enumerate(PLAIN) for j, name in enumerate(FALLBACKS)],
+    indirect=["fallback_device"],
+)
 def test_a_few_rows(kernel: Kernel, rng: np.random.Generator, scheme: str, rows: int) -> None:
     product = Product(kernel, rng, rows, scheme, n=37, k=131, **EVERYTHING)
     assert_close(product.batch(), product.expected())
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize(
+    ("norm", "fallback_device"), [*zip(["layer", "rms"], FALLBACKS, strict=True)], indirect=["fallback_device"]
+)
 def test_a_few_rows_of_gated_products(kernel: Kernel, rng: np.random.Generator, norm: str) -> None:
     fields = {"norm": norm, "norm_eps": 1e-5, "norm_weight": True, "norm_bias": norm == "layer"}
     product = Product(kernel, rng, 7, "uint4:g32", n=29, k=101, gated=True, activation="gelu_tanh", bias=True, **fields)
@@ -168,8 +188,11 @@ def test_a_few_rows_in_other_cuts(native_kernel: Kernel, rng: np.random.Generato
     assert_close(product.batch(**cut), product.expected())
 
 
-@pytest.mark.parametrize("scheme", ["int8:g32", "int4:g32", "uint4:g32"])
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize(
+    ("scheme", "device", "gated"),
+    [(scheme, SETS[(i + gated) % 3], gated) for i, scheme in enumerate(BY_BYTES) for gated in (False, True)],
+    indirect=["device"],
+)
 def test_int8_activations(any_kernel: Kernel, rng: np.random.Generator, scheme: str, gated: bool) -> None:
     """Exact against x rounded to int8 in blocks of 32, which is what the option means."""
     product = Product(any_kernel, rng, 1, scheme, n=37, k=333, gated=gated, activation="silu", residual=True, int8=True)
@@ -183,8 +206,16 @@ def test_int8_activations(any_kernel: Kernel, rng: np.random.Generator, scheme: 
     assert np.abs(got - plain).max() > 1e-5
 
 
-@pytest.mark.parametrize("scheme", ["bfloat16", "int8:g32"])
-@pytest.mark.parametrize("norm", [None, "layer"])
+@pytest.mark.parametrize(
+    ("scheme", "norm", "fallback_device"),
+    [
+        ("bfloat16", None, FALLBACKS[0]),
+        ("bfloat16", "layer", FALLBACKS[1]),
+        ("int8:g32", None, FALLBACKS[1]),
+        ("int8:g32", "layer", FALLBACKS[0]),
+    ],
+    indirect=["fallback_device"],
+)
 def test_gated_matvec(kernel: Kernel, rng: np.random.Generator, scheme: str, norm: str | None) -> None:
     fields = {"norm": norm, "norm_eps": 1e-5, "norm_weight": norm is not None, "norm_bias": norm is not None}
     product = Product(kernel, rng, 1, scheme, n=29, k=101, gated=True, activation="gelu_tanh", bias=True, **fields)
@@ -200,7 +231,11 @@ def test_gemm_at_tile_edges(roomy_kernel: Kernel, rng: np.random.Generator, tile
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("scheme", PLAIN)
+@pytest.mark.parametrize(
+    ("scheme", "fallback_device"),
+    [(scheme, FALLBACKS[i % 2]) for i, scheme in enumerate(PLAIN)],  # tiles are summed without subgroups
+    indirect=["fallback_device"],
+)
 def test_gemm_formats(kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
     product = Product(kernel, rng, 7, scheme, n=23, k=67, residual=True, softcap=20.0)
     assert_close(product.gemm(TILES[-1]), product.expected())
@@ -231,7 +266,11 @@ def test_rows_beyond_the_call_are_not_written(native_kernel: Kernel, rng: np.ran
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("first", [0, 8, 36])
+@pytest.mark.parametrize(
+    ("first", "fallback_device"),
+    [(0, FALLBACKS[0]), (8, FALLBACKS[1]), (36, FALLBACKS[0])],
+    indirect=["fallback_device"],
+)
 def test_a_shard_writes_its_own_outputs(kernel: Kernel, rng: np.random.Generator, first: int) -> None:
     n, units, k = 45, 9, 33
     weights = rng.standard_normal((2 * units, k)).astype(np.float32)

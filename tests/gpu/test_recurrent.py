@@ -60,8 +60,16 @@ def ids(count: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("device", ["native", "no subgroups, no immediates"])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    ("cell", "device"),
+    # No cell adds across lanes: what is around it does, and that is the same for all.
+    [
+        ("tanh", "native"),
+        ("relu", "no subgroups, no immediates"),
+        ("lstm", "no subgroups, no immediates"),
+        ("gru", "native"),
+    ],
+)
 def test_sequences_of_different_lengths_go_on_together(cell: str, device: str) -> None:
     executables = compiled(cell, device)
     states = [[e.new_state() for _ in LENGTHS] for e in executables]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.graph import slstm_formula
 from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs
-from tests.layers.test_vjp import differences
+from tests.layers.test_vjp import MOST, differences
 from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.graph import GraphBuilder, differentiate, interpret
@@ -802,7 +802,10 @@ def test_a_gradient_equals_central_differences(name: str) -> None:
         def total() -> float:
             return float((interpret(graph, [*xs, seed], {}, np.float64)[0] * seed).sum())
 
-        want = differences(total, xs[i])
+        want = differences(total, xs[i], MOST)
+        looked_at = np.isfinite(want)
+        assert looked_at.sum() == min(MOST, want.size)
+        grad, want = grad[looked_at], want[looked_at]
         scale = max(np.abs(want).max(initial=0), 1e-3)
         np.testing.assert_allclose(grad / scale, want / scale, rtol=0, atol=2e-6, err_msg=f"input {i}")
 

@@ -98,12 +98,24 @@ def remembers(which: str) -> bool:
     return which not in CASES or bool(lower(NETWORKS[which]()).states)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("which", "name"),
+FIRST = {(spec.kind, remembers(which)): which for which, (spec, _) in reversed(CASES.items())}.values()
+"""A case of each kind of layer, and one more of those with a state, where only some have one."""
+OPTIONS_OF_STATES = ("mqa-partial-rope", "qk-norm-over-all", "qk-norm-own", "temperature", "sinks", "chunk")
+"""Attention that a GPU lays out otherwise; `tests.gpu.test_attention` has the other options over a cache."""
+ON = {
+    "cpu": [which for which in NETWORKS if which in FIRST or remembers(which)],
     # What keeps no state is run by a GPU in the parity suite: here it would compile the same pipelines again.
-    [(which, name) for which in NETWORKS for name in FAST if name != "gpu" or remembers(which)],
-)
+    "gpu": [
+        which
+        for which in NETWORKS
+        if remembers(which) and (which in FIRST or which in OPTIONS_OF_STATES or which not in CASES)
+    ],
+}
+"""Networks of each device. The parity suite runs all cases on both, from no state: what a state adds is of its kind."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("which", "name"), [(which, name) for name in FAST for which in ON[name]])
 def test_calls_trims_and_forks_agree_with_the_reference(which: str, name: str, rng: np.random.Generator) -> None:
     network = NETWORKS[which]()
     reference, fast = pair(network, name)
