@@ -1,6 +1,6 @@
 """Fusion of mixtures: a gated sum of experts that are alike becomes one operation, for devices that group their rows.
 
-The rules write a mixture expert by expert, as products that need not run where no row has chosen them. That is twice as
+Layers write a mixture expert by expert, as products that need not run where no row has chosen them. That is twice as
 many nodes as there are experts. Where each expert is a product that another one follows, and nothing else, the device
 can have the matrices of all experts in one stack, and run the rows of a call by the experts that they chose.
 """

@@ -43,7 +43,7 @@ place (`dialect`); so does training. x, y: [ROWS, width].
                 i.bias.0 …, i.down [D,N], i.down_bias [D] → y [ROWS,D]: Σ weightᵢ · (hᵢ downᵢᵀ + biasᵢ), i rising,
                 without those of weight 0, then ``+ residual``. hᵢ is a ``linear`` with the attributes ``first``, gated
                 or of one part; weights follow from choices by ``scoring`` and ``top_k``
-                (`families.experts.weights_of`). A pass makes it of a `mix` and what is before it.
+                (`operations.experts.weights_of`). A pass makes it of a `mix` and what is before it.
 ``sum``         1 or more x → ``scale`` · (their sum, from left to right).
 ``scaled_softmax`` x → softmax(x / ``temperature``) by row.
 ``softcap``     x → ``cap · tanh(x / cap)``.

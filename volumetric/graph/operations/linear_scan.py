@@ -49,7 +49,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    from volumetric.graph.numeric import selective_scan as scans  # rules that emit this operation have no use for it
+    from volumetric.graph.numeric import selective_scan as scans  # layers that emit this operation have no use for it
 
     u, a, *rest = inputs
     keep = rest.pop() if attrs["keep"] else None

@@ -1,4 +1,4 @@
-"""The rule of attention: over the states of a sequence as one operation, or written out for whole sequences."""
+"""The nodes of attention: over the states of a sequence as one operation, or written out for whole sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of layers with a short causal convolution over rows."""
+"""Nodes of layers with a short causal convolution over rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule of a fabric: products of all nodes of a kind at once, and one step as the body of a scan.
+"""The nodes of a fabric: products of all nodes of a kind at once, and one step as the body of a scan.
 
 Nodes are the first axis, streams the second. What no row changes is emitted before the scan: products of weights with
 weights, queries, and what belongs to each node; and so is, for all rows at once, what input nodes show and tell, and

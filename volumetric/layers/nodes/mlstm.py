@@ -1,4 +1,4 @@
-"""The rule of mLSTM: windows in chunks of rows, as products of matrices that are exact for any resets.
+"""The nodes of mLSTM: windows in chunks of rows, as products of matrices that are exact for any resets.
 
 A chunk is computed as in Beck et al. 2024 (arXiv 2405.04517), appendix; where a sequence begins inside of one, sums of
 gates start there anew, and nothing from before is seen.

@@ -1,4 +1,4 @@
-"""The rule of a program: one step as the body of a scan over rows.
+"""The nodes of a program: one step as the body of a scan over rows.
 
 What inputs put in and what outputs hand out are products over all rows, before the scan and behind it; parameters of
 edges that are computed together are put side by side once.

@@ -1,4 +1,4 @@
-"""The rule of sLSTM, and what cells with heads share."""
+"""The nodes of sLSTM, and what cells with heads share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of state-space layers: projections, a short convolution and a selective scan."""
+"""Nodes of state-space layers: projections, a short convolution and a selective scan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """A selective scan before its inputs are taken apart; see `families.state_space`.
+    """A selective scan before its inputs are taken apart; see `volumetric.graph.operations.state_space`.
 
     Attributes
     ----------
