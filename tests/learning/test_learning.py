@@ -9,8 +9,8 @@ import pytest
 
 from tests.devices import graphs
 from tests.learning.tasks import TASKS, Task
+from volumetric.graph import Graph, NumpyGraphs
 from volumetric.layers import LAYERS
-from volumetric.runtime.graph import Graph, NumpyGraphs
 from volumetric.train import SGD, LearnerOptions
 from volumetric.train.device import DeviceLearner
 

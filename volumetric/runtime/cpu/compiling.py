@@ -2,8 +2,8 @@
 
 Numba compiles each operation once on a machine, a second or more at a time; afterwards they come from the user's cache
 within milliseconds. Nine tenths of that second are Numba's own Python, under one lock, so threads would not help: what
-is missing is shared out among processes (`compile_process.py`), which leave it in the cache. This one waits for them and
-loads what they made: compiling takes 100 MB that a process keeps to its end.
+is missing is shared out among processes (`compile_process.py`), which leave it in the cache. This one waits for them
+and loads what they made: compiling takes memory that a process keeps to its end.
 """
 
 from __future__ import annotations
