@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tests.oracles.base import Oracle
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
-from volumetric.graph.numeric.windows import sum_of_products
 from volumetric.layers.base import Arrays, Grads, Saved
 
 
@@ -39,9 +40,8 @@ class ConvOracle(SpatialOracle):
         g, params = self.finish_vjp(saved, gy)
         x, windows, counts = saved["x"], self.spec.windows(), g.shape[2:]
         by_group = self.split(g)
-        columns = windows.unfold(
-            x, counts, self.spec.groups
-        )  # made again: it is as many times larger than x as W has taps
+        # Made again: it is as many times larger than x as W has taps.
+        columns = windows.unfold(x, counts, self.spec.groups)
         params["weight"] = sum_of_products(by_group, columns).reshape(p["weight"].shape)
         return Grads((windows.fold(self._matrix(p).swapaxes(-1, -2) @ by_group, counts, x.shape[2:]),), params)
 
@@ -67,3 +67,11 @@ class ConvTransposeOracle(SpatialOracle):
     def _matrix(self, p: Arrays) -> Array:  # [groups, in / groups, out / groups · ∏kernel]
         weight = p["weight"]
         return weight.reshape(self.spec.groups, self.spec.in_channels // self.spec.groups, math.prod(weight.shape[1:]))
+
+
+def sum_of_products(a: Array, b: Array) -> Array:
+    """Sum ``a bᵀ`` over samples: ``[N, G, A, O], [N, G, B, O] -> [G, A, B]``."""
+    total = np.zeros((a.shape[1], a.shape[2], b.shape[2]), a.dtype)
+    for left, right in zip(a, b, strict=True):  # one product for all samples would first have to copy both sides
+        total += left @ right.swapaxes(-1, -2)
+    return total

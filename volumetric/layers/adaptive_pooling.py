@@ -33,6 +33,9 @@ class AdaptivePool(Windowed):
     output_size : outputs along every spatial axis, or one number for each; 1 pools all of a channel
     """
 
+    largest: ClassVar[bool] = False
+    """Whether the largest element is taken, instead of the mean."""
+
     output_size: int | Shape
 
     def __post_init__(self) -> None:
@@ -47,7 +50,7 @@ class AdaptivePool(Windowed):
 
     def emit(self, scope: Scope, x: int) -> int:
         """Pool the axes one after the other, from the last: of equal elements the first of all is found that way."""
-        work, largest = scope.work, isinstance(self, AdaptiveMaxPool)
+        work, largest = scope.work, self.largest
         wanted = self.output_shape(work.shape(x))
         for axis in reversed(range(2, len(wanted))):
             shape = work.shape(x)
@@ -73,6 +76,8 @@ class AdaptiveMaxPool(AdaptivePool):
 
     The gradient goes to the first of equal elements.
     """
+
+    largest: ClassVar[bool] = True
 
 
 @layer("adaptive_avg_pool1d")

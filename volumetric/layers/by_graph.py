@@ -18,10 +18,9 @@ from volumetric.layers.training import Training
 
 
 def forward(spec: LayerSpec, p: Arrays, xs: tuple[Array, ...]) -> tuple[Array, Saved]:
-    """Return what `LayerSpec.forward` does, for a layer without states: its output, and its inputs for `gradients`."""
+    """Return what `LayerSpec.forward` does, for a layer without states: its output, and its inputs for `backward`."""
     graph = _graph(spec, p, xs)
-    with np.errstate(all="ignore"):
-        [y] = interpret(graph, [*xs, *_params(spec, p)], {}, _precision(p, xs))
+    [y] = interpret(graph, [*xs, *_params(spec, p)], {}, _precision(p, xs))
     return y, {"xs": xs}
 
 
@@ -49,12 +48,17 @@ def _precision(p: Arrays, xs: tuple[Array, ...]) -> Any:
 def _graph(spec: LayerSpec, p: Arrays, xs: tuple[Array, ...], gy: Shape | None = None) -> Graph:
     inputs = tuple((x.shape, bool(np.issubdtype(x.dtype, np.integer))) for x in xs)
     shapes = tuple(p[of.name].shape for of in spec.tensors())
+    emit = _emitted if _is_hashable(spec) else _emitted.__wrapped__
+    return emit(spec, inputs, shapes, gy)
+
+
+def _is_hashable(spec: LayerSpec) -> bool:
+    """Whether graphs of a layer can be kept: one of somebody's own may have a list as a field."""
     try:
-        return _emitted(spec, inputs, shapes, gy)
-    except TypeError as error:
-        if "unhashable" not in str(error):
-            raise
-        return _emitted.__wrapped__(spec, inputs, shapes, gy)
+        hash(spec)
+    except TypeError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=512)

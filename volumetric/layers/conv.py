@@ -72,7 +72,7 @@ class Spatial(Windowed):
         return shape[2:]
 
     def bias_params(self) -> tuple[ParamSpec, ...]:
-        """Parameter of `finish`, if it has one."""
+        """The bias, if there is one."""
         return (ParamSpec(name="bias", shape=(self.out_channels,), init="zeros", packable=False),) if self.bias else ()
 
 
@@ -121,7 +121,7 @@ class Conv(Spatial):
         if taps == 1 and tuple(sizes) == counts and not any(self.windows().before):
             columns = x  # each pixel is its own window
         else:
-            columns = work.unfold(x, **window_fields(self, counts))
+            columns = work.unfold(x, **self.windows().attributes(counts))
         product = work.gemm(weight, work.reshape(columns, (samples * groups, deep, pixels)), groups=samples * groups)
         return finished(scope, self, p, work.reshape(product, (samples, self.out_channels, pixels)), shape)
 
@@ -153,15 +153,3 @@ def finished(scope: Scope, spec: Spatial, p: dict[str, int], y: int, shape: Shap
     if spec.bias:
         y = work.binary("add", y, work.reshape(p["bias"], (1, spec.out_channels, 1)))
     return work.reshape(work.unary(y, spec.activation), shape)
-
-
-def window_fields(spec: Spatial, counts: Shape) -> dict[str, Shape]:
-    """Return the attributes with which `unfold` and `fold` know the windows of a convolution."""
-    windows = spec.windows()
-    return {
-        "kernel": windows.kernel,
-        "stride": windows.stride,
-        "dilation": windows.dilation,
-        "before": windows.before,
-        "counts": counts,
-    }

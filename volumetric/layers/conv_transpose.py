@@ -9,7 +9,7 @@ from typing import ClassVar
 from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.base import ParamSpec, layer
-from volumetric.layers.conv import Spatial, finished, window_fields
+from volumetric.layers.conv import Spatial, finished
 from volumetric.layers.scope import Scope
 
 
@@ -66,7 +66,7 @@ class ConvTranspose(Spatial):
         parts = work.reshape(x, (samples * groups, channels // groups, pixels))
         columns = work.gemm(weight, parts, trans_a=True, groups=samples * groups)
         columns = work.reshape(columns, (samples, self.out_channels * taps, pixels))
-        image = work.fold(columns, shape[2:], **window_fields(self, tuple(counts)))
+        image = work.fold(columns, shape[2:], **self.windows().attributes(tuple(counts)))
         return finished(scope, self, p, work.reshape(image, (samples, self.out_channels, prod(shape[2:]))), shape)
 
 

@@ -96,7 +96,8 @@ class MaxPool(Pool):
         return self.along("dilation", 1)
 
     def emit(self, scope: Scope, x: int) -> int:
-        return scope.work.emit("pool_max", (x,), **_fields(*self.windows(scope.work.shape(x))))[0]
+        windows, counts = self.windows(scope.work.shape(x))
+        return scope.work.emit("pool_max", (x,), **windows.attributes(counts))[0]
 
 
 @layer("max_pool1d")
@@ -145,7 +146,7 @@ class AvgPool(Pool):
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work
         windows, counts = self.windows(work.shape(x))
-        sums = work.emit("pool_sum", (x,), **_fields(windows, counts))[0]
+        sums = work.emit("pool_sum", (x,), **windows.attributes(counts))[0]
         divisors = self.divisors(windows, counts, work.shape(x)[2:])
         if divisors.min() == divisors.max():
             return work.affine(sums, 1 / float(divisors.flat[0]))
@@ -171,8 +172,3 @@ class AvgPool3d(AvgPool):
     """Mean of each window of volumes ``[N, C, D, H, W]``; fields and formula as in `AvgPool`."""
 
     spatial: ClassVar[int] = 3
-
-
-def _fields(windows: Windows, counts: Shape) -> dict[str, Shape]:
-    names = ("kernel", "stride", "dilation", "before")
-    return {**{name: getattr(windows, name) for name in names}, "counts": counts}

@@ -22,7 +22,8 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import conv_params
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.scope import Scope
+from volumetric.layers.nodes.convolved import causal_conv as emit_causal_conv
+from volumetric.layers.scope import Scope, columns, gated, linear
 
 
 @layer("short_conv")
@@ -91,6 +92,11 @@ class ShortConv(LayerSpec):
         return Grads((gx,), params)
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.layers.nodes.convolved import emit_short_conv  # which imports this module
-
-        return emit_short_conv(scope, self, x)
+        work, p = scope.work, scope.params(self)
+        with work.at(scope.path, mixes=False):
+            wide = linear(work, p, ("in.",), x)
+            b, c, v = (columns(work, wide, i * self.embed_dim, self.embed_dim) for i in range(3))
+            product = gated(work, b, v, "linear")
+        mixed = emit_causal_conv(scope, product, p["conv.weight"], p.get("conv.bias"))
+        with work.at(scope.path, mixes=False):
+            return linear(work, p, ("out.",), gated(work, c, mixed, "linear"))

@@ -43,6 +43,11 @@ class Windows:
         axes = zip(self.padded(sizes), self.spans, self.stride, strict=True)
         return tuple((size - span) // step + 1 for size, span, step in axes)
 
+    def attributes(self, counts: Shape) -> dict[str, Shape]:
+        """Return the attributes with which operations know the first `counts` of these windows."""
+        names = ("kernel", "stride", "dilation", "before")
+        return {**{name: getattr(self, name) for name in names}, "counts": counts}
+
     def unfold(self, x: Array, counts: Shape, groups: int, *, outside: float = 0.0) -> Array:
         """Copy the first `counts` windows out of an image, with `outside` for what lies outside of it.
 
@@ -101,11 +106,3 @@ class Windows:
         flat = g.reshape(samples, channels, 1, math.prod(counts))
         columns = np.broadcast_to(flat, (samples, channels, math.prod(self.kernel), math.prod(counts)))
         return self.fold(columns, tuple(counts), sizes)
-
-
-def sum_of_products(a: Array, b: Array) -> Array:
-    """Sum ``a bᵀ`` over samples: ``[N, G, A, O], [N, G, B, O] -> [G, A, B]``."""
-    total = np.zeros((a.shape[1], a.shape[2], b.shape[2]), a.dtype)
-    for left, right in zip(a, b, strict=True):  # one product for all samples would first have to copy both sides
-        total += left @ right.swapaxes(-1, -2)
-    return total

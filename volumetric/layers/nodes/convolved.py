@@ -1,4 +1,4 @@
-"""Nodes of layers with a short causal convolution over rows."""
+"""Nodes of a short causal convolution over rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.causal_conv import PAST
 from volumetric.graph.operations.depthwise import depthwise_conv
-from volumetric.layers import CausalConv1d, ShortConv
-from volumetric.layers.scope import Scope, columns, gated, linear
+from volumetric.layers.scope import Scope, linear
 
 
 def causal_conv(
@@ -129,22 +128,3 @@ def _mixed(scope: Scope, terms: Sequence[int], weight: int) -> int:
     rows = work.concat(terms, len(work.shape(terms[0])) - 1)  # first: a device may join rows by itself
     turned = work.reshape(work.permute(weight, (0, 2, 1)), (wide, taps * width))
     return linear(work, {"weight": turned}, ("",), rows)
-
-
-def emit_causal_conv1d(scope: Scope, spec: CausalConv1d, x: int) -> int:
-    """Emit a causal convolution with its bias."""
-    p = scope.params(spec)
-    return causal_conv(scope, x, p["weight"], p.get("bias"))
-
-
-def emit_short_conv(scope: Scope, spec: ShortConv, x: int) -> int:
-    """Emit a gated short convolution between two products."""
-    work, p = scope.work, scope.params(spec)
-    with work.at(scope.path, mixes=False):
-        wide = linear(work, p, ("in.",), x)
-        width = spec.embed_dim
-        b, c, v = (columns(work, wide, i * width, width) for i in range(3))
-        product = gated(work, b, v, "linear")
-    mixed = causal_conv(scope, product, p["conv.weight"], p.get("conv.bias"))
-    with work.at(scope.path, mixes=False):
-        return linear(work, p, ("out.",), gated(work, c, mixed, "linear"))

@@ -94,7 +94,7 @@ def _processes(count: int) -> int:
     """How many processes compile `count` operations; 0: this one does."""
     named = os.environ.get(PROCESSES, "")
     most = int(named) if named.isdigit() and int(named) else min(usable_cpus(), MOST_PROCESSES)
-    return min(most, count // WORTH_A_PROCESS) if named != "1" else 0
+    return min(most, count // WORTH_A_PROCESS) if most > 1 else 0
 
 
 class _Queue:
