@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.learners import reference_learner
 from volumetric.bench.training import CASES, TrainingRow, measure_training, render_training
 from volumetric.cli import main
 from volumetric.errors import DeviceError, SpecError
-from volumetric.train import ReferenceLearner
 
 
 def test_the_networks_are_the_published_ones() -> None:
@@ -36,12 +36,12 @@ def test_the_networks_are_the_published_ones() -> None:
 
 @pytest.mark.thorough
 def test_a_case_is_trained_from_the_same_weights_each_time() -> None:
-    (row,) = measure_training([CASES["cnn3d"]], ReferenceLearner, "reference", epochs=2, repetitions=2)
-    (again,) = measure_training([CASES["cnn3d"]], ReferenceLearner, "reference", epochs=2, repetitions=1)
+    (row,) = measure_training([CASES["cnn3d"]], reference_learner, "reference", epochs=2, repetitions=2)
+    (again,) = measure_training([CASES["cnn3d"]], reference_learner, "reference", epochs=2, repetitions=1)
     assert row.loss == again.loss
     assert row.least <= row.seconds <= row.most
     assert (row.torch, row.ratio) == (None, None)
-    (longer,) = measure_training([CASES["cnn3d"]], ReferenceLearner, "reference", epochs=6, repetitions=1)
+    (longer,) = measure_training([CASES["cnn3d"]], reference_learner, "reference", epochs=6, repetitions=1)
     assert longer.loss < row.loss
 
 
@@ -49,7 +49,7 @@ def test_a_case_is_trained_from_the_same_weights_each_time() -> None:
 def test_a_peer_that_does_not_run_is_named() -> None:
     for python in (Path("/no/such/python"), Path(sys.executable)):
         rows = measure_training(
-            [CASES["cnn3d"]], ReferenceLearner, "reference", epochs=1, repetitions=1, torch=(python, "no device", 1)
+            [CASES["cnn3d"]], reference_learner, "reference", epochs=1, repetitions=1, torch=(python, "no device", 1)
         )
         with pytest.raises(DeviceError, match=r"PyTorch: |cannot start"):
             list(rows)

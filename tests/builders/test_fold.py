@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.oracles.network import NumpyNetwork
 from volumetric.builders import chain, cnn, fold_batchnorm
 from volumetric.dtypes import Scheme
 from volumetric.grid import Coord, Link
@@ -23,8 +24,6 @@ from volumetric.layers import (
     Sequential,
 )
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime import lower
-from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
 
 
@@ -40,8 +39,7 @@ def lived_in(network: Network) -> Params:
 
 def output(network: Network, params: Params) -> np.ndarray:
     x = np.random.default_rng(5).standard_normal((3, *network.input_shape))
-    executable = ReferenceDevice(np.float64).compile(lower(network), params)
-    return executable.trace(x)[0][executable.plan.outputs["output"]]
+    return NumpyNetwork.of(network, params).output(x)
 
 
 def norms(network: Network) -> int:

@@ -9,13 +9,13 @@ import pytest
 
 from tests.clocked.machines import weights
 from tests.devices import DEVICES, device
+from tests.oracles.clocked import NumpyClocked
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
 from volumetric.builders.chain import chain
 from volumetric.errors import UnsupportedError
 from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, MultiHeadAttention, Parallel, Residual, Rope, Sequential
 from volumetric.network import initialise
-from volumetric.runtime.clocked.reference import ReferenceClocked
 from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.lower import lower
 from volumetric.train import MSE, SGD, Batch, LearnerOptions, LearnerState, Systolic
@@ -53,7 +53,7 @@ def test_ticks_are_those_of_the_definition(name: str) -> None:
     """Outputs and all that is kept, through resets out of NaN, in runs of any length."""
     params, x, resets = weights(MACHINE), X.copy(), RESETS.copy()
     x[2, 1], resets[2] = np.nan, np.arange(9) == 7
-    oracle = ReferenceClocked(MACHINE, params, 3)
+    oracle = NumpyClocked(MACHINE, params, 3)
     want = np.stack([oracle.tick({"input": x[:, t]}, resets[:, t])["output"] for t in range(9)], 1)
     assert np.isnan(want[2, 6]).all()
     assert np.isfinite(want[2, 7:]).all()

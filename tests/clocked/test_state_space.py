@@ -9,9 +9,9 @@ import pytest
 
 from tests.clocked.machines import weights
 from tests.devices import DEVICES, device
+from tests.oracles.clocked import NumpyClocked
 from volumetric import Clocked, Coord, Grid, Link, Network
 from volumetric.layers import Mamba, Mamba2, ShortConv
-from volumetric.runtime.clocked.reference import ReferenceClocked
 
 LAYERS = (
     Mamba(embed_dim=4, inner_features=3, state_size=2, kernel_size=2),
@@ -35,7 +35,7 @@ def test_ticks_are_those_of_the_definition(name: str) -> None:
     rng = np.random.default_rng(1)
     x, resets, params = rng.standard_normal((2, 7, 4)).astype(np.float32), np.zeros((2, 7), np.int64), weights(MACHINE)
     x[1, 1], resets[0, 3], resets[1, 5] = np.nan, 1, 1
-    oracle = ReferenceClocked(MACHINE, params, 2)
+    oracle = NumpyClocked(MACHINE, params, 2)
     want = np.stack([oracle.tick({"input": x[:, t]}, resets[:, t])["output"] for t in range(7)], 1)
     assert np.isnan(want[1, 4]).all()
     assert np.isfinite(want[1, 5:]).all()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.clocked.machines import machine, rows, weights
 from tests.devices import DEVICES, device
+from tests.oracles.clocked import NumpyClocked
 from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
 from volumetric._typing import Array
 from volumetric.builders.chain import chain
@@ -18,7 +19,6 @@ from volumetric.errors import CheckpointError, GenerationError, ShapeError, Spec
 from volumetric.layers import GRU, LSTM, RNN, Dense, Embedding, MultiHeadAttention, PositionEmbedding
 from volumetric.network import initialise
 from volumetric.runtime.clocked.buckets import buckets_of
-from volumetric.runtime.clocked.reference import ReferenceClocked
 from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.lower import lower
 from volumetric.runtime.streams import ClockedStream, RowStream
@@ -52,7 +52,7 @@ def check(name: str, seed: int) -> None:
     clocked = machine(seed)
     x = rows(clocked, 2, 6)
     resets = (np.random.default_rng(seed).random((2, 6)) < 0.2).astype(np.int64)
-    oracle, fast = ReferenceClocked(clocked, weights(clocked), 2), stream(name, clocked)
+    oracle, fast = NumpyClocked(clocked, weights(clocked), 2), stream(name, clocked)
     want = [oracle.tick({n: v[:, t] for n, v in x.items()}, resets[:, t]) for t in range(6)]
     for output, y in by_name(fast.run(x, resets=resets)).items():
         np.testing.assert_allclose(y, np.stack([of[output] for of in want], 1), **CLOSE, err_msg=output)
@@ -198,7 +198,7 @@ def test_rows_may_have_several_ticks_and_ids_may_come_in() -> None:
     )
     clocked = Clocked(network=network, hold={"push": "zero"})
     ids, push = np.array([[1, 2, 5]]), X[:1, :3, :3]
-    oracle = ReferenceClocked(clocked, weights(clocked), 1)
+    oracle = NumpyClocked(clocked, weights(clocked), 1)
     given = [{"input": ids[:, t], "push": push[:, t]} for t in range(3)]
     want = [oracle.tick(given[t // 3] if t % 3 == 0 else {})["output"] for t in range(9)]
     for name in DEVICES:

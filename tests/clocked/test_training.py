@@ -12,6 +12,7 @@ import pytest
 from tests.clocked.machines import machine, rows, weights
 from tests.clocked.test_streams import CHAIN
 from tests.devices import device
+from tests.learners import reference_learner
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
 from volumetric.builders.chain import chain
 from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
@@ -29,7 +30,6 @@ from volumetric.train import (
     DivergedError,
     LearnerOptions,
     LearnerState,
-    ReferenceLearner,
     Systolic,
     TargetPropagation,
     TrainConfig,
@@ -38,6 +38,7 @@ from volumetric.train import (
     train,
 )
 from volumetric.train.clocked import ClockedLearner
+from volumetric.train.device import DeviceLearner
 from volumetric.weights import Params
 
 RNG = np.random.default_rng(0)
@@ -55,7 +56,7 @@ def learner(clocked: Clocked, params: Params, graphs: Any, mode: Systolic | None
 @pytest.mark.parametrize("name", ["reference", "cpu"])
 def test_a_wavefront_learns_as_the_sequence_does(name: str) -> None:
     ticking = learner(WAVE, PARAMS, device(name).graphs())
-    whole = ReferenceLearner(CHAIN, PARAMS, LearnerOptions(optimiser=SGD(lr=1.0)))
+    whole = reference_learner(CHAIN, PARAMS, LearnerOptions(optimiser=SGD(lr=1.0)))
     mask = np.ones((3, 6))
     mask[1, 4:] = 0
     batch = Batch(X, Y, mask)
@@ -257,8 +258,8 @@ def test_what_does_not_go_together_is_refused() -> None:
         train(WAVE, PARAMS, (X, Y), TrainConfig(mode=Backprop()))
     with pytest.raises(SpecError, match="trains clocked networks"):
         train(CHAIN, PARAMS, (X, Y), TrainConfig(mode=Systolic()), device="reference")
-    with pytest.raises(UnsupportedError, match="ReferenceLearner does not train clocked"):
-        train(WAVE, PARAMS, (X, Y), TrainConfig(mode=Systolic()), learner=ReferenceLearner)
+    with pytest.raises(UnsupportedError, match="DeviceLearner does not train clocked"):
+        train(WAVE, PARAMS, (X, Y), TrainConfig(mode=Systolic()), learner=reference_learner)
     dropping = chain([Dense(in_features=4, out_features=3), Dropout(p=0.5)], (4,))
     with pytest.raises(UnsupportedError, match=r"dropout at 1\.0\.0\.0"):
         learner(Clocked(network=dropping), initialise(dropping), graphs)
@@ -277,4 +278,4 @@ def test_what_does_not_go_together_is_refused() -> None:
         one.evaluate(Batch(X[:, :0], Y[:, :0]))
     with pytest.raises(SpecError, match="no term"):
         one.step([Batch(X, Y, np.zeros((3, 6)))], rate=1.0)
-    assert isinstance(open_learner("reference")(CHAIN, PARAMS, LearnerOptions()), ReferenceLearner)
+    assert isinstance(open_learner("reference")(CHAIN, PARAMS, LearnerOptions()), DeviceLearner)

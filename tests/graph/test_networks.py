@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
+from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_delays import LOOPS
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
@@ -35,9 +36,8 @@ from volumetric.layers import (
     Softmax,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
+from volumetric.runtime import lower
 from volumetric.runtime.graph import EmitOptions, emit_plan, graph_of
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
 
 
 def chain(*layers: LayerSpec, shape: tuple[int, ...] = (), links: tuple[Link, ...] = ()) -> Network:
@@ -96,8 +96,8 @@ def images() -> Network:
 NETWORKS = {"llama": tiny_llama(), "wired": wired(), "experts": experts(), "images": images()}
 
 
-def reference(network: Network) -> ReferenceExecutable:
-    return ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=4), RunOptions())
+def reference(network: Network) -> NumpyNetwork:
+    return NumpyNetwork.of(network, initialise(network, seed=4))
 
 
 def inputs_of(network: Network, *lead: int) -> np.ndarray:
@@ -149,7 +149,7 @@ def test_sequences_of_a_batch_are_computed_as_if_alone(name: str, count: int) ->
     x = inputs_of(network, count, 5)
     program = NumpyGraphs(np.float64).compile(graph_of(network, 5, sequences=count), store_of(network))
     [got] = program.run([x])
-    wanted = [run.trace(one)[0][run.plan.outputs["output"]] for one in x]
+    wanted = [run.output(one) for one in x]
     close(got, np.array(wanted).reshape(got.shape) if count else np.zeros((0, *got.shape[1:])))
 
 
@@ -174,9 +174,8 @@ def test_a_link_with_a_delay_shifts_each_sequence() -> None:
     network = LOOPS["ahead"]
     x = inputs_of(network, 2, 5)
     program = NumpyGraphs(np.float64).compile(graph_of(network, 5, sequences=2), store_of(network))
-    device = ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=4), RunOptions())
-    want = [device.forward(device.new_state(), part, last_only=False) for part in x]
-    np.testing.assert_allclose(program.run([x])[0], want, rtol=1e-6, atol=1e-7)
+    want = [reference(network).output(part) for part in x]
+    close(program.run([x])[0], np.array(want))
     with pytest.raises(UnsupportedError, match="loop"):
         graph_of(LOOPS["self"], 3)
 

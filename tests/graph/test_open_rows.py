@@ -1,4 +1,4 @@
-"""Graphs whose rows are open: any layer in any cut of a sequence computes what the reference device does."""
+"""Graphs whose rows are open: any layer in any cut of a sequence computes what its oracle does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 from tests.graph.test_networks import NETWORKS, chain
 from tests.layers.cases import CASES
+from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_delays import LOOPS
 from volumetric.errors import ShapeError
 from volumetric.graph.binding import bind, is_open, positions_from
@@ -15,11 +16,9 @@ from volumetric.graph.interpret import interpret
 from volumetric.graph.ops import HELD, Graph
 from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Parallel, Residual, RMSNorm, Sequential
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
+from volumetric.runtime import lower
 from volumetric.runtime.graph.network import DIALECT, open_graph
-from volumetric.runtime.reference import ReferenceDevice
 
-OPTIONS = RunOptions(context=64)
 SMALL = {"recurrence", "mix", "linear", "sum", "softcap", "columns", "causal_conv", "selective_scan", "grouped_norm"}
 STATELESS = DIALECT - SMALL
 """Of a device that multiplies and adds in small operations."""
@@ -60,13 +59,12 @@ def rows_for(network: Network, count: int) -> np.ndarray:
 
 
 def agree(network: Network, cuts: tuple[int, ...], dialect: frozenset[str] = DIALECT) -> Sequence:
-    device = ReferenceDevice(np.float64)
-    reference = device.compile(lower(network), initialise(network, 3), OPTIONS)
+    reference = NumpyNetwork.of(network, initialise(network, 3))
     state, sequence = reference.new_state(), Sequence(network, dialect=dialect)
     for count in cuts:
         x = rows_for(network, count)
         want = reference.forward(state, x, last_only=False)
-        np.testing.assert_allclose(sequence.run(x), want, rtol=1e-6, atol=1e-7)  # the reference hands out float32
+        np.testing.assert_allclose(sequence.run(x), want, rtol=1e-9, atol=1e-12)
     return sequence
 
 

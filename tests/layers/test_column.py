@@ -7,10 +7,11 @@ import pytest
 
 from tests.devices import device
 from tests.layers.test_vjp import arrays, differences
+from tests.oracles.learner import NumpyLearner
 from volumetric.builders import chain
 from volumetric.errors import SpecError
 from volumetric.layers import CausalConv1d, Column, Dense, Training
-from volumetric.train import SGD, Batch, LearnerOptions, ReferenceLearner
+from volumetric.train import SGD, Batch, LearnerOptions
 from volumetric.train.device import learner_on
 from volumetric.weights import Params, WeightStore
 
@@ -52,9 +53,9 @@ def test_devices_learn_by_it_as_the_layers_code_does() -> None:
     params = Params({f"0.0.0.0/{name}": WeightStore.from_array(w.astype(np.float32)) for name, w in p.items()})
     given = LearnerOptions(optimiser=SGD())
     first, second, without = (
-        ReferenceLearner(network, params, given),
+        NumpyLearner(network, params, given),
         learner_on(device("cpu"))(network, params, given),  # pyright: ignore[reportArgumentType]  (it has graphs)
-        ReferenceLearner(plain, params, given),
+        NumpyLearner(plain, params, given),
     )
     reports = [of.step([batch], rate=0.5) for of in (first, second, without)]
     assert reports[0].tally.total == pytest.approx(reports[2].tally.total)  # it is not told

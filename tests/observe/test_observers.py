@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
 from volumetric.errors import CheckpointError, DeviceError, SpecError, UnsupportedError
@@ -34,7 +35,6 @@ from volumetric.train import (
     ArrayData,
     CrossEntropy,
     LearnerOptions,
-    ReferenceLearner,
     TrainConfig,
     token_windows,
     train,
@@ -99,7 +99,7 @@ def test_watching_changes_nothing() -> None:
 def test_a_learner_that_cannot_tell_says_so() -> None:
     class Blind:
         def __init__(self, network, params, options: LearnerOptions) -> None:
-            inner = ReferenceLearner(network, params, options)
+            inner = reference_learner(network, params, options)
             self.step, self.evaluate, self.measure, self.params, self.restore = (
                 inner.step,
                 inner.evaluate,

@@ -9,7 +9,7 @@ import numpy as np
 from tests.oracles.base import Oracle
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
-from volumetric.layers.base import Arrays, Grads, Saved
+from volumetric.layers.base import Arrays, Grads, Memory, Saved
 
 
 class SpatialOracle(Oracle):
@@ -31,7 +31,7 @@ class SpatialOracle(Oracle):
 
 
 class ConvOracle(SpatialOracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         shape = self.spec.output_shape(xs[0].shape)
         columns = self.spec.windows().unfold(xs[0], shape[2:], self.spec.groups)
         return self.finish(p, (self._matrix(p) @ columns).reshape(shape), {"x": xs[0]})
@@ -51,7 +51,7 @@ class ConvOracle(SpatialOracle):
 
 
 class ConvTransposeOracle(SpatialOracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         sizes = self.spec.output_shape(x.shape)[2:]
         columns = self._matrix(p).swapaxes(-1, -2) @ self.split(x)

@@ -11,13 +11,14 @@ from volumetric.graph.numeric.norms import without_mean
 from volumetric.layers.base import (
     Arrays,
     Grads,
+    Memory,
     Saved,
 )
 from volumetric.layers.channels import by_channel, sum_by_channel
 
 
 class GroupNormOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         self.spec.output_shape(x.shape)
         groups = x.reshape(len(x), self.spec.num_groups, np.prod(x.shape[1:], dtype=int) // self.spec.num_groups)

@@ -7,11 +7,11 @@ import numpy as np
 from tests.oracles.base import Oracle
 from volumetric._typing import Array
 from volumetric.layers.adaptive_pooling import ranges
-from volumetric.layers.base import Arrays, Grads, Saved
+from volumetric.layers.base import Arrays, Grads, Memory, Saved
 
 
 class MaxPoolOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         windows, counts = self.spec.windows(xs[0].shape)
         y, tap = windows.largest(xs[0], counts)
         return y, {"windows": windows, "tap": tap, "sizes": xs[0].shape[2:]}
@@ -21,7 +21,7 @@ class MaxPoolOracle(Oracle):
 
 
 class AvgPoolOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         (windows, counts), sizes = self.spec.windows(xs[0].shape), xs[0].shape[2:]
         divisors = self.spec.divisors(windows, counts, sizes).astype(xs[0].dtype)
         saved = {"windows": windows, "divisors": divisors, "sizes": sizes}
@@ -32,7 +32,7 @@ class AvgPoolOracle(Oracle):
 
 
 class AdaptivePoolOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         y, tape = xs[0], []
         sizes = self.spec.output_shape(y.shape)[2:]
         for axis, count in reversed(list(enumerate(sizes, 2))):  # of equal elements the first one, as in one window

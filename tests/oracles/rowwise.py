@@ -10,13 +10,14 @@ from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import (
     Arrays,
     Grads,
+    Memory,
     Saved,
     rows,
 )
 
 
 class ScaleOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         return xs[0] * xs[0].dtype.type(self.spec.factor), {}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
@@ -24,7 +25,7 @@ class ScaleOracle(Oracle):
 
 
 class ClampOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         low, high = (None if bound is None else x.dtype.type(bound) for bound in (self.spec.min, self.spec.max))
         outside = np.zeros(x.shape, bool)
@@ -38,7 +39,7 @@ class ClampOracle(Oracle):
 
 
 class DiscreteOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         if self.spec.function == "ternary":
             bound = x.dtype.type(self.spec.threshold)
@@ -59,7 +60,7 @@ class DiscreteOracle(Oracle):
 
 
 class SoftcapOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         cap = xs[0].dtype.type(self.spec.cap)
         t = np.tanh(xs[0] / cap)
         return cap * t, {"t": t}
@@ -69,7 +70,7 @@ class SoftcapOracle(Oracle):
 
 
 class ReshapeOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         return xs[0].reshape(self.spec.output_shape(xs[0].shape)), {"shape": xs[0].shape}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
@@ -77,7 +78,7 @@ class ReshapeOracle(Oracle):
 
 
 class FlattenOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         return xs[0].reshape(self.spec.output_shape(xs[0].shape)), {"shape": xs[0].shape}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
@@ -85,7 +86,7 @@ class FlattenOracle(Oracle):
 
 
 class LastStepOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         self.spec.output_shape(xs[0].shape)
         return xs[0][:, -1], {"shape": xs[0].shape}
 
@@ -96,7 +97,7 @@ class LastStepOracle(Oracle):
 
 
 class KMeansOracle(Oracle):
-    def forward(self, p: Arrays, *xs: Array) -> tuple[Array, Saved]:
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         # ‖x‖² is the same for every centre and cancels. From the mean of the centres, the two other terms of the
         # square are as small as the distances themselves, so that data far from the origin keep their precision.
         middle = p["centers"].mean(axis=0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.devices import FAST, device, graphs
+from tests.oracles.network import NumpyNetwork
 from tests.parity.run import agree, agree_one, data, expected, on_device
 from tests.parity.table import EXAMPLES, ROLES, SIZES, cells, covered, met, sweep, training, weighted, wide
 from tests.tiers import alike
@@ -19,7 +19,6 @@ from volumetric.layers import LAYERS, Dense, Sequential
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.cpu.graph.drafting import drafted
-from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
 
 SWEEP = sweep()
@@ -122,10 +121,7 @@ def test_types_as_stored(kind: str, dtype: DType, name: str) -> None:
             device(name).compile(lower(network), params, options)
         return
     executable = device(name).compile(lower(network), params, options)
-    reference = ReferenceDevice(np.float64).compile(lower(network), params, RunOptions())
     got = executable.forward(executable.new_state(), of.x, last_only=False)
-    want = reference.trace(of.x if of.x.dtype == np.int32 else of.x.astype(np.float64))[0][
-        reference.plan.outputs["output"]
-    ]
+    want = NumpyNetwork.of(network, params).output(of.x)
     agree_one(got, want, f"{kind} {scheme} on {name}")
     executable.close()

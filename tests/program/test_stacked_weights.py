@@ -161,7 +161,7 @@ def test_what_is_not_finite_is_found_among_stacked_weights() -> None:
         [window] = batches(network, 3, count=1)
         window.features[0, 1] = np.nan
         before = of.state.masters
-        assert of.step([window], rate=0.1).fault == "program at 0.0.0.0"
+        assert of.step([window], rate=0.1).fault == "the input of the network"
         for key, value in of.state.masters.items():
             np.testing.assert_array_equal(value, before[key], err_msg=key)
 

@@ -11,6 +11,7 @@ import pytest
 from tests.layers.cases import CASES
 from tests.layers.test_vjp import TOLERANCE, arrays, differences
 from tests.networks import tiny_llama
+from tests.oracles.network import NumpyNetwork
 from volumetric.errors import GenerationError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
@@ -189,7 +190,7 @@ def sequence_through_experts() -> Network:
     ids=["joins", "images", "experts"],
 )
 def test_gradients_of_a_whole_network_equal_central_differences(network: Network, shape: tuple[int, ...]) -> None:
-    executable = ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=5))
+    executable = NumpyNetwork.of(network, initialise(network, seed=5))
     x = np.random.default_rng(0).standard_normal(shape)
     values, tape = executable.trace(x)
     y = values[executable.plan.outputs["output"]]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.arrays import array
 from tests.devices import DEVICES, device, graphs
+from tests.oracles.learner import NumpyLearner
 from tests.train.problems import waves
 from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import assert_close, follow, pair
@@ -31,7 +32,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.train import MSE, SGD, AdamW, Batch, LearnerOptions, ReferenceLearner, TrainConfig, train
+from volumetric.train import MSE, SGD, AdamW, Batch, LearnerOptions, TrainConfig, train
 from volumetric.train.device import DeviceLearner, learner_on
 from volumetric.train.lora import LowRank
 from volumetric.weights import Params, WeightStore
@@ -155,7 +156,7 @@ def test_frozen_statistics_are_used_and_stay(name: str) -> None:
         LearnerOptions(optimiser=SGD(), overlay=LowRank(rank=2, targets=("0.0.0.0/weight",))),
     ):
         learners = (
-            ReferenceLearner(ROWS, Params(params), options),
+            NumpyLearner(ROWS, Params(params), options),
             DeviceLearner(ROWS, Params(params), options, graphs(name)),
         )
         assert learners[1].step([batch(1)], rate=0.0).fault is None  # a batch of one has no statistics, and needs none
@@ -191,7 +192,7 @@ def test_a_run_resumes_with_its_statistics_bit_for_bit(name: str, tmp_path: Path
 
 
 def test_a_checkpoint_without_statistics_is_refused() -> None:
-    learner = ReferenceLearner(ROWS, initialise(ROWS), LearnerOptions())
+    learner = NumpyLearner(ROWS, initialise(ROWS), LearnerOptions())
     state = learner.state
     other = type(state)(state.updates, state.masters, state.slots)
     with pytest.raises(CheckpointError, match="buffers, as running statistics, are not those"):
@@ -199,7 +200,7 @@ def test_a_checkpoint_without_statistics_is_refused() -> None:
 
 
 def test_quantised_training_keeps_the_statistics_in_float32() -> None:
-    learner = ReferenceLearner(ROWS, initialise(ROWS), LearnerOptions(dtype={"*": "int8"}))
+    learner = NumpyLearner(ROWS, initialise(ROWS), LearnerOptions(dtype={"*": "int8"}))
     learner.step([batch()], rate=0.01)
     assert str(learner.params()[VAR].scheme) == "float32"
     assert str(learner.params()["0.0.0.0/weight"].scheme) == "int8:g32"
@@ -241,4 +242,4 @@ def test_statistics_are_nothing_to_train() -> None:
 
     network: Network = chain([BatchNorm1d(num_features=2, affine=False)], (2,))
     with pytest.raises(SpecError, match="nothing to train"):
-        ReferenceLearner(network, initialise(network), LearnerOptions())
+        NumpyLearner(network, initialise(network), LearnerOptions())

@@ -12,6 +12,7 @@ import pytest
 from tests.arrays import array
 from tests.devices import DEVICES, FAST, device, graphs
 from tests.networks import tiny_llama
+from tests.oracles.learner import NumpyLearner
 from tests.train.problems import chain, perceptron, waves
 from volumetric._typing import Array
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
@@ -37,7 +38,6 @@ from volumetric.train import (
     Loss,
     Momentum,
     Optimiser,
-    ReferenceLearner,
     RMSprop,
     TrainConfig,
     train,
@@ -52,10 +52,10 @@ CLOSE = 1e-5
 """Largest difference between devices after a few updates, over the largest weight: float32 sums in another order."""
 
 
-def pair(name: str, network: Network = NETWORK, **options: Any) -> tuple[ReferenceLearner, DeviceLearner]:
+def pair(name: str, network: Network = NETWORK, **options: Any) -> tuple[NumpyLearner, DeviceLearner]:
     given = LearnerOptions(**options)
     return (
-        ReferenceLearner(network, initialise(network, seed=2), given),
+        NumpyLearner(network, initialise(network, seed=2), given),
         DeviceLearner(network, initialise(network, seed=2), given, graphs(name)),
     )
 
@@ -192,7 +192,7 @@ def test_forward_sees_the_weights_that_are_stored(dtype: Any, name: str) -> None
     learner = DeviceLearner(NETWORK, params, options, graphs(name))
     for _ in range(3):
         learner.step([batch()], rate=0.05)
-    reference = ReferenceLearner(NETWORK, params, options)
+    reference = NumpyLearner(NETWORK, params, options)
     reference.restore(learner.state)
     assert learner.evaluate(batch()).total == pytest.approx(reference.evaluate(batch()).total, rel=CLOSE)
     for key, store in learner.params().items():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.arrays import array
+from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import chain, perceptron, waves
 from volumetric.dtypes import Scheme, decode, encode
@@ -21,15 +22,14 @@ from volumetric.train import (
     LearnerOptions,
     LearnerState,
     Momentum,
-    ReferenceLearner,
 )
 
 NETWORK = perceptron(4, 6, 1)
 DATA = waves()
 
 
-def learner(network: Network = NETWORK, host: type = np.float64, **options) -> ReferenceLearner:
-    return ReferenceLearner(network, initialise(network, seed=2), LearnerOptions(**options), host)
+def learner(network: Network = NETWORK, host: type = np.float64, **options) -> reference_learner:
+    return reference_learner(network, initialise(network, seed=2), LearnerOptions(**options), host)
 
 
 def batch(part: slice = slice(None), mask: np.ndarray | None = None) -> Batch:
@@ -82,7 +82,7 @@ def test_sequences_are_computed_apart() -> None:
     ids = np.random.default_rng(0).integers(0, 11, (3, 6)).astype(np.int32)
     options = LearnerOptions(loss=CrossEntropy(), optimiser=SGD())
     params = initialise(network, seed=1)
-    together, apart = (ReferenceLearner(network, params, options, np.float64) for _ in range(2))
+    together, apart = (reference_learner(network, params, options, np.float64) for _ in range(2))
     together.step([Batch(ids[:, :-1], ids[:, 1:])], rate=0.1)
     apart.step([Batch(ids[i : i + 1, :-1], ids[i : i + 1, 1:]) for i in range(3)], rate=0.1)
     assert_same(together.state, apart.state, 1e-14)
@@ -94,7 +94,7 @@ def test_padding_that_is_ignored_changes_nothing() -> None:
     padded = Batch(np.pad(x, ((0, 0), (0, 2))), np.pad(y, ((0, 0), (0, 2)), constant_values=-100))
     options = LearnerOptions(loss=CrossEntropy())
     params = initialise(network, seed=1)
-    short, long = (ReferenceLearner(network, params, options, np.float64) for _ in range(2))
+    short, long = (reference_learner(network, params, options, np.float64) for _ in range(2))
     assert short.step([Batch(x, y)], rate=0.1).tally.count == long.step([padded], rate=0.1).tally.count == 3
     assert_same(short.state, long.state, 1e-12)
 
@@ -122,7 +122,7 @@ def test_rows_of_sequences_are_samples() -> None:
 
 def test_frozen_weights_stay() -> None:
     params = initialise(NETWORK, seed=2)
-    some = ReferenceLearner(NETWORK, params, LearnerOptions(frozen=("0.0.0.0/*",), optimiser=AdamW(weight_decay=0.5)))
+    some = reference_learner(NETWORK, params, LearnerOptions(frozen=("0.0.0.0/*",), optimiser=AdamW(weight_decay=0.5)))
     some.step([batch()], rate=0.1)
     after = some.params()
     assert after["0.0.0.0/weight"] is params["0.0.0.0/weight"]
@@ -136,11 +136,11 @@ def test_frozen_weights_stay() -> None:
 def test_frozen_weights_are_brought_into_their_scheme_too() -> None:
     params = initialise(NETWORK, seed=2)
     options = LearnerOptions(frozen=("0.*",), dtype="int8")
-    quantised = ReferenceLearner(NETWORK, params, options)
+    quantised = reference_learner(NETWORK, params, options)
     quantised.step([batch()], rate=0.1)
     kept = quantised.params()["0.0.0.0/weight"]
     assert np.array_equal(kept.values(), decode(encode(params["0.0.0.0/weight"].values(), "int8")))
-    plain = ReferenceLearner(NETWORK, quantised.params(), LearnerOptions())
+    plain = reference_learner(NETWORK, quantised.params(), LearnerOptions())
     assert plain.evaluate(batch()) == quantised.evaluate(batch())
 
 
@@ -156,7 +156,7 @@ def test_decay_can_spare_gains_and_biases() -> None:
 def test_given_params_do_not_change() -> None:
     params = initialise(NETWORK, seed=2)
     before = {key: store.values().copy() for key, store in params.items()}
-    trained = ReferenceLearner(NETWORK, params, LearnerOptions())
+    trained = reference_learner(NETWORK, params, LearnerOptions())
     trained.step([batch()], rate=0.1)
     for key, store in params.items():
         assert not store.has_master
@@ -179,7 +179,7 @@ def test_forward_sees_the_weights_that_are_stored(text: str) -> None:
     for key, w in quantised.state.masters.items():
         assert np.array_equal(params[key].master(), w)
         assert np.array_equal(params[key].values(), decode(encode(w, params[key].scheme)))
-    again = ReferenceLearner(NETWORK, params, LearnerOptions())  # schemes are kept, masters too
+    again = reference_learner(NETWORK, params, LearnerOptions())  # schemes are kept, masters too
     assert again.evaluate(batch()) == quantised.evaluate(batch())
     assert again.step([batch()], rate=0.0).tally == quantised.step([batch()], rate=0.0).tally
 

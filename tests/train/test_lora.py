@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
 from volumetric.errors import CheckpointError, ShapeError, SpecError
@@ -17,7 +18,6 @@ from volumetric.train import (
     ArrayData,
     CrossEntropy,
     LowRank,
-    ReferenceLearner,
     TrainConfig,
     load_overlays,
     save_overlays,
@@ -54,7 +54,7 @@ def test_gradients_of_the_factors_are_those_of_finite_differences() -> None:
     params = initialise(network)
     batch = next(waves(8, 8).batches(0))
     options = TrainConfig(optimiser=SGD(lr=1.0), overlay=OVERLAY).learner
-    learner = ReferenceLearner(network, params, options, np.float64)
+    learner = reference_learner(network, params, options, np.float64)
     state = learner.state
     start = {k: np.random.default_rng(5).normal(size=w.shape) * 0.3 for k, w in state.masters.items()}
     rate = 1e-3
@@ -89,8 +89,8 @@ def test_training_starts_from_the_weights_and_int4_ones_stay_what_they_are() -> 
         **dict(zip(("inputs", "targets"), token_windows(np.arange(80) % 97, 8), strict=True)), batch_size=4
     )
     options = TrainConfig(loss=CrossEntropy(), overlay=LowRank(targets=("*/q.weight", "*/down.weight")))
-    learner = ReferenceLearner(network, params, options.learner)
-    plain = ReferenceLearner(network, params, TrainConfig(loss=CrossEntropy(), dtype=None).learner)
+    learner = reference_learner(network, params, options.learner)
+    plain = reference_learner(network, params, TrainConfig(loss=CrossEntropy(), dtype=None).learner)
     first = next(data.batches(0))
     assert learner.evaluate(first).total == pytest.approx(plain.evaluate(first).total, rel=1e-6)
     result = train(network, params, data, options)

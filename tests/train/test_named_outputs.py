@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.devices import FAST, device
+from tests.oracles.learner import NumpyLearner
 from volumetric._typing import Array
 from volumetric.analysis import predict
 from volumetric.errors import ShapeError, SpecError
@@ -32,7 +33,6 @@ from volumetric.train import (
     LearnerOptions,
     LearnerState,
     LowRank,
-    ReferenceLearner,
     TargetPropagation,
     TrainConfig,
     evaluate,
@@ -90,7 +90,7 @@ def options(**more: Any) -> LearnerOptions:
 def test_gradients_are_those_of_the_weighted_sum(first: Any) -> None:
     network = heads(first)
     params, given = initialise(network, 1), batch(*((7,) if isinstance(first, Dense) else (3, 4)))
-    reference = ReferenceLearner(network, params, options(), np.float64)
+    reference = NumpyLearner(network, params, options(), np.float64)
     graph = DeviceLearner(network, params, options(), NumpyGraphs(np.float64))
     before, losses = reference.state, options().losses
     way = {key: RNG.standard_normal(w.shape) for key, w in before.masters.items()}
@@ -112,7 +112,7 @@ def test_a_loss_alone_by_name_is_the_loss() -> None:
     network = heads()
     params, given = initialise(network, 1), batch(6, names=("output",))
     plain = Batch(given.inputs, given.targets["output"])  # pyright: ignore[reportArgumentType]  (by output)
-    for kind in (ReferenceLearner, lambda *args: DeviceLearner(args[0], args[1], args[2], NumpyGraphs())):
+    for kind in (NumpyLearner, lambda *args: DeviceLearner(args[0], args[1], args[2], NumpyGraphs())):
         named = kind(network, params, options(loss={"output": CrossEntropy()}, loss_weights={"output": 1.0}))
         other = kind(network, params, options(loss=CrossEntropy(), loss_weights={}))
         assert named.step([given], rate=0.5) == other.step([plain], rate=0.5)
@@ -127,7 +127,7 @@ def test_devices_learn_alike_over_batches_with_other_outputs(name: str) -> None:
     network = heads()
     params = initialise(network, 1)
     made = options(optimiser=AdamW(lr=0.1), clip=0.5)
-    one = ReferenceLearner(network, params, made)
+    one = NumpyLearner(network, params, made)
     other = DeviceLearner(network, params, made, device(name).graphs())
     parts = [batch(5, names=names) for names in (("output",), ("value", "output"), ("twin",))]
     for group in (parts[1:2], parts[::2]) if name == "gpu" else (parts[:1], parts[1:2], parts[::2], parts):
@@ -215,7 +215,7 @@ def test_targets_along_the_gradient_teach_what_backprop_does() -> None:
     network = heads()
     params, given = initialise(network, 1), batch(6)
     mode = TargetPropagation(method="gradient", gate=0.0, clamp=1e9)
-    slow = {key: w * np.float32(1) for key, w in ReferenceLearner(network, params, options()).state.masters.items()}
+    slow = {key: w * np.float32(1) for key, w in NumpyLearner(network, params, options()).state.masters.items()}
     by_targets = TargetLearner(network, params, options(mode=mode), NumpyGraphs(np.float64))
     plain = DeviceLearner(network, params, options(), NumpyGraphs(np.float64))
     report, want = by_targets.step([given], rate=1.0), plain.step([given], rate=1.0)
@@ -249,7 +249,7 @@ def test_difference_targets_teach_several_heads() -> None:
 def test_overlays_learn_by_several_outputs() -> None:
     network, given = heads(), batch(6)
     params, made = initialise(network, 1), options(overlay=LowRank(rank=2, targets=("*/weight",)))
-    one, other = ReferenceLearner(network, params, made), DeviceLearner(network, params, made, NumpyGraphs())
+    one, other = NumpyLearner(network, params, made), DeviceLearner(network, params, made, NumpyGraphs())
     for group in ([given], [batch(6, names=("value",))]):
         one.step(group, rate=0.1)
         other.step(group, rate=0.1)
@@ -261,7 +261,7 @@ def test_overlays_learn_by_several_outputs() -> None:
 def test_outputs_are_predicted_by_name(lead: tuple[int, ...]) -> None:
     network = heads(RNN(input_size=4, hidden_size=6) if len(lead) > 1 else None)
     params, given = initialise(network, 1), batch(*lead)
-    wanted = ReferenceLearner(network, params, options()).measure(given)[1]
+    wanted = NumpyLearner(network, params, options()).measure(given)[1]
     found = predict(network, params, given.inputs, device="cpu", outputs=["value", "hidden"])
     assert [*found] == ["value", "hidden"]
     for name, y in found.items():

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tests.oracles.clip import clip_by_norm, global_norm
 from volumetric.errors import SpecError
 from volumetric.train import (
     OPTIMISERS,
@@ -23,8 +24,6 @@ from volumetric.train import (
     RMSprop,
     StepDecay,
     WarmUp,
-    clip_by_norm,
-    global_norm,
 )
 
 GRADIENTS = [0.5, -1.25, 2.0, 0.125, -0.75]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.arrays import array
+from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import XOR, chain, perceptron, waves
 from volumetric.dtypes import DTYPES, DType
@@ -37,7 +38,6 @@ from volumetric.train import (
     LogReporter,
     Momentum,
     Optimiser,
-    ReferenceLearner,
     RMSprop,
     StepDecay,
     StepEvent,
@@ -146,7 +146,7 @@ def test_validation_keeps_the_best_and_stops_when_it_gets_no_better() -> None:
     _, held = noise.split(0.5)
 
     def loss_of(params) -> float:
-        tally = [ReferenceLearner(network, params, LearnerOptions()).evaluate(b) for b in held.batches(0)]
+        tally = [reference_learner(network, params, LearnerOptions()).evaluate(b) for b in held.batches(0)]
         return sum(t.total for t in tally) / sum(t.count for t in tally)
 
     assert loss_of(result.best) == pytest.approx(losses[best], rel=1e-14)
@@ -286,10 +286,10 @@ def test_a_broken_validation_names_the_number() -> None:
 
 def test_another_learner_can_take_the_place_of_the_reference() -> None:
     network = perceptron(4, 4, 1)
-    double = functools.partial(ReferenceLearner, dtype=np.float64)
+    double = functools.partial(reference_learner, dtype=np.float64)
     plain, other = (
         train(network, initialise(network), waves(), TrainConfig(epochs=3), learner=each)
-        for each in (ReferenceLearner, double)
+        for each in (reference_learner, double)
     )
     assert plain.history != other.history
     assert plain.history[-1].loss == pytest.approx(other.history[-1].loss, rel=1e-5)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.binding import bind, is_open, rows_of
 from volumetric.graph.operations import OPS
-from volumetric.graph.ops import HELD, Graph, Tensor
+from volumetric.graph.operations.base import Run
+from volumetric.graph.ops import HELD, Graph, Node, Tensor
 
 Float = type[np.float32] | type[np.float64]
 
@@ -26,41 +28,112 @@ def interpret(
     """
     if is_open(graph):
         graph = bind(graph, rows_of(graph, dict(zip(graph.inputs, inputs, strict=True))))
-    values = _given(graph, inputs, buffers, dtype)
-    with np.errstate(all="ignore"):
-        for node in graph.nodes:
-            args = [values[i] for i in node.inputs]
-            results = OPS[node.op].run(args, node.attrs)
-            for i, result in zip(node.outputs, results, strict=True):
-                tensor = graph.tensors[i]
-                if node.op == "assign" and len(args) == 2 and args[1][0] == 0:
-                    result = buffers[node.attrs["key"]]
-                if not fits(tensor.shape, result.shape) or result.dtype != _type(tensor, dtype):
-                    raise ShapeError(f"{node.op}: made {result.dtype} {list(result.shape)}, announced {tensor}")
-                values[i] = result
-                if tensor.key is not None:
-                    buffers[tensor.key] = values[i] = result.copy()  # it may be an array of the caller
-    return [values[i].copy() for i in graph.outputs]
+    return Interpreter(graph, dtype).run(inputs, buffers)
 
 
-def _given(graph: Graph, inputs: Sequence[Array], buffers: Mapping[str, Array], dtype: Float) -> dict[int, Array]:
-    """Return what exists before the first node: constants, buffers and inputs."""
-    values = {i: v.astype(_type(graph.tensors[i], dtype), copy=False) for i, v in graph.constants.items()}
-    made = {i for node in graph.nodes for i in node.outputs}
-    for i, tensor in enumerate(graph.tensors):
-        if tensor.key is not None and i not in made:
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A tensor that a node makes: its number, and what it must be."""
+
+    tensor: int
+    shape: Shape
+    dtype: np.dtype
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A node, made ready to run; `dropped` are the tensors that nothing reads after it."""
+
+    run: Run
+    node: Node
+    results: tuple[_Result, ...]
+    dropped: tuple[int, ...]
+
+
+class Interpreter:
+    """A graph of fixed shapes, made ready to run many times.
+
+    Attributes
+    ----------
+    graph : as it was given
+    """
+
+    def __init__(self, graph: Graph, dtype: Float = np.float32) -> None:
+        self.graph = graph
+        self._dtype = dtype
+        self._steps = [
+            _Step(OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
+            for node, dropped in zip(graph.nodes, _dropped(graph), strict=True)
+        ]
+        made = {i for node in graph.nodes for i in node.outputs}
+        self._constants = {i: v.astype(self._type(i), copy=False) for i, v in graph.constants.items()}
+        self._read = [(i, t) for i, t in enumerate(graph.tensors) if t.key is not None and i not in made]
+
+    def run(self, inputs: Sequence[Array], buffers: MutableMapping[str, Array]) -> list[Array]:
+        """Return the outputs; `buffers` that the graph writes are replaced."""
+        values = self.begin(inputs, buffers)
+        self.evaluate(values, buffers)
+        return [values[i].copy() for i in self.graph.outputs]
+
+    def begin(self, inputs: Sequence[Array], buffers: Mapping[str, Array]) -> dict[int, Array]:
+        """Return what exists before the first node: constants, buffers and inputs."""
+        values = dict(self._constants)
+        for i, tensor in self._read:
             values[i] = check_buffer(tensor, buffers)
-    if len(inputs) != len(graph.inputs):
-        raise ShapeError(f"the graph takes {len(graph.inputs)} inputs, got {len(inputs)}")
-    for i, value in zip(graph.inputs, inputs, strict=True):
-        values[i] = check_value(graph.tensors[i], value).astype(_type(graph.tensors[i], dtype), copy=False)
-    return values
+        if len(inputs) != len(self.graph.inputs):
+            raise ShapeError(f"the graph takes {len(self.graph.inputs)} inputs, got {len(inputs)}")
+        for i, value in zip(self.graph.inputs, inputs, strict=True):
+            values[i] = check_value(self.graph.tensors[i], value).astype(self._type(i), copy=False)
+        return values
+
+    def evaluate(
+        self, values: dict[int, Array], buffers: MutableMapping[str, Array], start: int = 0, stop: int | None = None
+    ) -> None:
+        """Run the nodes `start` … `stop`, which add what they make to `values`, and drop what is not read any more.
+
+        Raises
+        ------
+        ShapeError : an operation made something else than it announced
+        """
+        with np.errstate(all="ignore"):
+            for step in self._steps[start:stop]:
+                node = step.node
+                args = [values[i] for i in node.inputs]
+                for of, result in zip(step.results, step.run(args, node.attrs), strict=True):
+                    if node.op == "assign" and len(args) == 2 and args[1][0] == 0:
+                        result = buffers[node.attrs["key"]]
+                    if result.dtype != of.dtype or not (result.shape == of.shape or fits(of.shape, result.shape)):
+                        what = f"made {result.dtype} {list(result.shape)}, announced {self.graph.tensors[of.tensor]}"
+                        raise ShapeError(f"{node.op}: {what}")
+                    values[of.tensor] = result
+                    if of.key is not None:
+                        buffers[of.key] = values[of.tensor] = result.copy()  # it may be an array of the caller
+                for i in step.dropped:
+                    del values[i]
+
+    def _result(self, i: int) -> _Result:
+        tensor = self.graph.tensors[i]
+        return _Result(i, tensor.shape, np.dtype(self._type(i)), tensor.key)
+
+    def _type(self, i: int) -> type[np.generic]:
+        return np.int32 if self.graph.tensors[i].dtype == "int32" else self._dtype
+
+
+def _dropped(graph: Graph) -> Iterable[tuple[int, ...]]:
+    """Return for each node the tensors that it is the last to read or to make; outputs are none of them."""
+    last = {i: at for at, node in enumerate(graph.nodes) for i in (*node.inputs, *node.outputs)}
+    found: list[list[int]] = [[] for _ in graph.nodes]
+    for i, at in last.items():
+        if i not in graph.outputs:
+            found[at].append(i)
+    return map(tuple, found)
 
 
 def check_value(tensor: Tensor, value: Array) -> Array:
     """Return `value`; raise `ShapeError` unless it has the shape and kind of number of `tensor`."""
-    kind = np.integer if tensor.dtype == "int32" else np.floating
-    if not fits(tensor.shape, value.shape) or not np.issubdtype(value.dtype, kind):
+    kind = "iu" if tensor.dtype == "int32" else "f"
+    if value.dtype.kind not in kind or not (tensor.shape == value.shape or fits(tensor.shape, value.shape)):
         raise ShapeError(
             f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, "
             f"got {value.dtype} of shape {list(value.shape)}"
@@ -79,7 +152,3 @@ def check_buffer(tensor: Tensor, buffers: Mapping[str, Any]) -> Any:
     if key not in buffers:
         raise SpecError(f"the store has no buffer {key!r}", hint="put its first value into the store")
     return check_value(tensor, buffers[key])
-
-
-def _type(tensor: Tensor, dtype: Float) -> type[np.generic]:
-    return np.int32 if tensor.dtype == "int32" else dtype

@@ -10,7 +10,7 @@ from volumetric._typing import Array
 from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError
 from volumetric.graph.device import Rounds
-from volumetric.graph.interpret import Float, check_buffer, interpret
+from volumetric.graph.interpret import Float, Interpreter, check_buffer
 from volumetric.graph.ops import Graph
 
 
@@ -61,12 +61,12 @@ class NumpyProgram:
     """A graph and the store that it works on."""
 
     def __init__(self, graph: Graph, store: NumpyStore) -> None:
-        self.graph = graph
+        self._interpreter = Interpreter(graph, store.dtype)
         self._store = store
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Interpret the graph."""
-        return interpret(self.graph, inputs, self._store.buffers, self._store.dtype)
+        return self._interpreter.run(inputs, self._store.buffers)
 
 
 class NumpyGraphs:

@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from volumetric._typing import Array
+from volumetric.graph.interpret import Float
+from volumetric.graph.open_rows import OpenGraph
 from volumetric.observe.events import Observer
 from volumetric.observe.watch import Watch
 from volumetric.runtime import Plan, RunOptions
-from volumetric.runtime.device import Given
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable, TrainingPass
-from volumetric.runtime.reference_state import ReferenceState
+from volumetric.runtime.graph.network import layered_graph
+from volumetric.runtime.parts import Part
+from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
 from volumetric.weights import Params
 
 
 class ObservedDevice(ReferenceDevice):
     """A `ReferenceDevice` whose executables tell `observers` about every call of forward."""
 
-    def __init__(self, observers: Sequence[Observer], dtype: type[np.float32] | type[np.float64] = np.float32) -> None:
+    def __init__(self, observers: Sequence[Observer], dtype: Float = np.float32) -> None:
         super().__init__(dtype)
         self._observers = observers
 
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> ReferenceExecutable:
         """Decode the parameters of `plan`."""
         plain = super().compile(plan, params, options)
-        return _Observed(plain.plan, plain.weights, plain.options, self.dtype, Watch(self._observers))
+        made = _Observed(plan, plain.weights, plain.options, self.dtype)
+        made.overlaid, made.watch = plain.overlaid, Watch(self._observers)
+        return made
 
 
 class _Observed(ReferenceExecutable):
-    def __init__(
-        self,
-        plan: Plan,
-        weights: Mapping[str, Array],
-        options: RunOptions,
-        dtype: type[np.float32] | type[np.float64],
-        watch: Watch,
-    ) -> None:
-        super().__init__(plan, weights, options, dtype)
-        self._watch = watch
+    watch: Watch
 
-    def trace(
-        self,
-        x: Given,
-        *,
-        state: ReferenceState | None = None,
-        last_only: bool = False,
-        training: TrainingPass | None = None,
-        outputs: Collection[str] | None = None,
-    ) -> tuple[dict[int, Array], list[Any]]:
-        """Compute every value of the plan, whichever `outputs` are wanted, and tell of it."""
-        values, tape = super().trace(x, state=state, last_only=last_only, training=training)
-        self._watch.forward(self.plan, values)
-        self._watch.flush()
-        return values, tape
+    @cached_property
+    def _every(self) -> tuple[OpenGraph, tuple[int, ...]]:
+        """The graph of all values of the plan, and their numbers."""
+        graph, numbers = layered_graph(self.plan, values=True)
+        return OpenGraph(graph, self._dtype), numbers
+
+    def _rows(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
+        """Compute every value of the plan, whichever outputs are wanted, and tell of it."""
+        graph, numbers = self._every
+        found = dict(zip(numbers, self._append(graph, part), strict=True))
+        given = dict(zip(self.plan.inputs.values(), part.given.values(), strict=True))
+        self.watch.forward(self.plan, found)
+        self.watch.flush()
+        of = {name: (given | found)[self.plan.outputs[name]] for name in part.outputs}
+        return {name: np.array(rows, np.float32) for name, rows in of.items()}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.graph.ops import HELD, Tensor
 from volumetric.layers import StateSpec
 from volumetric.runtime.held import Held, after_zeros, as_numbers, reach_of
 from volumetric.runtime.state import check_trim, has_fixed
@@ -61,6 +62,23 @@ class ReferenceState:
             key: value if value.base is None or value.base.nbytes <= value.nbytes else value.copy()
             for key, value in self.values.items()
         }
+
+    def buffers(self, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+        """Return what is held as the buffers that the tensors of a graph read; zeros, and no rows, at the start."""
+        found: dict[str, Array] = {}
+        for key, tensor in tensors.items():
+            kind = np.int32 if tensor.dtype == "int32" else self._dtype
+            shape = tuple(self.position if n == HELD else n for n in tensor.shape)
+            held = self.values.get(key)
+            found[key] = np.zeros(shape, kind) if held is None else held.reshape(shape)
+        return found
+
+    def append(self, rows: int, buffers: Mapping[str, Array]) -> None:
+        """Take over the buffers as so many rows have left them."""
+        self.position += rows
+        for key, value in buffers.items():
+            spec = self._specs[key]
+            self.values[key] = value.reshape(spec.shape) if spec.kind == "fixed" else value
 
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from volumetric.reporting import ConsoleReporter
 from volumetric.train.by_output import Losses, Tally
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
-from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.compare import Comparison, Method, Metrics, compare
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
@@ -20,7 +19,6 @@ from volumetric.train.modes import MODES, Backprop, Mode, Systolic, TargetPropag
 from volumetric.train.open import open_learner
 from volumetric.train.optim import OPTIMISERS, SGD, Adam, AdamW, Momentum, Optimiser, RMSprop
 from volumetric.train.own_loss import GraphLoss
-from volumetric.train.reference import ReferenceLearner
 from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Linear, Schedule, StepDecay, WarmUp
 from volumetric.train.tensorboard import TensorBoardReporter
 from volumetric.train.trainer import TrainResult, train
@@ -74,7 +72,6 @@ __all__ = [
     "OpenLearner",
     "Optimiser",
     "RMSprop",
-    "ReferenceLearner",
     "Reporter",
     "Schedule",
     "StepDecay",
@@ -92,10 +89,8 @@ __all__ = [
     "TrainResult",
     "WarmUp",
     "as_data",
-    "clip_by_norm",
     "compare",
     "evaluate",
-    "global_norm",
     "load_npz",
     "load_overlays",
     "open_learner",

@@ -10,10 +10,10 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError
-from volumetric.graph import GraphBuilder, GraphDevice, NumpyGraphs
+from volumetric.graph import GraphDevice
 from volumetric.network import Network
 from volumetric.runtime.graph.network import resumed_states
-from volumetric.runtime.graph.training import carried_key, emit_loss
+from volumetric.runtime.graph.training import carried_key
 from volumetric.runtime.streams.marks import check_marks
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
@@ -138,33 +138,6 @@ class CarryLearner(DeviceLearner):
         self._known.add(name)
         for key, state in self._kept_states.items():
             self._store.put(carried_key(name, key), np.zeros((samples, *state.shape), np.float32))
-
-    def _tally(self, batch: Batch, ready: Ready, found: Array) -> Tally:
-        tally = ready.posed.tally(found.tolist())
-        if np.isfinite(tally.total):
-            return tally
-        return dataclasses.replace(tally, fault=self._first_odd(ready) or self._loss_fault(tally))
-
-    def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        """Name what was not finite first."""
-        named = next(filter(None, (self._first_odd(self._ready(batch)) for batch in batches)), None)
-        odd = not np.isfinite(tally.total)
-        return named or (self._loss_fault(tally) if odd else "the norm of the gradients, or a new weight")
-
-    def _first_odd(self, ready: Ready) -> str | None:
-        """Run a pass once more on the host, from what streams keep now; name the first layer with an odd number."""
-        work = GraphBuilder()
-        made = emit_loss(work, ready.of, self._weights).values
-        steps = [step for step in ready.of.plan.steps if step.outputs[0] in made]
-        graph = work.finish([made[step.outputs[0]] for step in steps])
-        host = NumpyGraphs(np.float32)
-        store = host.store()
-        for key in graph.keyed:
-            store.put(key, self._store.get(key))
-        with np.errstate(all="ignore"):
-            found = host.compile(graph, store).run(ready.arrays)
-        odd = (step for step, y in zip(steps, found, strict=True) if not np.isfinite(y).all())
-        return next((f"{step.op} at {step.where}" for step in odd), None)
 
 
 def _name(streams: str, samples: int) -> str:

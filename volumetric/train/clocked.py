@@ -19,11 +19,12 @@ from volumetric.network import Network
 from volumetric.observe.events import Observer
 from volumetric.runtime.clocked.buckets import buckets_of
 from volumetric.runtime.clocked.learning import Streams, Ticks, learning_graph, ticks_graph
-from volumetric.runtime.clocked.reference import ReferenceClocked
 from volumetric.runtime.clocked.states import kept_states, out_key
 from volumetric.runtime.clocked.window import Machine
 from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
+from volumetric.runtime.reference import ReferenceDevice
+from volumetric.runtime.streams.clocked import ClockedStream
 from volumetric.runtime.streams.marks import check_marks, check_rows
 from volumetric.train.by_output import Asked, Tally
 from volumetric.train.data import Batch
@@ -341,20 +342,23 @@ class ClockedLearner(DeviceLearner):
     def _first_odd(self, sequences: Sequences, start: int, stop: int) -> str | None:
         """Run ticks once more on the host, and name the layer and the tick with the first odd number."""
         batch, per = sequences.samples, self._mode.ticks_per_row
-        oracle = ReferenceClocked(self._clocked, self.params(), batch)
+        stream = ClockedStream(ReferenceDevice(), self._clocked, self.params(), batch=batch)
         if start:
             machine, place = self._of(LEARNS, batch).machine, self._of(LEARNS, batch).place
+            held: dict[str, Array] = {}
             for key in kept_states(self._clocked):
                 name, row = machine.locate(key)
                 buffer = machine.buffers[name]
-                oracle.state[key] = self._store.get(place(name)).reshape(buffer.count, batch, *buffer.row)[row or 0]
-        with np.errstate(all="ignore"):
-            for t in range(start, stop):
-                row, late = divmod(t, per)
-                comes = not late and row < sequences.rows
-                marks = sequences.marks[row] if comes and sequences.marks is not None else None
-                oracle.tick({name: x[row] for name, x in sequences.given.items()} if comes else {}, marks)
-                for coord, spec in self._clocked.network.layers.items():
-                    if not np.isfinite(oracle.state[out_key(coord, 1)]).all():
-                        return f"{spec.kind} at {coord}, tick {t} of the sequences"
+                held[key] = self._store.get(place(name)).reshape(buffer.count, batch, *buffer.row)[row or 0]
+            stream.fill(held, start)
+        for t in range(start, stop):
+            row, late = divmod(t, per)
+            if late or row >= sequences.rows:
+                stream.run(ticks=1)
+            else:
+                marks = None if sequences.marks is None else sequences.marks[row][:, None]
+                stream.run({name: x[row][:, None] for name, x in sequences.given.items()}, resets=marks)
+            for coord, spec in self._clocked.network.layers.items():
+                if not np.isfinite(stream.read(out_key(coord, 1))).all():
+                    return f"{spec.kind} at {coord}, tick {t} of the sequences"
         return None

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
+from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, NumpyGraphs
 from volumetric.graph.device import HasGraphs
+from volumetric.graph.interpret import Float
 from volumetric.graph.numeric.noise import noise_key
 from volumetric.graph.programs import ProgramCache
 from volumetric.graph.stacks import Stacks
@@ -35,14 +36,14 @@ from volumetric.runtime.graph.training import (
 from volumetric.runtime.plan import Plan, with_outputs
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
+from volumetric.train.faults import FaultFinder
 from volumetric.train.forward_weights import ForwardWeights, stacked_weights
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.modes import Systolic, TargetPropagation
-from volumetric.train.objective import pose
+from volumetric.train.objective import naming, pose
 from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.ready import Ready, sharing
-from volumetric.train.reference import ReferenceLearner
 from volumetric.train.subject import (
     are_sequences,
     check_state,
@@ -83,7 +84,7 @@ class DeviceLearner:
     """Trains on a `GraphDevice`. Masters, slots and sums of gradients are float32 buffers of its store.
 
     An update by one batch is one run of one graph. Sequences of a batch are computed side by side, as if each were
-    alone. What is not finite is looked for once more by the reference learner, which names the layer.
+    alone. What is not finite is looked for once more on the host, which names the layer.
 
     Parameters
     ----------
@@ -98,6 +99,7 @@ class DeviceLearner:
     def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
         check_params(network, params)
         self._network, self._given, self._options, self._device = network, params, options, device
+        self._float: Float = device.dtype if isinstance(device, NumpyGraphs) else np.float32
         self._losses = options.losses
         self._losses.check(network)
         self._plan = self._lowered(network)
@@ -120,7 +122,7 @@ class DeviceLearner:
         self._programs = ProgramCache()
         self._watch: Watch | None = None
         self._watched: dict[tuple[object, ...], tuple[Watched, ...]] = {}
-        self._stacks.put(self._store, masters, lambda key: np.asarray(masters[key], np.float32))
+        self._stacks.put(self._store, masters, lambda key: np.asarray(masters[key], self._float))
         for key, shape in self._stacks.shapes(self._shapes).items():
             for slot in options.optimiser.slots:
                 self._store.put(slot_key(slot, key), np.zeros(shape, np.float32))
@@ -193,7 +195,7 @@ class DeviceLearner:
         tally = ready.posed.tally(found.tolist())
         if np.isfinite(tally.total):
             return tally
-        return dataclasses.replace(tally, fault=self._reference().evaluate(batch).fault or self._loss_fault(tally))
+        return dataclasses.replace(tally, fault=self._pass_fault(ready, tally))
 
     def watch(self, observers: Sequence[Observer]) -> None:
         """Tell `observers` about every layer, forward and backward, from the next update on.
@@ -295,7 +297,7 @@ class DeviceLearner:
     def _knobs(self, rate: float, scale: float, step: int) -> Array:
         """Return the numbers that update number `step` takes from the host."""
         with np.errstate(over="ignore"):
-            return np.array([rate, scale, *self._options.optimiser.knobs(step)], np.float64).astype(np.float32)
+            return np.array([rate, scale, *self._options.optimiser.knobs(step)], np.float64).astype(self._float)
 
     def _noise(self, of: ForwardPass, part: int) -> list[Array]:
         """Return the key of a pass by batch number `part` of the next update, if it draws random numbers."""
@@ -368,21 +370,29 @@ class DeviceLearner:
     def _loss_fault(self, tally: Tally) -> str:
         return self._losses.fault({name: of.total for name, of in tally.terms.items()})
 
-    def _reference(self) -> ReferenceLearner:
-        """Return a learner on the host in the very state of this one."""
-        learner = ReferenceLearner(self._network, self._given, self._options)
-        learner.restore(self._own_state())
-        return learner
+    def _pass_fault(self, ready: Ready, tally: Tally) -> str:
+        """Name what is not finite first in a pass at inference."""
+        finder = FaultFinder(self._device, self._store, self._weights)
+        found = finder.in_pass(ready)
+        if found is None:
+            self._check_outputs(finder.outputs)
+        return found or self._loss_fault(tally)
 
-    def _own_state(self) -> LearnerState:
-        """Return the state without what is trained beside the network."""
-        state = self.state
-        own = {key: w for key, w in state.masters.items() if key not in self._extra}
-        slots = {name: {key: of[key] for key in own} for name, of in state.slots.items()}
-        return LearnerState(state.updates, own, slots, {key: state.buffers[key] for key in self._buffers})
+    def _check_outputs(self, outputs: Mapping[str, Array]) -> None:
+        """Raise `ShapeError` if outputs are none that their losses are defined for."""
+        for name, y in outputs.items():
+            if name in self._losses.of:
+                with naming(self._losses, name):
+                    self._losses.of[name].check_output(y)
 
     def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        """Name what was not finite first."""
-        named = self._reference().step(batches, rate=rate).fault
-        odd = not np.isfinite(tally.total)
-        return named or (self._loss_fault(tally) if odd else "the norm of the gradients, or a new weight")
+        """Name what was not finite first in an update."""
+        ready, scale = sharing(self._losses, [self._ready(batch) for batch in batches])
+        finder = FaultFinder(self._device, self._store, self._weights)
+        plan, names = self._plan, {name for one in ready for name in one.posed.counts}
+        passes = [(one, self._noise(one.of, part)) for part, one in enumerate(ready)]
+        knobs, odd = self._knobs(rate, scale, self._updates + 1), not np.isfinite(tally.total)
+        found = finder.in_update(plan, passes, self._rule(names), knobs, judged=not odd)
+        if found is None and odd:
+            self._check_outputs(finder.outputs)
+        return found or (self._loss_fault(tally) if odd else "the norm of the gradients, or a new weight")

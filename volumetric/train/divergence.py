@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import VolumetricError
-from volumetric.network import INPUT
-from volumetric.runtime import Plan
 from volumetric.train.data import ArrayData, Batch
 
 
@@ -53,29 +50,6 @@ def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
         named = f"{name}.{port}" if port else name
         return f"{of}{named}{[*row, column - first]} is {array[tuple(wrong[0])]}{more}"
     return ""
-
-
-def first_odd_value(plan: Plan, weights: Mapping[str, Array], values: Mapping[int, Array]) -> str | None:
-    """Name the first value of a forward pass that is not finite: the input, a parameter, or a layer's output."""
-    for name, i in plan.inputs.items():
-        if _odd(values[i]):
-            return "the input of the network" if name == INPUT else f"the input {name} of the network"
-    for step in plan.steps:
-        for key in step.params.values():
-            if _odd(weights[key]):
-                return f"parameter {key}"
-        if any(_odd(values[i]) for i in step.outputs):
-            return f"the output of {step.op} at {step.where}"
-    return None
-
-
-def first_odd_gradient(plan: Plan, gradients: Mapping[str, Array]) -> str | None:
-    """Name the first gradient in the order of the backward pass that is not finite."""
-    for step in reversed(plan.steps):
-        for key in step.params.values():
-            if key in gradients and _odd(gradients[key]):
-                return f"the gradient of {key} ({step.op} at {step.where})"
-    return None
 
 
 def _odd(array: Array) -> bool:

@@ -94,6 +94,9 @@ class Loss:
         """
         raise NotImplementedError(self.kind)
 
+    def check_output(self, output: Array) -> None:
+        """Raise `ShapeError` if an output has numbers that the loss is not defined for."""
+
     def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
         """Check target and mask for an output of `shape`, as `terms` does, without the output."""
         check_shapes(self.kind, shape, target)
@@ -199,7 +202,15 @@ class BCE(Loss):
         check_bits(target)
         return Loss.checked(self, shape, target, mask)
 
+    def check_output(self, output: Array) -> None:
+        if not self.logits and output.size and (output.min() < 0 or output.max() > 1):
+            raise ShapeError(
+                f"bce: probabilities lie in 0 … 1, got {output.min()} to {output.max()}",
+                hint="use BCE(logits=True) for raw outputs",
+            )
+
     def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        self.check_output(output)
         return _elementwise(self, output, target, mask, _bce_of_logits if self.logits else _bce_of_probabilities)
 
 
@@ -210,10 +221,6 @@ def _bce_of_logits(z: Array, t: Array) -> tuple[Array, Array]:
 
 
 def _bce_of_probabilities(p: Array, t: Array) -> tuple[Array, Array]:
-    if p.size and (p.min() < 0 or p.max() > 1):
-        raise ShapeError(
-            f"bce: probabilities lie in 0 … 1, got {p.min()} to {p.max()}", hint="use BCE(logits=True) for raw outputs"
-        )
     with np.errstate(divide="ignore"):
         log_p, log_q = np.maximum(np.log(p), -100), np.maximum(np.log(1 - p), -100)
     return -(t * log_p + (1 - t) * log_q), (p - t) / np.maximum(p * (1 - p), p.dtype.type(1e-12))

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
-
-import numpy as np
 
 from volumetric.clocked import Clocked
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.network import Network
 from volumetric.runtime.open import AnyDevice, open_device
-from volumetric.runtime.reference import ReferenceDevice
 from volumetric.train.learner import Learner, LearnerOptions, OpenLearner, Windowed
-from volumetric.train.modes import Backprop, Systolic, TargetPropagation
-from volumetric.train.reference import ReferenceLearner
+from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.weights import Params
 
 
@@ -29,8 +24,6 @@ def open_learner(device: AnyDevice = "auto", *, threads: int | None = None) -> O
         It does not train.
     """
     opened = open_device(device, threads=threads)
-    if isinstance(opened, ReferenceDevice) and opened.dtype is np.float32:
-        return partial(_on_reference, opened)
     from volumetric.train.device import learner_on
 
     if getattr(opened, "graphs", None) is None:
@@ -66,12 +59,3 @@ def _with_populations(learner: Learner, network: Network) -> Learner:
     from volumetric.train.populations import with_populations
 
     return with_populations(learner, network)
-
-
-def _on_reference(device: ReferenceDevice, network: Network, params: Params, options: LearnerOptions) -> Learner:
-    """Backprop by the layers' own NumPy code; what has no other form than a graph, by the interpreter of graphs."""
-    if options.mode == Backprop():
-        return ReferenceLearner(network, params, options)
-    from volumetric.train.device import learner_on
-
-    return learner_on(device)(network, params, options)

@@ -94,10 +94,9 @@ class TargetLearner(DeviceLearner):
 
     def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
         """Name what was not finite first."""
-        with np.errstate(all="ignore"):
-            named = self._reference().evaluate(batches[0]).fault
-        odd = not np.isfinite(tally.total)
-        return named or (self._loss_fault(tally) if odd else "a target, or what is learned from it")
+        if not np.isfinite(tally.total):
+            return self._pass_fault(self._ready(batches[0]), tally)
+        return "a target, or what is learned from it"
 
     @cached_property
     def _inverses(self) -> Mapping[str, Inverse]:

@@ -121,9 +121,7 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
     parted : as `GraphDevice.parted` says
     """
     work = GraphBuilder(dialect, parted=parted)
-    values = {name: plan.values[i] for name, i in plan.inputs.items()}
-    given = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
-    made = emit_plan(work, plan, given, EmitOptions(resumes=True)).outputs
+    made = _emit_open(work, plan).outputs
     outputs: list[int] = []
     for y in made.values():  # each a tensor of its own
         apart = work.tensors[y].role == "input" or y in outputs
@@ -138,6 +136,33 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
         weights = dict(zip(plan.inputs, fused.given, strict=True))[ADAPTERS]
         adapted = with_low_rank(fused, plan.low_rank, weights)
     return mark_tail(fuse_experts(adapted) if "experts" in dialect else adapted)
+
+
+def layered_graph(plan: Plan, *, values: bool = False) -> tuple[Graph, tuple[int, ...]]:
+    """Return the forward pass as its layers write it, for any number of rows: nothing is fused.
+
+    Parameters
+    ----------
+    values : the outputs are all values that steps make, instead of those of the plan
+
+    Returns
+    -------
+    Graph
+    outputs : for each output of the graph the value of the plan that it is
+    """
+    work = GraphBuilder(DIALECT)
+    made = _emit_open(work, plan)
+    numbers = [i for step in plan.steps for i in step.outputs] if values else [*plan.outputs.values()]
+    tensors = dict(zip(plan.outputs.values(), made.outputs.values(), strict=True)) | made.values
+    graph = work.finish([tensors[i] for i in numbers])
+    return replace(graph, piece=plan.piece), tuple(numbers)
+
+
+def _emit_open(work: GraphBuilder, plan: Plan) -> Emitted:
+    """Emit a plan for rows whose number is open, which go on from the states of their sequence."""
+    values = {name: plan.values[i] for name, i in plan.inputs.items()}
+    given = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
+    return emit_plan(work, plan, given, EmitOptions(resumes=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +255,7 @@ def _earlier(base: Scope, step: Step, inputs: Sequence[int], kept: StateSpec) ->
         if not base.resumes:
             if not inputs:
                 raise UnsupportedError(
-                    f"there are no tensor graphs of whole sequences through the loop that the link "
-                    f"{step.attrs['link']} closes",
+                    f"there is no training through the loop that the link {step.attrs['link']} closes",
                     hint="remove the link, or let its source come before its target",
                 )
             return _shifted(base, inputs[0], count)

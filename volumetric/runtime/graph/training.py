@@ -169,7 +169,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         noise=_noise(work, of),
     )
     seen = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, _seeds(work, of, seen, training))
+    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
     for key, g in gradients.items():
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
     for key, value in training.buffers.items():
@@ -196,7 +196,7 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
     seen = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, _seeds(work, of, seen, training))
+    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
     told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), seen.totals)
     _leave(work, seen, told[1])
     return work.finish([work.concat([seen.totals, *told], 0)])  # one tensor: a device hands each over apart
@@ -215,7 +215,7 @@ def watch_graph(
     seen = emit_loss(work, of, weights, training)
     made = seen.values
     ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
-    slopes = differentiate(work, _seeds(work, of, seen, training), [made[end] for end in ends])
+    slopes = differentiate(work, seeds_of(work, of, seen, training), [made[end] for end in ends])
     entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
     entries += [Watched(end, "backward", prod(work.shape(made[end]))) for end in reversed(ends) if made[end] in slopes]
     found = [made[e.value] if e.mode == "forward" else slopes[made[e.value]] for e in entries]
@@ -279,7 +279,7 @@ def _leave(work: GraphBuilder, seen: Seen, good: int | None = None) -> None:
         work.assign(key, value, good)
 
 
-def _seeds(work: GraphBuilder, of: ForwardPass, seen: Seen, training: GraphTraining) -> dict[int, int]:
+def seeds_of(work: GraphBuilder, of: ForwardPass, seen: Seen, training: GraphTraining) -> dict[int, int]:
     """Emit the gradients that all others come from: of the losses, and of what layers add to them."""
     return emit_seeds(work, seen.slopes, shared=of.shared) | {i: work.scalar(1.0) for i in training.penalties}
 
@@ -318,12 +318,8 @@ def write_update(
 
     Returns the norm of the gradients [1], and [1] of 1 where the update is written.
     """
-    rate, scale, first, second = work.split(knobs, [1] * KNOBS, 0)
-    norm = work.binary("mul", work.unary(work.sumsq(list(gradients.values())), "sqrt"), scale)
-    factor = scale
-    if rule.clip is not None:
-        limit = work.binary("div", work.scalar(rule.clip), work.affine(norm, 1.0, MARGIN))
-        factor = work.binary("mul", scale, work.binary("min", limit, work.scalar(1.0)))
+    norm, factor = _clipped(work, rule, gradients, knobs)
+    rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
     good = _finite(work, norm)
     if totals is not None:
         one = work.reduce(totals, "sum", (0,)) if work.shape(totals) != (1,) else totals
@@ -354,6 +350,26 @@ def write_update(
     for key, g in gradients.items():
         _stepped(work, rule, key, g, final(key), in_place=True)
     return [norm, good]
+
+
+def tried_update(
+    work: GraphBuilder, rule: UpdateRule, gradients: Mapping[str, int], knobs: int
+) -> tuple[int, dict[str, int]]:
+    """Emit an update that writes nothing: the norm of the gradients [1], and the new value of each array by key."""
+    norm, factor = _clipped(work, rule, gradients, knobs)
+    rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
+    scalars = work.concat([rate, factor, first, second, work.scalar(1.0)], 0)
+    return norm, {key: _stepped(work, rule, key, g, scalars, in_place=False) for key, g in gradients.items()}
+
+
+def _clipped(work: GraphBuilder, rule: UpdateRule, gradients: Mapping[str, int], knobs: int) -> tuple[int, int]:
+    """Emit the norm of all gradients together, and the factor by which the clipped ones are smaller or larger."""
+    scale = work.split(knobs, [1] * KNOBS, 0)[1]
+    norm = work.binary("mul", work.unary(work.sumsq(list(gradients.values())), "sqrt"), scale)
+    if rule.clip is None:
+        return norm, scale
+    limit = work.binary("div", work.scalar(rule.clip), work.affine(norm, 1.0, MARGIN))
+    return norm, work.binary("mul", scale, work.binary("min", limit, work.scalar(1.0)))
 
 
 def _stepped(work: GraphBuilder, rule: UpdateRule, key: str, g: int, scalars: int, *, in_place: bool) -> int:

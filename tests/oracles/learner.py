@@ -1,4 +1,4 @@
-"""The learner on the reference device: NumPy forward, each layer's own VJP, optimiser on arrays. Others must agree."""
+"""A learner by the layers' oracles: forward and VJP in NumPy, optimiser on arrays. What learners must agree with."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tests.oracles.clip import clip_by_norm, global_norm
+from tests.oracles.network import NumpyNetwork, TrainingPass
 from volumetric._typing import Array
 from volumetric.graph.numeric.noise import noise_key
 from volumetric.network import INPUT, Network, check_params
 from volumetric.observe import Observer, Watch
-from volumetric.runtime import Plan, RunOptions, lower
+from volumetric.runtime import Plan, lower
 from volumetric.runtime.plan import with_outputs
-from volumetric.runtime.reference import ReferenceExecutable, TrainingPass
 from volumetric.train.by_output import Asked, Tally, Terms
-from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.data import Batch
-from volumetric.train.divergence import first_odd_gradient, first_odd_value
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.losses import LossTerms
 from volumetric.train.objective import naming
@@ -34,7 +33,7 @@ from volumetric.train.subject import (
 from volumetric.weights import Params, WeightStore
 
 
-class ReferenceLearner:
+class NumpyLearner:
     """Trains with NumPy in float32, or float64 for checks.
 
     Samples that are rows go through the network together. Samples that are sequences go one by one and their gradients
@@ -54,7 +53,7 @@ class ReferenceLearner:
         self._losses = options.losses
         self._losses.check(network)
         plan = with_outputs(lower(network), self._losses.of)
-        self._executable, self._dtype = ReferenceExecutable(plan, {}, RunOptions(), dtype), dtype
+        self._executable, self._dtype = NumpyNetwork(plan, {}, dtype), dtype
         self._overlay = options.overlay
         self._watch: Watch | None = None
         self._wanted = trained_keys(plan, params, options)
@@ -127,12 +126,12 @@ class ReferenceLearner:
     def _plan(self) -> Plan:
         return self._executable.plan
 
-    def _part(self, outputs: Collection[str]) -> ReferenceExecutable:
+    def _part(self, outputs: Collection[str]) -> NumpyNetwork:
         """Return what computes some outputs, and nothing else."""
         whole = self._executable
         if len(outputs) == len(self._losses.of):
             return whole
-        return ReferenceExecutable(with_outputs(whole.plan, outputs), whole.weights, whole.options, self._dtype)
+        return NumpyNetwork(with_outputs(whole.plan, outputs), whole.weights, self._dtype)
 
     def _install(self, masters: dict[str, Array]) -> None:
         """Give the forward pass the weights as their schemes hold them, or with the overlays added."""
@@ -246,3 +245,30 @@ class ReferenceLearner:
         for i in range(len(batch)):
             part = {name: Asked(t[i], None if mask is None else mask[i]) for name, (t, mask) in asked.items()}
             yield {name: x[i] for name, x in given.items()}, part
+
+
+def first_odd_value(plan: Plan, weights: Mapping[str, Array], values: Mapping[int, Array]) -> str | None:
+    """Name the first value of a forward pass that is not finite: the input, a parameter, or a layer's output."""
+    for name, i in plan.inputs.items():
+        if _odd(values[i]):
+            return "the input of the network" if name == INPUT else f"the input {name} of the network"
+    for step in plan.steps:
+        for key in step.params.values():
+            if _odd(weights[key]):
+                return f"parameter {key}"
+        if any(_odd(values[i]) for i in step.outputs):
+            return f"the output of {step.op} at {step.where}"
+    return None
+
+
+def first_odd_gradient(plan: Plan, gradients: Mapping[str, Array]) -> str | None:
+    """Name the first gradient in the order of the backward pass that is not finite."""
+    for step in reversed(plan.steps):
+        for key in step.params.values():
+            if key in gradients and _odd(gradients[key]):
+                return f"the gradient of {key} ({step.op} at {step.where})"
+    return None
+
+
+def _odd(array: Array) -> bool:
+    return bool(np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all())

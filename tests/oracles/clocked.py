@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tests.oracles import oracle
 from volumetric._typing import Array
 from volumetric.clocked import Clocked
 from volumetric.graph.state import Memory
@@ -17,7 +18,7 @@ from volumetric.runtime.clocked.states import kept_states, key_of, out_key, port
 from volumetric.weights import Params
 
 
-class ReferenceClocked:
+class NumpyClocked:
     """The ticks of some streams.
 
     Parameters
@@ -123,10 +124,10 @@ class ReferenceClocked:
         if skip is not None:
             return x + skip
         if not spec.contextual:
-            return spec.forward(self._own[coord], x)[0]
+            return oracle(spec).forward(self._own[coord], x)[0]
         held = {key: value for key, value in after.items() if key.startswith(f"{coord}/")}
         memory = Memory(1, dict(held), f"{coord}/", streams=self.batch, bounded=True)
-        y = spec.forward(self._own[coord], x[:, None], memory=memory)[0][:, 0]
+        y = oracle(spec).forward(self._own[coord], x[:, None], memory=memory)[0][:, 0]
         after |= {key: _where(fires, memory.values[key], value) for key, value in held.items()}
         return y
 

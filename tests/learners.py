@@ -1,0 +1,18 @@
+"""Learners as tests open them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric.graph import NumpyGraphs
+from volumetric.network import Network
+from volumetric.train.device import DeviceLearner
+from volumetric.train.learner import LearnerOptions
+from volumetric.weights import Params
+
+
+def reference_learner(
+    network: Network, params: Params, options: LearnerOptions, dtype: type[np.float32] | type[np.float64] = np.float32
+) -> DeviceLearner:
+    """Train by the interpreter."""
+    return DeviceLearner(network, params, options, NumpyGraphs(dtype))

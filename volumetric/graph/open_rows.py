@@ -1,0 +1,122 @@
+"""A graph whose rows are open, interpreted for sequences that go on from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph.binding import bind, positions_from
+from volumetric.graph.fusion import mark_tail
+from volumetric.graph.interpret import Float, Interpreter
+from volumetric.graph.ops import HELD, Graph
+from volumetric.graph.pruning import pruned
+
+_BOUND = 64
+"""Numbers of rows, and choices of outputs, for which a graph is kept ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A graph for a number of rows, cut where its last row can go on alone.
+
+    Attributes
+    ----------
+    rows : the graph for all rows
+    head : how many of its nodes run on all rows where the last is enough
+    one : the graph for one row, whose nodes behind these run then
+    crossing : tensor that those read, and rows of it that the last row of the call is
+    """
+
+    rows: Interpreter
+    head: int
+    one: Interpreter
+    crossing: tuple[tuple[int, int], ...]
+
+
+class OpenGraph:
+    """Runs a graph of open rows on sequences.
+
+    Attributes
+    ----------
+    states : keys of what a sequence keeps → the shape of the buffer; `HELD` stands for the rows held
+    """
+
+    def __init__(self, graph: Graph, dtype: Float) -> None:
+        self._graph, self._dtype = graph, dtype
+        self.states = {key: tensor for key, tensor in graph.keyed.items() if tensor.role == "state"}
+        self._bound = lru_cache(_BOUND)(self._bind)
+
+    def run(
+        self,
+        given: Sequence[Array],
+        buffers: MutableMapping[str, Array],
+        position: int,
+        outputs: Sequence[int] | None = None,
+        *,
+        last: bool = False,
+    ) -> list[Array]:
+        """Append rows to a sequence.
+
+        Parameters
+        ----------
+        given : ``[T, …]`` for each input that a caller gives
+        buffers : parameters and states, of which those that rows change are replaced
+        position : rows of the sequence before these
+        outputs : numbers of the outputs that are wanted; None: all
+        last : of the last row alone, as far as rows do not depend on each other
+
+        Returns
+        -------
+        ``[T, …]``, or ``[1, …]`` of the last row, for each output
+        """
+        wanted = tuple(range(len(self._graph.outputs))) if outputs is None else tuple(outputs)
+        rows = len(given[0])
+        size = self._graph.piece or rows
+        found: list[list[Array]] = []
+        for start in range(0, rows, size):
+            part = [x[start : start + size] for x in given]
+            found.append(self._piece(part, buffers, position + start, wanted, last=last))
+        if last or len(found) == 1:
+            return found[-1]
+        return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+
+    def _piece(
+        self,
+        given: Sequence[Array],
+        buffers: MutableMapping[str, Array],
+        position: int,
+        wanted: tuple[int, ...],
+        *,
+        last: bool,
+    ) -> list[Array]:
+        rows = len(given[0])
+        bound = self._bound(rows, wanted)
+        graph, left = bound.rows.graph, iter(given)
+        inputs = [positions_from(position, rows) if i in graph.derived else next(left) for i in graph.inputs]
+        values = bound.rows.begin(inputs, buffers)
+        if not last:
+            bound.rows.evaluate(values, buffers)
+            return [values[i] for i in graph.outputs]
+        bound.rows.evaluate(values, buffers, 0, bound.head)
+        for i, count in bound.crossing:
+            values[i] = values[i][-count:]
+        bound.one.evaluate(values, buffers, bound.head)
+        return [values[i][-1:] for i in graph.outputs]
+
+    def _bind(self, rows: int, wanted: tuple[int, ...]) -> _Bound:
+        graph = replace(self._graph, outputs=tuple(self._graph.outputs[i] for i in wanted))
+        graph = mark_tail(pruned(graph))
+        whole, one = bind(graph, rows), bind(graph, 1)
+        head = sum(not node.tail for node in whole.nodes)
+        made = {i for node in whole.nodes[:head] for i in node.outputs} | {*graph.inputs}
+        read = {i for node in whole.nodes[head:] for i in node.inputs} | {*graph.outputs}
+        shapes = {i: graph.tensors[i].shape for i in sorted(made & read)}
+        crossing = {i: -shape[0] for i, shape in shapes.items() if any(n < 0 and n != HELD for n in shape)}
+        if any(count <= 0 for count in crossing.values()):  # rows are on another axis: all of them go on
+            head, crossing = len(whole.nodes), {}
+        interpreters = (Interpreter(of, self._dtype) for of in (whole, one))
+        return _Bound(next(interpreters), head, next(interpreters), tuple(crossing.items()))

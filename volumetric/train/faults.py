@@ -1,0 +1,95 @@
+"""Which layer made a number that is not finite: a pass or an update once more on the host, value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph import Graph, GraphDevice, NumpyGraphs
+from volumetric.graph.device import TensorStore
+from volumetric.runtime.graph.faults import Labelled, pass_values, update_values
+from volumetric.runtime.graph.training import EmitWeights, UpdateRule, next_key, sum_key
+from volumetric.runtime.plan import Plan
+from volumetric.train.ready import Ready
+
+
+class FaultFinder:
+    """Runs passes on a copy of a learner's arrays, which stay as they are.
+
+    Attributes
+    ----------
+    outputs : what the last pass made of the outputs of the network
+
+    Parameters
+    ----------
+    device : of the learner; what it computes is computed in NumPy here, in float64 where it is a NumPy of float64
+    store : its arrays
+    weights : what gives its passes their weights
+    """
+
+    def __init__(self, device: GraphDevice, store: TensorStore, weights: EmitWeights) -> None:
+        self._host = device if isinstance(device, NumpyGraphs) else NumpyGraphs(np.float32)
+        self._theirs, self._weights = store, weights
+        self._own = self._host.store()
+        self.outputs: dict[str, Array] = {}
+
+    def in_pass(self, ready: Ready) -> str | None:
+        """Name what is first not finite in a pass at inference."""
+        return self._passed(ready, [], None)[0]
+
+    def in_update(
+        self,
+        plan: Plan,
+        passes: Sequence[tuple[Ready, Sequence[Array]]],
+        rule: UpdateRule,
+        knobs: Array,
+        *,
+        judged: bool,
+    ) -> str | None:
+        """Name what is first not finite in an update.
+
+        Parameters
+        ----------
+        passes : its batches, each with the key of its pass if it draws random numbers
+        judged : the loss is finite, so that gradients and new weights are looked at, too
+        """
+        sums: dict[str, Array] = {}
+        for ready, noise in passes:
+            odd, shown, found = self._passed(ready, noise, rule)
+            if odd is not None:
+                return odd
+            left = found[len(shown.labels) :]
+            for key, gradient in zip(shown.gradients, left, strict=False):
+                sums[key] = sums[key] + gradient if key in sums else gradient
+            for key, value in zip(shown.buffers, left[len(shown.gradients) :], strict=True):
+                self._own.put(key, value)
+                self._own.put(next_key(key), value)
+        if not judged:
+            return None
+        for key, value in sums.items():
+            self._own.put(sum_key(key), value)
+        shown = update_values(plan, rule)
+        return _first(shown, self._run(shown.graph, [knobs]))
+
+    def _passed(
+        self, ready: Ready, noise: Sequence[Array], rule: UpdateRule | None
+    ) -> tuple[str | None, Labelled, list[Array]]:
+        shown = pass_values(ready.of, self._weights, rule)
+        found = self._run(shown.graph, [*noise, *ready.arrays])
+        self.outputs = {name: found[at] for name, at in shown.outputs.items()}
+        return _first(shown, found), shown, found
+
+    def _run(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+        known = set(self._own.keys())
+        for key in graph.keyed:
+            if key not in known:
+                self._own.put(key, self._theirs.get(key))
+        with np.errstate(all="ignore"):
+            return self._host.compile(graph, self._own).run(arrays)
+
+
+def _first(shown: Labelled, found: Sequence[Array]) -> str | None:
+    odd: Mapping[str, Array] = dict(zip(shown.labels, found, strict=False))
+    return next((label for label, value in odd.items() if not np.isfinite(value).all()), None)
