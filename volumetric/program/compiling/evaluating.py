@@ -1,25 +1,29 @@
-"""What regions hold after some rows, or once they have settled. In NumPy, in float64."""
+"""What regions hold after some rows, or once they have settled: the program's graph, interpreted in float64."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from volumetric._typing import Array, F32Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.graph import Graph, GraphBuilder
+from volumetric.graph.interpret import Interpreter
 from volumetric.layers.checks import check_whole
 from volumetric.layers.clock import LONGEST
-from volumetric.layers.program.constants import put_in
+from volumetric.layers.nodes.program import emit_program
+from volumetric.layers.nodes.program_settle import Held
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.forward import Machine
 from volumetric.layers.program.parameters import all_params
 from volumetric.layers.program.ports import width_of
-from volumetric.layers.program.settle import AGE, Held
+from volumetric.layers.program.settle import AGE
+from volumetric.layers.program.spec import Program as ProgramLayer
 from volumetric.layers.program.timing import ALWAYS, CANVAS, CLOCK, all_states, timing_of
+from volumetric.layers.scope import Scope
 from volumetric.weights import WeightStore
 
 MOST_ROWS = 1000
@@ -91,23 +95,51 @@ def evaluated(
     ----------
     rows : what comes in, ``[T, columns]``; None: zeros until all that is watched has settled, or `MOST_ROWS`
     """
-    p: dict[str, Any] = {of.name: params[of.name].values().astype(np.float64) for of in all_params(facts)}
-    machine = Machine(facts, p, {name: np.zeros((1, *shape)) for name, shape in all_states(facts).items()})
+    buffers = {of.name: params[of.name].values().astype(np.float64) for of in all_params(facts)}
+    states = {name: np.zeros((1, *shape)) for name, shape in all_states(facts).items()}
+    step = Interpreter(_row(facts, tuple(states)), np.float64)
     count, still = MOST_ROWS if rows is None else len(rows), np.zeros((1, columns_of(facts.program)))
     done = 0
-    with np.errstate(all="ignore"):  # what is not finite is told
-        while done < count and (rows is not None or not all(watch.settled for watch in watches)):
-            before = dict(machine.states)
-            machine.row(still if rows is None else rows[done : done + 1])
-            done += 1
-            if rows is None:
-                for watch in watches:
-                    watch.look(before, machine.states)
-        states, canvas = dict(machine.states), machine.states[CANVAS].copy()
-        put_in(facts, p, canvas, states)
-        told = Held(facts, p, states, np.zeros((1, len(facts.places)), np.bool_)).rows(canvas)
-        held = tuple(told[watch.region, 0][0].astype(np.float32) for watch in watches)
-    return Evaluated(held, done)
+    while done < count and (rows is not None or not all(watch.settled for watch in watches)):
+        x = still if rows is None else rows[done : done + 1]
+        after = dict(zip(states, step.run([x, *states.values()], buffers), strict=True))
+        done += 1
+        if rows is None:
+            for watch in watches:
+                watch.look(states, after)
+        states = after
+    reading = Interpreter(_read(facts, tuple(states), [watch.region for watch in watches]), np.float64)
+    held = reading.run([*states.values()], buffers)
+    with np.errstate(over="ignore"):  # what is not finite is told
+        return Evaluated(tuple(of[0].astype(np.float32) for of in held), done)
+
+
+def _row(facts: Facts, names: Sequence[str]) -> Graph:
+    """Return a row of a program: ``[1, columns]`` and states → the states behind it."""
+    work, spec = GraphBuilder(), ProgramLayer(program=facts.program)
+    x = work.input("x", (1, columns_of(facts.program)))
+    states = {f"program/{name}": i for name, i in _states(work, facts).items()}
+    scope = Scope(work=work, param=work.stored, path="program", resumes=True, states=states)
+    emit_program(scope, spec, x)
+    return work.finish([states[f"program/{name}"] for name in names])
+
+
+def _read(facts: Facts, names: Sequence[str], regions: Sequence[int]) -> Graph:
+    """Return what edges read of regions that hold these states and do not fire: states → ``[1, rows, d]`` of each."""
+    work = GraphBuilder()
+    states = _states(work, facts)
+    p = {of.name: work.stored(of.name, of.shape) for of in all_params(facts)}
+    never = work.zeros((1, 1))
+    fires = {place.index: never for place in facts.places}
+    held = Held(work=work, facts=facts, p=p, states=states, fires=fires, guard=lambda *_: nullcontext(), learns=False)
+    canvas = held.placed(states[CANVAS], held.constants(1))
+    told = held.rows(canvas)
+    rows = (told[n, 0] if (n, 0) in told else held.taken(canvas, facts.places[n]) for n in regions)
+    return work.finish([*rows])
+
+
+def _states(work: GraphBuilder, facts: Facts) -> dict[str, int]:
+    return {name: work.input(name, (1, *shape)) for name, shape in all_states(facts).items()}
 
 
 def columns_of(program: Program) -> int:
