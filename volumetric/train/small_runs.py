@@ -60,7 +60,6 @@ def _estimate(network: Network | Clocked, params: Params, config: TrainConfig, d
     else:
         ticks = length
         layers = sum(_passes(spec, length) for spec in _all(structure.layers.values()))
-        layers *= samples if length > 1 else 1  # samples that are sequences go one by one
     operations = 6 * samples * ticks * sum(math.prod(store.shape) for store in params.values())
     return updates * (layers * _SECONDS_A_LAYER + operations / _OPERATIONS_A_SECOND)
 
