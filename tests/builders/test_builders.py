@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.layers.graphed import graphed
 from tests.networks import tiny_llama
 from volumetric.blueprint import blueprint
 from volumetric.builders import around, as_layer, chain, cnn, graft, random_grid, sequential, transformer
@@ -112,7 +113,7 @@ def test_a_network_as_one_layer_computes_the_same() -> None:
     params = initialise(network)
     layer, names = as_layer(network)
     assert len(layer.layers) == 5
-    y, _ = layer.forward({name: params[key].values() for key, name in names.items()}, normal(5, 4))
+    y, _ = graphed(layer).forward({name: params[key].values() for key, name in names.items()}, normal(5, 4))
     np.testing.assert_array_equal(y, run(network, params, normal(5, 4)))
 
 

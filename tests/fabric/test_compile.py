@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.devices import device
+from tests.layers.graphed import graphed
 from volumetric import fabric
 from volumetric.cli import main
 from volumetric.clocked import Clocked
@@ -66,7 +67,7 @@ def test_rows_by_port_are_rows_side_by_side(on: str, clocked: bool) -> None:
     assert isinstance(by_port, dict)
     np.testing.assert_array_equal(np.concatenate([by_port["y"], by_port["z"]], 2), whole)
     np.testing.assert_array_equal(np.asarray(streams[2].run({"input": x})), whole)
-    want, _ = model.fabric.forward({n[8:]: s.values() for n, s in model.params.items()}, x)
+    want, _ = graphed(model.fabric).forward({n[8:]: s.values() for n, s in model.params.items()}, x)
     np.testing.assert_allclose(whole, want, atol=2e-5)
     with pytest.raises(ShapeError, match="input 'b' has no rows"):
         streams[1].run({"a": x[..., :2]})

@@ -9,11 +9,13 @@ from tests.devices import graphs
 from tests.fabric.dynamic_cases import CASES, Arrays, cut, given, left, masked, states_left, states_put_back
 from tests.fabric.test_layer import RESETS, alone
 from tests.layers.test_vjp import differences
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.errors import SpecError
 from volumetric.graph import differentiate, interpret
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.ops import Graph
-from volumetric.layers import Fabric, Memory
+from volumetric.layers import Fabric
 from volumetric.layers.fabric.nodes import param_entries, state_entries
 from volumetric.layers.nodes import fabric
 from volumetric.layers.scope import Scope
@@ -24,8 +26,8 @@ from volumetric.runtime.graph import graph_of
 def in_numpy(spec: Fabric, p: Arrays, x: np.ndarray) -> tuple[np.ndarray, Arrays, Arrays]:
     """Rows, states after them, and the gradients of their sum of squares."""
     memory = Memory(streams=2, resets=RESETS[:, : x.shape[1]])
-    y, saved = spec.forward(p, x, memory=memory)
-    grads = spec.vjp(p, saved, y)
+    y, saved = oracle(spec).forward(p, x, memory=memory)
+    grads = oracle(spec).vjp(p, saved, y)
     assert grads.inputs[0] is not None
     return y, memory.values, {**grads.params, "x": grads.inputs[0]}
 
@@ -68,11 +70,11 @@ def test_gradients_beside_masked_nodes_are_differences() -> None:
     spec, gone = CASES["mixed"]
     p, x = given(spec, 2)
     p = masked(spec, p, gone)
-    y, saved = spec.forward(p, x)
+    y, saved = oracle(spec).forward(p, x)
     gy = np.random.default_rng(1).standard_normal(y.shape)
-    grads = spec.vjp(p, saved, gy)
+    grads = oracle(spec).vjp(p, saved, gy)
     for key in ("ports.z.query", "public.weight", "distance", "cells.q.nu"):
-        want = differences(lambda: float((spec.forward(p, x)[0] * gy).sum()), p[key])
+        want = differences(lambda: float((oracle(spec).forward(p, x)[0] * gy).sum()), p[key])
         np.testing.assert_allclose(grads.params[key], want, rtol=1e-6, atol=1e-8)
 
 
@@ -92,8 +94,8 @@ def test_graphs_are_the_layer(name: str) -> None:
     spec, gone = CASES[name]
     p, x = given(spec)
     p = masked(spec, p, gone)
-    y, saved = spec.forward(p, x)
-    back = spec.vjp(p, saved, y)
+    y, saved = oracle(spec).forward(p, x)
+    back = oracle(spec).vjp(p, saved, y)
     found = interpret(graph_back(spec, p, x), [x], p, np.float64)
     for one, other in zip(found, [y, *(back.params[s.name] for s in spec.params()), back.inputs[0]], strict=True):
         assert other is not None
@@ -140,7 +142,7 @@ def test_outputs_without_living_nodes_are_of_zeros() -> None:
         p, x = given(spec)
         ends = tuple(spec.facts.order[spec.facts.senders_count :].tolist())
         off = masked(spec, p, ends)
-        y = spec.forward(off, x)[0]
+        y = oracle(spec).forward(off, x)[0]
         bias = np.concatenate([p[f"ports.{port.name}.bias"] for port in spec.outputs])
         np.testing.assert_array_equal(y, np.broadcast_to(bias, y.shape))
         values = {f"0.0.0.0/{key}": value for key, value in off.items()}
@@ -154,13 +156,13 @@ def test_what_masked_nodes_hold_reaches_nobody() -> None:
     p = masked(spec, p, gone)
     odd = {name: np.full((2, *of.shape), np.nan) for name, of in ((s.name, s) for s in spec.states())}
     memory = Memory(streams=2)
-    want = spec.forward(p, x[:, :2], memory=memory)[0]
+    want = oracle(spec).forward(p, x[:, :2], memory=memory)[0]
     held = {}
     for name, of in state_entries(spec).items():
         still = of.mask(of.only(np.array(gone)), memory.values[name][0])
         held[name] = np.where(still, odd[name], memory.values[name])
-    after = spec.forward(p, x[:, 2:], memory=Memory(2, held, streams=2))[0]
-    whole = spec.forward(p, x)[0]
+    after = oracle(spec).forward(p, x[:, 2:], memory=Memory(2, held, streams=2))[0]
+    whole = oracle(spec).forward(p, x)[0]
     np.testing.assert_allclose(np.concatenate([want, after], 1), whole, rtol=1e-12)
 
 
@@ -168,11 +170,11 @@ def test_unmasked_nodes_begin_anew() -> None:
     spec, gone = CASES["mixed"]
     p, x = given(spec, 6)
     memory, other = Memory(streams=2), Memory(streams=2)
-    spec.forward(masked(spec, p, gone), x[:, :3], memory=memory)
-    cut(spec, gone).forward(left(spec, p, gone), x[:, :3], memory=other)
+    oracle(spec).forward(masked(spec, p, gone), x[:, :3], memory=memory)
+    oracle(cut(spec, gone)).forward(left(spec, p, gone), x[:, :3], memory=other)
     held = states_put_back(spec, other.values, gone)
-    want = spec.forward(p, x[:, 3:], memory=Memory(3, held, streams=2))[0]
-    found = spec.forward(p, x[:, 3:], memory=Memory(3, memory.values, streams=2))[0]
+    want = oracle(spec).forward(p, x[:, 3:], memory=Memory(3, held, streams=2))[0]
+    found = oracle(spec).forward(p, x[:, 3:], memory=Memory(3, memory.values, streams=2))[0]
     np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-12)
 
 

@@ -11,10 +11,12 @@ from tests.devices import DEVICES, graphs
 from tests.fabric.oracle import Stream
 from tests.layers.fabric_cases import FREE, MIXED, SHARED, small
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.graph import differentiate, interpret
 from volumetric.graph.build import GraphBuilder
 from volumetric.grid import Coord, Grid
-from volumetric.layers import Fabric, Memory
+from volumetric.layers import Fabric
 from volumetric.layers.fabric.declared import RNN, SLSTM, InPort, Population
 from volumetric.layers.fabric.edges import Annulus, Columns, LocalRadius
 from volumetric.layers.fabric.graphs import Lattice
@@ -40,7 +42,7 @@ def given(spec: Fabric, rows: int = 5) -> tuple[dict[str, np.ndarray], np.ndarra
 
 def told(spec: Fabric, p: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
     """Rows of both streams, by the layer in NumPy."""
-    return spec.forward(p, x, memory=Memory(streams=2, resets=RESETS[:, : x.shape[1]]))[0]
+    return oracle(spec).forward(p, x, memory=Memory(streams=2, resets=RESETS[:, : x.shape[1]]))[0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -104,11 +106,11 @@ def test_latency_is_when_an_output_first_moves(inner: int) -> None:
     )
     p, x = given(spec, 9)
     p = {name: value + 0.1 for name, value in p.items()}
-    y = spec.forward(p, x)[0]
+    y = oracle(spec).forward(p, x)[0]
     for name, (first, last) in spec.ports("inputs").items():
         moved = x.copy()
         moved[:, 2, first:last] += 1
-        change = np.abs(spec.forward(p, moved)[0] - y).max((0, 2))
+        change = np.abs(oracle(spec).forward(p, moved)[0] - y).max((0, 2))
         expected = latency(spec.facts, name, "y", inner)
         assert expected is not None
         assert np.flatnonzero(change)[0] == 2 + expected
@@ -123,14 +125,14 @@ def test_rows_in_any_cut_are_the_same(name: str) -> None:
     parts = []
     for first, last in ((0, 1), (1, 4), (4, 4), (4, 5)):
         now = Memory(first, memory.values, streams=2, resets=RESETS[:, first:last])
-        parts.append(spec.forward(p, x[:, first:last], memory=now)[0])
+        parts.append(oracle(spec).forward(p, x[:, first:last], memory=now)[0])
     np.testing.assert_array_equal(np.concatenate(parts, 1), whole)
 
 
 def test_inner_steps_reset_once() -> None:
     spec = small(inner_steps=3)
     p, x = given(spec)
-    fresh, begun = spec.forward(p, x[:, 2:])[0], told(spec, p, x)
+    fresh, begun = oracle(spec).forward(p, x[:, 2:])[0], told(spec, p, x)
     np.testing.assert_allclose(begun[0, 2:], fresh[0], rtol=1e-12)
     assert np.abs(fresh[0, 1] - fresh[0, 0]).max() > 1e-6  # what a row leaves counts
 

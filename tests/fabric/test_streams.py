@@ -8,8 +8,9 @@ import pytest
 from tests.devices import DEVICES, device
 from tests.fabric.test_layer import alone, given
 from tests.layers.fabric_cases import MIXED
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers import Memory
 from volumetric.runtime.streams.rows import RowStream
 from volumetric.weights import Params, WeightStore
 
@@ -26,13 +27,13 @@ def opened(where: str) -> RowStream:
 
 
 def fresh(rows: int) -> np.ndarray:
-    return MIXED.forward(P, X[:, :rows].astype(np.float64))[0]
+    return oracle(MIXED).forward(P, X[:, :rows].astype(np.float64))[0]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", DEVICES)
 def test_streams_go_on_wherever_they_are_cut(where: str) -> None:
-    want = MIXED.forward(P, X.astype(np.float64), memory=Memory(streams=2, resets=RESETS))[0]
+    want = oracle(MIXED).forward(P, X.astype(np.float64), memory=Memory(streams=2, resets=RESETS))[0]
     stream = opened(where)
     cuts = ((0, 5), (5, 5), (5, 12))
     parts = [np.asarray(stream.run(X[:, a:b], resets=RESETS[:, a:b])) for a, b in cuts]

@@ -15,19 +15,10 @@ import pytest
 from tests.devices import graphs
 from tests.graph.test_layers import close
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.graph import GraphBuilder, differentiate
-from volumetric.layers import (
-    LSTM,
-    MLSTM,
-    SLSTM,
-    AGaLiTe,
-    Axon,
-    AxonLinear,
-    CausalConv1d,
-    LayerSpec,
-    Memory,
-    XLAttention,
-)
+from volumetric.layers import LSTM, MLSTM, SLSTM, AGaLiTe, Axon, AxonLinear, CausalConv1d, LayerSpec, XLAttention
 from volumetric.layers.scope import Scope
 
 WIDTH, CHUNK = 6, 4
@@ -83,8 +74,8 @@ def own(cell: str, batch: int, rows: int, kind: str) -> tuple[dict[str, np.ndarr
         begun["tick"] = np.ones((batch, 1))
     resets, gy = resets_of(kind, batch, rows), rng.standard_normal((batch, rows, WIDTH))
     memory = Memory(1, dict(begun), streams=batch, resets=resets)
-    y, saved = spec.forward(p, x.astype(np.float64), memory=memory)
-    gx = spec.vjp(p, saved, gy).inputs[0]
+    y, saved = oracle(spec).forward(p, x.astype(np.float64), memory=memory)
+    gx = oracle(spec).vjp(p, saved, gy).inputs[0]
     assert gx is not None
     given = {"x": x, "resets": resets, "gy": gy, **{f"state/{name}": v for name, v in begun.items()}}
     return dict(p), given, {"output": y, "gx": gx, **{f"state {name}": memory.values[name] for name in begun}}

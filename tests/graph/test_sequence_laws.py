@@ -20,6 +20,8 @@ from tests.graph.test_layers import close
 from tests.layers.fabric_cases import MIXED
 from tests.layers.program_cases import WHOLE as PROGRAM
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.graph import GraphBuilder, differentiate
 from volumetric.grid import Coord, Grid, Link
@@ -38,7 +40,6 @@ from volumetric.layers import (
     LayerSpec,
     Mamba,
     Mamba2,
-    Memory,
     MultiHeadAttention,
     Parallel,
     PositionEmbedding,
@@ -282,11 +283,11 @@ def test_gradient(name: str) -> None:
     spec, resets, rng = LAYERS[name], some_resets(6), np.random.default_rng(1)
 
     def forward() -> tuple[np.ndarray, dict]:
-        return spec.forward(p, x, memory=Memory(streams=STREAMS, resets=resets))
+        return oracle(spec).forward(p, x, memory=Memory(streams=STREAMS, resets=resets))
 
     y, saved = forward()
     gy = rng.standard_normal(y.shape)
-    result = spec.vjp(p, saved, gy)
+    result = oracle(spec).vjp(p, saved, gy)
     assert result.inputs[0] is not None
     grads = result.params | {"input": result.inputs[0]}
     points = 6 if len(p) <= 20 else 1  # of each; those of many parameters are enough together
@@ -324,12 +325,13 @@ def test_any_resets_cut_a_sequence_into_fresh_ones(data: st.DataObject) -> None:
     sequence = np.concatenate(x).astype(np.float64)
     resets = np.array(data.draw(st.lists(st.booleans(), min_size=len(sequence), max_size=len(sequence))), float)
     edges = [0, *(np.flatnonzero(resets[1:]) + 1), len(sequence)]
-    want = np.concatenate([spec.forward(p, sequence[a:b])[0] for a, b in pairwise(edges)])
+    want = np.concatenate([oracle(spec).forward(p, sequence[a:b])[0] for a, b in pairwise(edges)])
     cuts = sorted({0, len(sequence), *data.draw(st.lists(st.integers(0, len(sequence)), max_size=4))})
     values: dict[str, np.ndarray] = {}
     found = []
     for a, b in pairwise(cuts):
-        found.append(spec.forward(p, sequence[a:b], memory=Memory(a, values, resets=resets[a:b], bounded=bounded))[0])
+        memory = Memory(a, values, resets=resets[a:b], bounded=bounded)
+        found.append(oracle(spec).forward(p, sequence[a:b], memory=memory)[0])
     np.testing.assert_allclose(np.concatenate(found), want, rtol=0, atol=1e-12)
 
 
@@ -344,14 +346,14 @@ def test_resets_that_do_not_fit_are_refused() -> None:
     spec = FORWARD["lstm"]
     p, _ = arrays(spec, (4, WIDTH), seed=1)
     with pytest.raises(ShapeError, match=r"one for each row, shape \[4\], got \[5\]"):
-        spec.forward(p, np.zeros((4, WIDTH)), memory=Memory(resets=np.zeros(5)))
+        oracle(spec).forward(p, np.zeros((4, WIDTH)), memory=Memory(resets=np.zeros(5)))
 
 
 def test_position_embeddings_refuse_resets() -> None:
     spec = PositionEmbedding(num_embeddings=9, embedding_dim=4)
     p, x = arrays(spec, (6, 4), seed=1)
     with pytest.raises(UnsupportedError, match="position_embedding cannot begin a new sequence inside of a call"):
-        spec.forward(p, x, memory=Memory(resets=np.zeros(6)))
+        oracle(spec).forward(p, x, memory=Memory(resets=np.zeros(6)))
     network = alone(Sequential(layers=(spec,)), 4)
     with pytest.raises(UnsupportedError, match=r"position_embedding at 0\.0\.0\.0/0 cannot begin"):
         graph_of(network, 6, resets=True)

@@ -7,9 +7,10 @@ import pytest
 
 from tests.devices import DEVICES, graphs
 from tests.graph.oracles import FIXTURES, axon
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers import Memory
 from volumetric.layers.axon import TRACED
 from volumetric.layers.scope import Scope
 
@@ -47,10 +48,10 @@ def test_the_layers_own_code(case: str, windows: tuple[int, ...]) -> None:
         memory = Memory(first, values, streams=2, resets=of["resets"][:, first:end])
         if first == FIRST:
             agree(values["traces"], traces_there(of), 1e-8)
-        y, saved = ORACLE.spec.forward(p, of["x"][:, first:end], memory=memory)
+        y, saved = oracle(ORACLE.spec).forward(p, of["x"][:, first:end], memory=memory)
         first = end
     np.testing.assert_allclose(y, of["y2"], rtol=0, atol=1e-9)
-    grads = ORACLE.spec.vjp(p, saved, of["cotangent"]).params
+    grads = oracle(ORACLE.spec).vjp(p, saved, of["cotangent"]).params
     for name in TRACED:
         agree(grads[name], of[f"grad_whole/{THERE[name]}"], 1e-7)
 

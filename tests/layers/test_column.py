@@ -7,10 +7,12 @@ import pytest
 
 from tests.devices import device
 from tests.layers.test_vjp import arrays, differences
+from tests.oracles import oracle
 from tests.oracles.learner import NumpyLearner
+from tests.oracles.training import Training
 from volumetric.builders import chain
 from volumetric.errors import SpecError
-from volumetric.layers import CausalConv1d, Column, Dense, Training
+from volumetric.layers import CausalConv1d, Column, Dense
 from volumetric.train import SGD, Batch, LearnerOptions
 from volumetric.train.device import learner_on
 from volumetric.weights import Params, WeightStore
@@ -26,11 +28,11 @@ def test_the_gradient_is_that_of_loss_and_balance(shape: tuple[int, ...]) -> Non
 
     def loss() -> float:
         training = Training(path="layer")
-        y, _ = SPEC.train_forward(p, x, training=training)
+        y, _ = oracle(SPEC).train_forward(p, x, training=training)
         return float((y * gy).sum() + training.penalties["layer"])
 
-    _, saved = SPEC.train_forward(p, x, training=Training(path="layer"))
-    grads = SPEC.vjp(p, saved, gy)
+    _, saved = oracle(SPEC).train_forward(p, x, training=Training(path="layer"))
+    grads = oracle(SPEC).vjp(p, saved, gy)
     assert grads.inputs[0] is not None
     for name, got, at in (("prior.context", grads.params["prior.context"], p["prior.context"]),
                           ("refine.keys", grads.params["refine.keys"], p["refine.keys"]),
@@ -39,7 +41,7 @@ def test_the_gradient_is_that_of_loss_and_balance(shape: tuple[int, ...]) -> Non
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * max(1, np.abs(want).max()), err_msg=name)
     mean = saved["a"].mean(-2)
     training = Training(path="layer")
-    SPEC.train_forward(p, x, training=training)
+    oracle(SPEC).train_forward(p, x, training=training)
     assert training.penalties["layer"] == pytest.approx(0.7 * 2 * (mean**2).sum() * shape[-2])
 
 

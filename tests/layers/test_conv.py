@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.layers.graphed import graphed
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers import (
@@ -95,7 +96,7 @@ def test_convolution_equals_its_definition(geometry: tuple[dict[str, Any], tuple
         return
     assert spec.output_shape(shape) == (samples, fields["out_channels"], *out)
     p, x = arrays(spec, shape, seed=1)
-    np.testing.assert_allclose(spec.forward(p, x)[0], slow_conv(fields, p, x, out), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(graphed(spec).forward(p, x)[0], slow_conv(fields, p, x, out), rtol=0, atol=1e-12)
 
 
 @given(geometries(), st.integers(0, 2))
@@ -114,7 +115,7 @@ def test_transposed_convolution_equals_its_definition(
         return
     assert spec.output_shape(shape) == (2, fields["out_channels"], *out)
     p, x = arrays(spec, shape, seed=1)
-    np.testing.assert_allclose(spec.forward(p, x)[0], slow_transpose(fields, p, x, out), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(graphed(spec).forward(p, x)[0], slow_transpose(fields, p, x, out), rtol=0, atol=1e-12)
 
 
 def test_one_number_stands_for_every_axis() -> None:
@@ -123,7 +124,7 @@ def test_one_number_stands_for_every_axis() -> None:
         in_channels=2, out_channels=2, kernel_size=(2, 2, 2), stride=(2, 2, 2), padding=(1, 1, 1), dilation=(2, 2, 2)
     )
     p, x = arrays(one, (1, 2, 4, 5, 3), seed=0)
-    np.testing.assert_array_equal(one.forward(p, x)[0], each.forward(p, x)[0])
+    np.testing.assert_array_equal(graphed(one).forward(p, x)[0], graphed(each).forward(p, x)[0])
 
 
 @pytest.mark.parametrize(("kernel", "dilation"), [(1, 1), (2, 1), (3, 1), (4, 3), (5, 2)])
@@ -134,18 +135,20 @@ def test_same_padding_keeps_the_size_and_puts_the_odd_zero_behind(kernel: int, d
     padded = np.pad(x, [(0, 0), (0, 0), (total // 2, total - total // 2)])
     p = {"weight": np.arange(1.0, kernel + 1).reshape(1, 1, kernel)}
     by_hand = Conv1d(in_channels=1, out_channels=1, kernel_size=kernel, dilation=dilation, bias=False)
-    np.testing.assert_array_equal(spec.forward(p, x)[0], by_hand.forward(p, padded)[0])
+    np.testing.assert_array_equal(graphed(spec).forward(p, x)[0], graphed(by_hand).forward(p, padded)[0])
     assert spec.output_shape((1, 1, 7)) == (1, 1, 7)
 
 
 def test_known_numbers() -> None:
     edges = Conv2d(in_channels=1, out_channels=1, kernel_size=(1, 2), bias=False)
     x = np.array([[[[1.0, 4.0, 9.0], [0.0, 2.0, 3.0]]]])
-    y, _ = edges.forward({"weight": np.array([[[[-1.0, 1.0]]]])}, x)
+    y, _ = graphed(edges).forward({"weight": np.array([[[[-1.0, 1.0]]]])}, x)
     np.testing.assert_array_equal(y, [[[[3.0, 5.0], [2.0, 1.0]]]])
     spread = ConvTranspose1d(in_channels=1, out_channels=1, kernel_size=2, stride=2, output_padding=1)
     p = {"weight": np.array([[[10.0, 1.0]]]), "bias": np.array([0.5])}
-    np.testing.assert_array_equal(spread.forward(p, np.array([[[1.0, 2.0]]]))[0], [[[10.5, 1.5, 20.5, 2.5, 0.5]]])
+    np.testing.assert_array_equal(
+        graphed(spread).forward(p, np.array([[[1.0, 2.0]]]))[0], [[[10.5, 1.5, 20.5, 2.5, 0.5]]]
+    )
 
 
 def test_zero_samples_and_nan_stay_what_they_are() -> None:
@@ -154,14 +157,14 @@ def test_zero_samples_and_nan_stay_what_they_are() -> None:
         ConvTranspose2d(in_channels=2, out_channels=4, kernel_size=3, padding=1, groups=2),
     ):
         p, x = arrays(spec, (2, 2, 5, 5), seed=0)
-        y, saved = spec.forward(p, x[:0])
-        grads = spec.vjp(p, saved, y)
+        y, saved = graphed(spec).forward(p, x[:0])
+        grads = graphed(spec).vjp(p, saved, y)
         assert y.shape == (0, 4, 5, 5)
         assert grads.inputs[0] is not None
         assert grads.inputs[0].shape == (0, 2, 5, 5)
         assert not any(g.any() for g in grads.params.values())
         x[0, 0, 0, 0] = np.nan
-        y, _ = spec.forward(p, x)
+        y, _ = graphed(spec).forward(p, x)
         assert np.argwhere(np.isnan(y)).tolist() == [[0, f, i, j] for f in (0, 1) for i in (0, 1) for j in (0, 1)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.layers.graphed import graphed
 from tests.parity.run import agree, data, expected, on_device
 from volumetric.errors import SpecError
 from volumetric.layers import Discrete
@@ -22,7 +23,7 @@ ODD = np.array([[-np.inf, -1.5, -1.0, -0.5, -0.2, -0.0, 0.0, 0.2, 0.5, 1.0, 1.5,
 )
 def test_what_crosses(function: str, want: list[float]) -> None:
     spec = Discrete(function=function)  # pyright: ignore[reportArgumentType]
-    np.testing.assert_array_equal(spec.forward({}, ODD)[0][0], want)
+    np.testing.assert_array_equal(graphed(spec).forward({}, ODD)[0][0], want)
     of = data((spec, ODD.shape), seed=1)
     np.copyto(of.x, ODD)
     for name in ("cpu", "gpu"):
@@ -32,8 +33,8 @@ def test_what_crosses(function: str, want: list[float]) -> None:
 @pytest.mark.parametrize("surrogate", ["clip", "triangle"])
 def test_surrogates_pass_gradients_where_they_say(surrogate: str) -> None:
     spec = Discrete(surrogate=surrogate)  # pyright: ignore[reportArgumentType]
-    y, saved = spec.forward({}, ODD[:, :-1])
-    (g,) = spec.vjp({}, saved, np.full_like(y, 2)).inputs
+    y, saved = graphed(spec).forward({}, ODD[:, :-1])
+    (g,) = graphed(spec).vjp({}, saved, np.full_like(y, 2)).inputs
     assert g is not None
     far = np.abs(ODD[0, :-1])
     slope = (far <= 1) if surrogate == "clip" else np.where(far <= 1, 1 - far, 0)

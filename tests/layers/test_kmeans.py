@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.layers.graphed import graphed
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers import KMeans
@@ -23,16 +24,16 @@ def test_both_outputs_equal_the_definition() -> None:
     features = KMeans(num_clusters=4, in_features=3, temperature=0.8, output="features")
     p, x = arrays(probabilities, (2, 5, 3), seed=1)
     assigned = np.array([[slow(probabilities, p["centers"], row) for row in sample] for sample in x])
-    np.testing.assert_allclose(probabilities.forward(p, x)[0], assigned, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(features.forward(p, x)[0], assigned @ p["centers"], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(graphed(probabilities).forward(p, x)[0], assigned, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(graphed(features).forward(p, x)[0], assigned @ p["centers"], rtol=0, atol=1e-14)
 
 
 def test_low_temperature_takes_the_nearest_centre_and_high_none() -> None:
     centers = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
     x = np.array([[0.1, 0.2], [0.9, -0.2], [0.0, 2.0]])
-    sharp, _ = KMeans(num_clusters=3, in_features=2, temperature=0.01).forward({"centers": centers}, x)
+    sharp, _ = graphed(KMeans(num_clusters=3, in_features=2, temperature=0.01)).forward({"centers": centers}, x)
     np.testing.assert_allclose(sharp, np.eye(3), rtol=0, atol=1e-12)
-    flat, _ = KMeans(num_clusters=3, in_features=2, temperature=1e4).forward({"centers": centers}, x)
+    flat, _ = graphed(KMeans(num_clusters=3, in_features=2, temperature=1e4)).forward({"centers": centers}, x)
     np.testing.assert_allclose(flat, 1 / 3, rtol=0, atol=1e-6)
 
 
@@ -42,20 +43,22 @@ def test_data_far_from_the_origin_keeps_its_precision() -> None:
     far = np.float32(1024)  # a power of two: moving there rounds, moving back does not
     moved = {"centers": p["centers"].astype(np.float32) + far}
     points = x.astype(np.float32) + far
-    exact, _ = spec.forward({"centers": moved["centers"].astype(np.float64)}, points.astype(np.float64))
-    np.testing.assert_allclose(spec.forward(moved, points)[0], exact, rtol=0, atol=1e-3)
+    exact, _ = graphed(spec).forward({"centers": moved["centers"].astype(np.float64)}, points.astype(np.float64))
+    np.testing.assert_allclose(graphed(spec).forward(moved, points)[0], exact, rtol=0, atol=1e-3)
 
 
 def test_one_cluster_zero_rows_and_nan() -> None:
     single = KMeans(num_clusters=1, in_features=2)
-    np.testing.assert_array_equal(single.forward({"centers": np.ones((1, 2))}, np.zeros((3, 2)))[0], np.ones((3, 1)))
+    np.testing.assert_array_equal(
+        graphed(single).forward({"centers": np.ones((1, 2))}, np.zeros((3, 2)))[0], np.ones((3, 1))
+    )
     spec = KMeans(num_clusters=4, in_features=3, output="features")
     p, x = arrays(spec, (5, 3), seed=1)
-    y, saved = spec.forward(p, x[:0])
+    y, saved = graphed(spec).forward(p, x[:0])
     assert y.shape == (0, 3)
-    assert not spec.vjp(p, saved, y).params["centers"].any()
+    assert not graphed(spec).vjp(p, saved, y).params["centers"].any()
     x[2, 1] = np.nan
-    assert np.isnan(spec.forward(p, x)[0]).all(axis=-1).tolist() == [False, False, True, False, False]
+    assert np.isnan(graphed(spec).forward(p, x)[0]).all(axis=-1).tolist() == [False, False, True, False, False]
 
 
 def test_ill_formed_layers_and_inputs_are_refused() -> None:

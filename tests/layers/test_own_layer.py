@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from tests.layers.graphed import graphed
+from volumetric._typing import Shape
 from volumetric.builders.chain import chain
 from volumetric.errors import UnsupportedError
-from volumetric.graph.state import Memory, StateSpec
+from volumetric.graph import GraphBuilder
+from volumetric.graph.state import StateSpec
 from volumetric.layers import LAYERS, Dense, LayerSpec
 from volumetric.layers.base import ParamSpec, layer
-from volumetric.layers.scope import Scope
+from volumetric.layers.scope import Scope, start
 from volumetric.network import initialise
 from volumetric.runtime import lower
 from volumetric.train import Adam, TrainConfig, train
@@ -44,15 +49,15 @@ def snake():
 def test_it_computes_its_formula_and_its_gradient(snake):
     spec, a = snake(features=2), np.array([0.5, 2.0])
     x = X.astype(np.float64)
-    y, saved = spec.forward({"a": a}, x)
+    y, saved = graphed(spec).forward({"a": a}, x)
     np.testing.assert_allclose(y, x + np.sin(a * x) ** 2 / a, rtol=1e-12)
-    found = spec.vjp({"a": a}, saved, np.ones_like(y))
+    found = graphed(spec).vjp({"a": a}, saved, np.ones_like(y))
     np.testing.assert_allclose(found.inputs[0], 1 + np.sin(2 * a * x), rtol=1e-12)
     slope = (x * np.sin(2 * a * x) / a - np.sin(a * x) ** 2 / a**2).sum(0)
     np.testing.assert_allclose(found.params["a"], slope, rtol=1e-10)
-    none, saved = spec.forward({"a": a}, x[:0])
+    none, saved = graphed(spec).forward({"a": a}, x[:0])
     assert none.shape == (0, 2)
-    assert not spec.vjp({"a": a}, saved, none).params["a"].any()
+    assert not graphed(spec).vjp({"a": a}, saved, none).params["a"].any()
 
 
 def test_devices_train_it_alike(snake):
@@ -69,20 +74,56 @@ def test_devices_train_it_alike(snake):
         np.testing.assert_allclose(made[name], made["reference"], rtol=0, atol=1e-5)
 
 
-def test_what_keeps_states_needs_a_forward_that_reads_them(snake):
-    class Counting(snake):
-        kind = "counting"
+@pytest.fixture(scope="module")
+def leaky():
+    """``h ← a h + x``, row by row, going on from call to call."""
 
-        def states(self, *inputs):
-            return (StateSpec(name="n", shape=(1,), kind="fixed"),)
+    @layer("leaky")
+    class Leaky(LayerSpec):
+        contextual: ClassVar[bool] = True
 
-    with pytest.raises(UnsupportedError, match="counting depends on the rows before a call"):
-        Counting(features=2).forward({"a": np.ones(2)}, X, memory=Memory())
+        features: int
+
+        def params(self) -> tuple[ParamSpec, ...]:
+            return (ParamSpec(name="a", shape=(1, self.features), init="normal"),)
+
+        def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+            return (StateSpec(name="h", shape=(self.features,), kind="fixed"),)
+
+        def emit(self, scope: Scope, x: int) -> int:
+            work, a = scope.work, scope.params(self)["a"]
+
+            def body(inner: GraphBuilder, xs: list[int], constants: list[int], states: list[int]):
+                h = inner.add(inner.binary("mul", states[0], constants[0]), xs[0])
+                return [h], [h]
+
+            rows = work.permute(scope.sequenced(x), (1, 0, 2))
+            [y], [last] = work.scan(body, [rows], [a], [start(scope, x, "h", (self.features,))])
+            if scope.keeps_state(x):
+                scope.keep("h", last)
+            return work.reshape(work.permute(y, (1, 0, 2)), work.shape(x))
+
+    yield Leaky
+    del LAYERS["leaky"]
 
 
-def test_one_that_says_neither_is_refused():
+@pytest.mark.parametrize("name", DEVICES)
+def test_one_with_a_state_goes_on_from_call_to_call(leaky, name: str):
+    network = chain([leaky(features=2)], (2,))
+    params = initialise(network)
+    a, h, want = params["0.0.0.0/a"].values(), np.zeros(2, np.float32), []
+    for row in X[:9]:
+        h = a[0] * h + row
+        want.append(h)
+    executable = device(name).compile(lower(network), params)
+    state = executable.new_state()
+    found = [executable.forward(state, X[first:stop], last_only=False) for first, stop in ((0, 4), (4, 5), (5, 9))]
+    np.testing.assert_allclose(np.concatenate(found), want, rtol=0, atol=1e-6)
+
+
+def test_one_that_writes_no_graph_is_refused():
     class Silent(LayerSpec):
         kind = "silent"
 
-    with pytest.raises(UnsupportedError, match="silent has neither a forward nor an emit"):
-        Silent().forward({}, X)
+    with pytest.raises(UnsupportedError, match="silent at silent has no emit"):
+        graphed(Silent()).forward({}, X)

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from tests.layers.cases import CASES
+from tests.layers.graphed import graphed
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle
+from tests.oracles.base import below
+from tests.oracles.joins import mix
+from tests.oracles.memory import Memory
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.numeric.largest import keep_largest
-from volumetric.layers import LSTM, Conv1d, Dense, Gate, Memory, Parallel, Residual, Sequential, Softcap
-from volumetric.layers.base import below
-from volumetric.layers.joins import mix
+from volumetric.layers import LSTM, Conv1d, Dense, Gate, Parallel, Residual, Sequential, Softcap
 
 
 def dense(out: int = 3) -> Dense:
@@ -31,22 +34,22 @@ def test_sums_and_means_of_any_number_of_branches(count: int) -> None:
         share = 1 / count if combine == "avg" else 1.0
         spec = Parallel(branches=(dense(),) * count, combine=combine)
         p, x = arrays(spec, (5, 4), seed=1)
-        outputs = [dense().forward(below(p, str(i)), x)[0] for i in range(count)]
-        np.testing.assert_allclose(spec.forward(p, x)[0], share * np.sum(outputs, axis=0), rtol=0, atol=1e-12)
+        outputs = [graphed(dense()).forward(below(p, str(i)), x)[0] for i in range(count)]
+        np.testing.assert_allclose(graphed(spec).forward(p, x)[0], share * np.sum(outputs, axis=0), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("top_k", [None, 1, 2, 4])
 def test_every_token_mixes_the_experts_that_its_gate_takes(top_k: int | None) -> None:
     spec = Parallel(branches=(dense(), dense(), dense(), dense()), combine="filter", gate=gate(4, top_k))
     p, x = arrays(spec, (2, 5, 4), seed=1)
-    y, _ = spec.forward(p, x)
+    y, _ = graphed(spec).forward(p, x)
     chosen = set()
     for at in np.ndindex(2, 5):
         scores = [float(w @ x[at] + b) for w, b in zip(p["gate/weight"], p["gate/bias"], strict=True)]
         taken = sorted(range(4), key=lambda i: -scores[i])[: top_k or 4]
         total = sum(math.exp(scores[i]) for i in taken)
         expected = sum(
-            math.exp(scores[i]) / total * dense().forward(below(p, str(i)), x[at][None])[0][0] for i in taken
+            math.exp(scores[i]) / total * graphed(dense()).forward(below(p, str(i)), x[at][None])[0][0] for i in taken
         )
         np.testing.assert_allclose(y[at], expected, rtol=0, atol=1e-12)
         chosen.add(tuple(sorted(taken)))
@@ -56,9 +59,9 @@ def test_every_token_mixes_the_experts_that_its_gate_takes(top_k: int | None) ->
 def test_renormalised_top_k_of_softmax_is_softmax_of_the_top_k() -> None:
     spec = gate(5, 2)
     p, x = arrays(spec, (7, 4), seed=2)
-    every, _ = gate(5).forward(p, x)
+    every, _ = graphed(gate(5)).forward(p, x)
     kept = np.where(every >= np.sort(every, axis=-1)[:, -2:-1], every, 0)
-    np.testing.assert_allclose(spec.forward(p, x)[0], kept / kept.sum(-1, keepdims=True), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(graphed(spec).forward(p, x)[0], kept / kept.sum(-1, keepdims=True), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("top_k", [None, 1, 3])
@@ -67,9 +70,11 @@ def test_scores_of_the_largest_may_stay_as_they_are(top_k: int | None) -> None:
         spec = Gate(in_features=4, out_features=5, top_k=top_k, bias=True, scoring=scoring)
         p, x = arrays(spec, (7, 4), seed=2)
         logits = x @ p["weight"].T + p["bias"]
-        scores = 1 / (1 + np.exp(-logits)) if scoring == "sigmoid" else gate(5).forward(p, x)[0]
+        scores = 1 / (1 + np.exp(-logits)) if scoring == "sigmoid" else graphed(gate(5)).forward(p, x)[0]
         limit = np.sort(logits, axis=-1)[:, -(top_k or 5), None]
-        np.testing.assert_allclose(spec.forward(p, x)[0], np.where(logits >= limit, scores, 0), rtol=0, atol=1e-14)
+        np.testing.assert_allclose(
+            graphed(spec).forward(p, x)[0], np.where(logits >= limit, scores, 0), rtol=0, atol=1e-14
+        )
 
 
 def test_branches_that_are_not_taken_lower_the_weights_of_a_softmax_over_all() -> None:
@@ -77,9 +82,9 @@ def test_branches_that_are_not_taken_lower_the_weights_of_a_softmax_over_all() -
     p, x = arrays(spec, (1, 4), seed=1)
     p["weight"][:] = 0
     p["bias"][:] = (2.0, 1.0, 0.0)
-    y, saved = spec.forward(p, x)
+    y, saved = graphed(spec).forward(p, x)
     np.testing.assert_allclose(y, [[math.e**2 / (math.e**2 + math.e + 1), 0, 0]], rtol=1e-12)
-    grad = spec.vjp(p, saved, np.ones_like(y)).params["bias"]
+    grad = graphed(spec).vjp(p, saved, np.ones_like(y)).params["bias"]
     assert grad[0] > 0 > max(grad[1:])
 
 
@@ -103,13 +108,13 @@ def test_the_gate_and_the_chosen_experts_alone_learn() -> None:
     p, x = arrays(spec, (6, 4), seed=1)
     p["gate/weight"][:] = 0
     p["gate/bias"][:] = (5.0, 0.0)
-    y, saved = spec.forward(p, x)
-    grads = spec.vjp(p, saved, np.ones_like(y))
+    y, saved = graphed(spec).forward(p, x)
+    grads = graphed(spec).vjp(p, saved, np.ones_like(y))
     assert grads.params["0/weight"].any()
     assert not grads.params["1/weight"].any()
     both = Parallel(branches=(dense(), dense()), combine="filter", gate=gate(2))
-    y, saved = both.forward(p, x)
-    grads = both.vjp(p, saved, np.ones_like(y))
+    y, saved = graphed(both).forward(p, x)
+    grads = graphed(both).vjp(p, saved, np.ones_like(y))
     assert grads.params["1/weight"].any()
     assert grads.params["gate/weight"].any()
 
@@ -123,12 +128,12 @@ def test_experts_remember() -> None:
     assert [state.name for state in spec.states((6, 4))] == ["0/h", "0/c", "2/h", "2/c"]
     assert not spec.states((2, 6, 4))
     p, x = arrays(spec, (6, 4), seed=1)
-    whole, _ = spec.forward(p, x)
+    whole, _ = graphed(spec).forward(p, x)
     memory = Memory()
     parts = []
     for t in range(6):
         memory.position = t
-        parts.append(spec.forward(p, x[t : t + 1], memory=memory)[0])
+        parts.append(oracle(spec).forward(p, x[t : t + 1], memory=memory)[0])
     np.testing.assert_allclose(np.concatenate(parts), whole, rtol=0, atol=1e-12)
 
 
@@ -136,9 +141,9 @@ def test_branches_land_in_their_cells() -> None:
     positions = ((1, 0, 1), (0, 1, 0))
     spec = Parallel(branches=(dense(2), dense(2)), combine="grid_scatter", grid=(2, 2, 2), positions=positions)
     p, x = arrays(spec, (3, 4), seed=1)
-    y = spec.forward(p, x)[0].reshape(3, 2, 2, 2, 2)
+    y = graphed(spec).forward(p, x)[0].reshape(3, 2, 2, 2, 2)
     for i, cell in enumerate(positions):
-        np.testing.assert_array_equal(y[(slice(None), *cell)], dense(2).forward(below(p, str(i)), x)[0])
+        np.testing.assert_array_equal(y[(slice(None), *cell)], graphed(dense(2)).forward(below(p, str(i)), x)[0])
         y[(slice(None), *cell)] = 0
     assert not y.any()
 
@@ -147,16 +152,18 @@ def test_a_full_grid_in_order_is_concatenation() -> None:
     branches = (dense(2), dense(2), dense(2))
     scattered = Parallel(branches=branches, combine="grid_scatter", grid=(1, 3, 1))
     p, x = arrays(scattered, (2, 5, 4), seed=1)
-    np.testing.assert_array_equal(scattered.forward(p, x)[0], Parallel(branches=branches).forward(p, x)[0])
+    np.testing.assert_array_equal(
+        graphed(scattered).forward(p, x)[0], graphed(Parallel(branches=branches)).forward(p, x)[0]
+    )
 
 
 @pytest.mark.parametrize("name", ["filter", "filter-top-2", "filter-nested", "grid-scatter"])
 def test_zero_rows_give_zero_rows(name: str) -> None:
     spec, shape = CASES[name]
     p, x = arrays(spec, shape, seed=1)
-    y, saved = spec.forward(p, x[:0])
+    y, saved = graphed(spec).forward(p, x[:0])
     assert y.shape == (0, *spec.output_shape(shape)[1:])
-    assert not any(g.any() for g in spec.vjp(p, saved, y).params.values())
+    assert not any(g.any() for g in graphed(spec).vjp(p, saved, y).params.values())
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.layers.graphed import graphed
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers import (
     AdaptiveAvgPool2d,
@@ -66,17 +67,17 @@ def test_groups_divide_the_channels_and_rows_are_not_flattened() -> None:
 def test_nan_wins_in_its_windows_alone_and_equals_give_the_gradient_to_the_first() -> None:
     x = np.array([[[1, 1, np.nan, 5, -np.inf, -np.inf]]], np.float32)
     pool = MaxPool1d(kernel_size=2)
-    y, saved = pool.forward({}, x)
+    y, saved = graphed(pool).forward({}, x)
     np.testing.assert_array_equal(y, [[[1, np.nan, -np.inf]]])
-    [gx] = pool.vjp({}, saved, np.array([[[1, 2, 3]]], np.float32)).inputs
+    [gx] = graphed(pool).vjp({}, saved, np.array([[[1, 2, 3]]], np.float32)).inputs
     np.testing.assert_array_equal(gx, [[[1, 0, 2, 0, 3, 0]]])
 
 
 def test_constant_groups_and_empty_batches_are_finite() -> None:
     norm = GroupNorm(num_groups=1, num_channels=2)
     p = {"weight": np.ones(2), "bias": np.full(2, 0.5)}
-    y, saved = norm.forward(p, np.full((1, 2, 3), 7.0))
+    y, saved = graphed(norm).forward(p, np.full((1, 2, 3), 7.0))
     np.testing.assert_array_equal(y, np.full((1, 2, 3), 0.5))
-    assert np.isfinite(norm.vjp(p, saved, np.ones((1, 2, 3))).inputs[0]).all()  # pyright: ignore
-    empty, saved = norm.forward(p, np.ones((0, 2, 3)))
-    assert norm.vjp(p, saved, empty).inputs[0].shape == (0, 2, 3)  # pyright: ignore
+    assert np.isfinite(graphed(norm).vjp(p, saved, np.ones((1, 2, 3))).inputs[0]).all()  # pyright: ignore
+    empty, saved = graphed(norm).forward(p, np.ones((0, 2, 3)))
+    assert graphed(norm).vjp(p, saved, empty).inputs[0].shape == (0, 2, 3)  # pyright: ignore

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from tests.layers.cases import CASES
+from tests.layers.graphed import graphed
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.numeric.entmax import entmax, sparsemax
 from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax, softmax
@@ -25,7 +28,6 @@ from volumetric.layers import (
     HierarchicalSoftmax,
     LayerSpec,
     MaskedSoftmax,
-    Memory,
     MixtureSoftmax,
     Softmax,
     Sparsemax,
@@ -37,7 +39,7 @@ LOGITS = arrays_of.arrays(np.float64, st.tuples(st.just(2), st.integers(1, 6)), 
 
 
 def run(spec: LayerSpec, x: Any) -> np.ndarray:
-    return spec.forward({}, np.asarray(x, np.float64))[0]
+    return graphed(spec).forward({}, np.asarray(x, np.float64))[0]
 
 
 def plain(logits: np.ndarray) -> np.ndarray:
@@ -89,9 +91,9 @@ def test_bad_slices_disturb_no_other_and_zero_rows_are_allowed(name: str) -> Non
         return
     x = np.random.default_rng(0).standard_normal(shape)
     good = run(spec, x)
-    y, saved = spec.forward({}, x[:0])
+    y, saved = graphed(spec).forward({}, x[:0])
     assert y.shape == (0, *good.shape[1:])
-    assert spec.vjp({}, saved, y).inputs[0] is not None
+    assert graphed(spec).vjp({}, saved, y).inputs[0] is not None
     for bad in (np.nan, np.inf):
         broken = x.copy()
         broken[(0, *[-1] * (x.ndim - 1))] = bad
@@ -101,8 +103,8 @@ def test_bad_slices_disturb_no_other_and_zero_rows_are_allowed(name: str) -> Non
         assert np.isnan(y[0]).any() != broken_mask
     nothing = x.copy()
     nothing[0] = -np.inf
-    y, saved = spec.forward({}, nothing)
-    g = spec.vjp({}, saved, np.ones_like(y)).inputs[0]
+    y, saved = graphed(spec).forward({}, nothing)
+    g = graphed(spec).vjp({}, saved, np.ones_like(y)).inputs[0]
     assert g is not None
     assert not y[0].any()
     assert not g[0].any()
@@ -169,8 +171,8 @@ def test_gumbel_noise_depends_on_seed_and_position_alone() -> None:
     whole = run(spec, x)
     np.testing.assert_array_equal(run(spec, x), whole)
     assert np.abs(run(GumbelSoftmax(seed=4), x) - whole).max() > 0.1
-    np.testing.assert_array_equal(spec.forward({}, x[4:], memory=Memory(4))[0], whole[4:])
-    np.testing.assert_allclose(spec.forward({}, x.astype(np.float32))[0], whole, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(oracle(spec).forward({}, x[4:], memory=Memory(4))[0], whole[4:])
+    np.testing.assert_allclose(graphed(spec).forward({}, x.astype(np.float32))[0], whole, rtol=0, atol=1e-6)
 
 
 def test_the_largest_gumbel_logit_is_a_sample_of_softmax() -> None:
@@ -234,7 +236,7 @@ def test_entmax_is_exact_in_wide_rows_and_float32() -> None:
     x = np.random.default_rng(0).standard_normal((2, 50_000)).astype(np.float32) * 3
     for alpha in (1.1, 1.5, 2.0):
         wide = run(Entmax(alpha=alpha), x.astype(np.float64))
-        narrow, _ = Entmax(alpha=alpha).forward({}, x)
+        narrow, _ = graphed(Entmax(alpha=alpha)).forward({}, x)
         assert narrow.dtype == np.float32
         np.testing.assert_allclose(narrow, wide, rtol=1e-6, atol=1e-30)
 

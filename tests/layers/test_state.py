@@ -7,13 +7,14 @@ import pytest
 
 from tests.layers.cases import CASES
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.errors import SpecError
 from volumetric.layers import (
     GRU,
     LSTM,
     Flatten,
     Gate,
-    Memory,
     MultiHeadAttention,
     Parallel,
     PositionEmbedding,
@@ -44,11 +45,11 @@ def test_containers_list_their_childrens_states_by_path_and_shape() -> None:
     )
     assert [state.name for state in spec.states((5, 6))] == ["0/0/h", "0/0/c"]
     p, x = arrays(spec, (5, 6), seed=0)
-    whole, _ = spec.forward(p, x)
+    whole, _ = oracle(spec).forward(p, x)
     memory = Memory()
-    first, _ = spec.forward(p, x[:2], memory=memory)
+    first, _ = oracle(spec).forward(p, x[:2], memory=memory)
     memory.position = 2
-    second, _ = spec.forward(p, x[2:], memory=memory)
+    second, _ = oracle(spec).forward(p, x[2:], memory=memory)
     np.testing.assert_allclose(np.concatenate([first, second]), whole, rtol=0, atol=1e-12)
 
 
@@ -59,7 +60,7 @@ def test_every_layer_leaves_exactly_what_it_declares(name: str) -> None:
     declared = spec.states(shape)
     assert spec.contextual or not declared
     memory = Memory()
-    spec.forward(p, x, memory=memory if len(shape) <= 2 else None)
+    oracle(spec).forward(p, x, memory=memory if len(shape) <= 2 else None)
     lead = {"rows": shape[:1], "fixed": ()}
     assert {key: value.shape for key, value in memory.values.items()} == {
         state.name: (*lead[state.kind], *state.shape) for state in declared

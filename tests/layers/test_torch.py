@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.layers.graphed import graphed
 from tests.layers.test_vjp import a_pass
 from volumetric import layers
 
@@ -30,9 +31,10 @@ def test_a_layer_computes_what_torch_does(case: dict[str, Any]) -> None:
     first, x = (np.array(case[name], np.float64).reshape(case["shape"]) for name in ("first", "x"))
     buffers = {s.name: np.full(s.shape, float(s.init == "ones")) for s in spec.buffers()}
     training = a_pass(spec)
-    spec.train_forward(p | buffers, first, training=training)
-    y, saved = spec.train_forward(p | training.changes, x, training=training)
-    grads = spec.vjp(p, saved, np.array(case["gy"], np.float64).reshape(y.shape))
+    graphed(spec).train_forward(p | buffers, first, training=training)
+    own = p | training.changes
+    y, saved = graphed(spec).train_forward(own, x, training=training)
+    grads = graphed(spec).vjp(own, saved, np.array(case["gy"], np.float64).reshape(y.shape))
     assert grads.inputs[0] is not None
     close(y, case["y"])
     close(grads.inputs[0], case["gx"])
@@ -41,7 +43,7 @@ def test_a_layer_computes_what_torch_does(case: dict[str, Any]) -> None:
         close(grads.params[key], want)
     for key in buffers:
         close(training.changes[key], np.atleast_1d(case["buffers"][key]).tolist())
-    close(spec.forward(p | training.changes, x)[0], case["evaluated"])
+    close(graphed(spec).forward(p | training.changes, x)[0], case["evaluated"])
 
 
 def close(got: np.ndarray, want: list[float]) -> None:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tests.layers.cases import CASES
-from volumetric.layers import LAYERS, Embedding, LayerSpec, Training
+from tests.layers.graphed import graphed
+from tests.oracles.training import Training
+from volumetric.layers import LAYERS, Embedding, LayerSpec
 
 STEP = 3e-5
 """Of differences: truncation and rounding stay below a tenth of the tolerance."""
@@ -65,11 +67,11 @@ def test_vjp_equals_central_differences(name: str, training: bool) -> None:
     p, x = arrays(spec, shape, seed=len(name))
 
     def forward() -> tuple[np.ndarray, dict]:
-        return spec.train_forward(p, x, training=a_pass(spec)) if training else spec.forward(p, x)
+        return graphed(spec).train_forward(p, x, training=a_pass(spec)) if training else graphed(spec).forward(p, x)
 
     y, saved = forward()
     gy = np.random.default_rng(1).standard_normal(y.shape)
-    grads = spec.vjp(p, saved, gy)
+    grads = graphed(spec).vjp(p, saved, gy)
 
     def loss() -> float:
         return float((forward()[0] * gy).sum())
@@ -97,9 +99,9 @@ def test_forward_and_vjp_keep_the_dtype(name: str, dtype: type) -> None:
     p, x = arrays(spec, shape, seed=2)
     p = {key: value.astype(dtype) for key, value in p.items()}
     x = x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x
-    y, saved = spec.forward(p, x)
+    y, saved = graphed(spec).forward(p, x)
     assert y.dtype == dtype
-    grads = spec.vjp(p, saved, np.ones_like(y))
+    grads = graphed(spec).vjp(p, saved, np.ones_like(y))
     assert all(g.dtype == dtype for g in grads.params.values())
     assert all(g is None or g.dtype == dtype for g in grads.inputs)
 
@@ -108,7 +110,7 @@ def test_forward_and_vjp_keep_the_dtype(name: str, dtype: type) -> None:
 def test_output_shape_is_what_forward_makes(name: str) -> None:
     spec, shape = CASES[name]
     p, x = arrays(spec, shape, seed=3)
-    assert spec.output_shape(shape) == spec.forward(p, x)[0].shape
+    assert spec.output_shape(shape) == graphed(spec).forward(p, x)[0].shape
 
 
 def test_every_kind_has_a_case() -> None:

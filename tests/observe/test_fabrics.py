@@ -12,11 +12,14 @@ import pytest
 
 from tests.devices import DEVICES, device
 from tests.layers.fabric_cases import FREE, MIXED, small
+from tests.layers.graphed import graphed
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.clocked import Clocked
 from volumetric.grid import Coord
-from volumetric.layers import Dense, Embedding, Fabric, Memory
+from volumetric.layers import Dense, Embedding, Fabric
 from volumetric.layers.fabric.edges import Columns
 from volumetric.layers.fabric.graphs import Lattice
 from volumetric.loaders import save_native
@@ -47,11 +50,11 @@ def values_of(network: Network, params: Params, x: np.ndarray, resets: np.ndarra
     embedding, fabric, dense = (spec for _, spec in all_of(network))
     assert isinstance(fabric, Fabric)
     at = [c for c, _ in all_of(network)]
-    read = embedding.forward(of[at[0]], x)[0].astype(np.float64)
+    read = graphed(embedding).forward(of[at[0]], x)[0].astype(np.float64)
     memory, made, shown = Memory(streams=2), [], []
     for t in range(x.shape[1]):
         now = Memory(t, memory.values, streams=2, resets=resets[:, t : t + 1])
-        made.append(fabric.forward(of[at[1]], read[:, t : t + 1], memory=now)[0][row, 0])
+        made.append(oracle(fabric).forward(of[at[1]], read[:, t : t + 1], memory=now)[0][row, 0])
         shown.append(now.values["shown"][row])
         memory = now
     frames = []
@@ -62,7 +65,7 @@ def values_of(network: Network, params: Params, x: np.ndarray, resets: np.ndarra
             for side, values in zip(ports, (read[row, t], made[t]), strict=True)
         ]
         cells = np.sqrt((shown[t] ** 2).mean(-1)).tolist()
-        ends = rms(read[row, t]), rms(dense.forward(of[at[2]], made[t][None])[0])
+        ends = rms(read[row, t]), rms(graphed(dense).forward(of[at[2]], made[t][None])[0])
         frames.append([ends[0], *sides[0], *cells, *sides[1], ends[1]])
     return np.array(frames)
 
@@ -146,7 +149,9 @@ def test_ticks_are_watched_too() -> None:
     recorder = Recorder(stream)
     recorder.advance(Chunk(x={"input": x}, count=6))
     # What the fabric reads in a tick is what the layer before it made in the one before.
-    late = np.concatenate([np.zeros((1, 1, 3), np.float32), network.layers[Coord(0)].forward(own(params, 0), x)[0]], 1)
+    late = np.concatenate(
+        [np.zeros((1, 1, 3), np.float32), graphed(network.layers[Coord(0)]).forward(own(params, 0), x)[0]], 1
+    )
     watch = Recorder(device("cpu").stream(chain([small()], (3,)), moved(params), batch=1))
     watch.advance(Chunk(x={"input": late[:, :6]}, count=6))
     ticks, by_row = (np.array([frame.rms for frame in of.frames]) for of in (recorder, watch))

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric._typing import Array
 from volumetric.clocked import Clocked
-from volumetric.graph.state import Memory
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock_steps import counters

@@ -6,12 +6,15 @@ import math
 
 import numpy as np
 
-from tests.oracles.base import Oracle
+from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
+from tests.oracles.memory import Memory
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
-from volumetric.layers.base import Arrays, Grads, Memory, Saved
+from volumetric.layers.conv import Conv, Spatial
+from volumetric.layers.conv_transpose import ConvTranspose
 
 
+@oracle_of(Spatial)
 class SpatialOracle(Oracle):
     def finish(self, p: Arrays, pre: Array, saved: Saved) -> tuple[Array, Saved]:
         """Add the bias and apply the activation."""
@@ -30,6 +33,7 @@ class SpatialOracle(Oracle):
         return x.reshape(samples, self.spec.groups, channels // self.spec.groups, math.prod(sizes))
 
 
+@oracle_of(Conv)
 class ConvOracle(SpatialOracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         shape = self.spec.output_shape(xs[0].shape)
@@ -50,6 +54,7 @@ class ConvOracle(SpatialOracle):
         return weight.reshape(self.spec.groups, self.spec.out_channels // self.spec.groups, math.prod(weight.shape[1:]))
 
 
+@oracle_of(ConvTranspose)
 class ConvTransposeOracle(SpatialOracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]

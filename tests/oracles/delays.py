@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.memory import Memory
 from volumetric._typing import Array
 from volumetric.errors import UnsupportedError
-from volumetric.layers import Memory, StateSpec
+from volumetric.layers import StateSpec
 from volumetric.runtime.plan import Plan, Step
 
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from tests.oracles import oracle
 from tests.oracles.delays import delay_vjp, refuse_loops, run_delay
+from tests.oracles.joins import join, join_vjp
+from tests.oracles.memory import Memory
+from tests.oracles.training import Training
 from volumetric._typing import Array
 from volumetric.graph.numeric.noise import Key
 from volumetric.graph.state import is_sequence
-from volumetric.layers import LayerSpec, Memory, Training
-from volumetric.layers.joins import join, join_vjp
+from volumetric.layers import LayerSpec
 from volumetric.network import OUTPUT, Network, Params
 from volumetric.runtime import lower
 from volumetric.runtime.device import Given

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles.base import Oracle
+from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
+from tests.oracles.channels import by_channel, sum_by_channel
+from tests.oracles.memory import Memory
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.graph.numeric.norms import without_mean
-from volumetric.layers.base import (
-    Arrays,
-    Grads,
-    Memory,
-    Saved,
-)
-from volumetric.layers.channels import by_channel, sum_by_channel
+from volumetric.layers.group_norm import GroupNorm
 
 
+@oracle_of(GroupNorm)
 class GroupNormOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles.base import Oracle
+from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
+from tests.oracles.memory import Memory
 from volumetric._typing import Array
-from volumetric.layers.adaptive_pooling import ranges
-from volumetric.layers.base import Arrays, Grads, Memory, Saved
+from volumetric.layers.adaptive_pooling import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool, ranges
+from volumetric.layers.pooling import AvgPool, MaxPool
 
 
+@oracle_of(MaxPool)
 class MaxPoolOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         windows, counts = self.spec.windows(xs[0].shape)
@@ -20,6 +22,7 @@ class MaxPoolOracle(Oracle):
         return Grads((saved["windows"].at_taps(gy, saved["tap"], saved["sizes"]),))
 
 
+@oracle_of(AvgPool)
 class AvgPoolOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         (windows, counts), sizes = self.spec.windows(xs[0].shape), xs[0].shape[2:]
@@ -31,6 +34,7 @@ class AvgPoolOracle(Oracle):
         return Grads((saved["windows"].spread(gy / saved["divisors"], saved["sizes"]),))
 
 
+@oracle_of(AdaptivePool)
 class AdaptivePoolOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         y, tape = xs[0], []
@@ -65,6 +69,7 @@ class AdaptivePoolOracle(Oracle):
         raise NotImplementedError(self.spec.kind)
 
 
+@oracle_of(AdaptiveAvgPool)
 class AdaptiveAvgPoolOracle(AdaptivePoolOracle):
     def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
         return x.mean(axis, keepdims=True), None
@@ -73,6 +78,7 @@ class AdaptiveAvgPoolOracle(AdaptivePoolOracle):
         return g / g.dtype.type(size)
 
 
+@oracle_of(AdaptiveMaxPool)
 class AdaptiveMaxPoolOracle(AdaptivePoolOracle):
     def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
         choice = x.argmax(axis, keepdims=True)

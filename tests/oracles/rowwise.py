@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.oracles.base import Oracle
+from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of, rows
+from tests.oracles.memory import Memory
 from volumetric._typing import Array
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
-from volumetric.layers.base import (
-    Arrays,
-    Grads,
-    Memory,
-    Saved,
-    rows,
-)
+from volumetric.layers.clamp import Clamp
+from volumetric.layers.discrete import Discrete
+from volumetric.layers.flatten import Flatten
+from volumetric.layers.kmeans import KMeans
+from volumetric.layers.last_step import LastStep
+from volumetric.layers.reshape import Reshape
+from volumetric.layers.scale import Scale
+from volumetric.layers.softmax import Softcap
 
 
+@oracle_of(Scale)
 class ScaleOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         return xs[0] * xs[0].dtype.type(self.spec.factor), {}
@@ -24,6 +27,7 @@ class ScaleOracle(Oracle):
         return Grads((gy * gy.dtype.type(self.spec.factor),))
 
 
+@oracle_of(Clamp)
 class ClampOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
@@ -38,6 +42,7 @@ class ClampOracle(Oracle):
         return Grads((np.where(saved["outside"], gy.dtype.type(0), gy),))
 
 
+@oracle_of(Discrete)
 class DiscreteOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
@@ -59,6 +64,7 @@ class DiscreteOracle(Oracle):
         return Grads(((gy * slope).astype(gy.dtype),))
 
 
+@oracle_of(Softcap)
 class SoftcapOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         cap = xs[0].dtype.type(self.spec.cap)
@@ -69,6 +75,7 @@ class SoftcapOracle(Oracle):
         return Grads((gy * (1 - np.square(saved["t"])),))
 
 
+@oracle_of(Reshape)
 class ReshapeOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         return xs[0].reshape(self.spec.output_shape(xs[0].shape)), {"shape": xs[0].shape}
@@ -77,6 +84,7 @@ class ReshapeOracle(Oracle):
         return Grads((gy.reshape(saved["shape"]),))
 
 
+@oracle_of(Flatten)
 class FlattenOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         return xs[0].reshape(self.spec.output_shape(xs[0].shape)), {"shape": xs[0].shape}
@@ -85,6 +93,7 @@ class FlattenOracle(Oracle):
         return Grads((gy.reshape(saved["shape"]),))
 
 
+@oracle_of(LastStep)
 class LastStepOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         self.spec.output_shape(xs[0].shape)
@@ -96,6 +105,7 @@ class LastStepOracle(Oracle):
         return Grads((gx,))
 
 
+@oracle_of(KMeans)
 class KMeansOracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         # ‖x‖² is the same for every centre and cancels. From the mean of the centres, the two other terms of the

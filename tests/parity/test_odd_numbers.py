@@ -10,6 +10,7 @@ import pytest
 
 from tests.cpu.test_device import random_params
 from tests.devices import DEVICES, device
+from tests.layers.graphed import graphed
 from tests.parity.run import agree_one, data, expected, on_device
 from tests.pieces import one_row_each
 from tests.train.problems import chain
@@ -118,7 +119,7 @@ HUGE = (1e9, 1e10, 1e14, 3e20, 1e38, 3.4e38)
 def own(spec: LayerSpec, x: np.ndarray) -> np.ndarray:
     """The layer's own code in float32, with the parameters that it starts from."""
     p = {s.name: (np.ones if s.init == "ones" else np.zeros)(s.shape, f32) for s in spec.params()}
-    return spec.forward(p, x)[0]
+    return graphed(spec).forward(p, x)[0]
 
 
 def on_both_paths(name: str, spec: LayerSpec, x: np.ndarray) -> list[np.ndarray]:
@@ -168,7 +169,7 @@ def test_a_layer_norm_loses_nothing_to_a_large_mean(name: str) -> None:
     """
     x = (np.random.default_rng(0).standard_normal((5, 77)) + 1e4).astype(f32)
     spec, product = LayerNorm(num_features=77), Dense(in_features=77, out_features=5, bias=False)
-    want = spec.forward({"weight": np.ones(77), "bias": np.zeros(77)}, x.astype(np.float64))[0]
+    want = graphed(spec).forward({"weight": np.ones(77), "bias": np.zeros(77)}, x.astype(np.float64))[0]
     for kind in (spec, GroupNorm(num_groups=1, num_channels=77)):
         for y in on_both_paths(name, kind, x):
             agree_one(y, want, kind.kind)

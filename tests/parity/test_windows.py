@@ -9,6 +9,7 @@ import pytest
 
 from tests.cpu.test_device import random_params
 from tests.devices import FAST, device
+from tests.layers.graphed import graphed
 from tests.parity.run import agree_one
 from tests.train.problems import chain
 from volumetric.layers import MultiHeadAttention, Rope
@@ -78,7 +79,7 @@ def test_windows_are_those_of_the_layer_itself(name: str, causal: bool) -> None:
             params = random_params(lower(network), np.random.default_rng(0))
             spec = next(iter(network.layers.values()))
             own = {key.partition("/")[2]: store.values().astype(np.float64) for key, store in params.items()}
-            want = spec.forward(own, x.astype(np.float64))[0]
+            want = graphed(spec).forward(own, x.astype(np.float64))[0]
             agree_one(outputs(f"{name} float32", network, x)[0], want, f"window {window} of {rows} rows")
             if rows == 7:
                 sample = attention(window, causal=causal, batched=True, rows=rows)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.devices import graphs
+from tests.oracles import oracle as in_numpy
 from tests.program.attention_oracles import CASES, Oracle, load
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
@@ -55,7 +56,7 @@ def check(oracle: Oracle, found: dict[str, Array], forward: float, backward: flo
 def test_another_package(case: str) -> None:
     oracle = load(case)
     given = oracle.given
-    y = oracle.rule.forward(oracle.p, given["queries"], given["keys"], oracle.pairs, given["values"])
+    y = in_numpy(oracle.rule).forward(oracle.p, given["queries"], given["keys"], oracle.pairs, given["values"])
     check(oracle, {"y": y} | oracle.grads, EXACT, EXACT)
     check(oracle, whole(oracle, NumpyGraphs(np.float64), np.float64), EXACT, EXACT)
 
@@ -105,7 +106,7 @@ def test_edges_side_by_side(name: str, mask: str) -> None:
     assert len(directly) == (name in ("cross", "gated", "local", "random_fixed"))
     for other in directly:
         np.testing.assert_allclose(other, y, rtol=0, atol=1e-12)
-    want = [rule.forward(each, asked, source[0], pairs) for each, asked in zip(ps, queries, strict=True)]
+    want = [in_numpy(rule).forward(each, asked, source[0], pairs) for each, asked in zip(ps, queries, strict=True)]
     np.testing.assert_allclose(y[: 2 if p else 1], want[: 2 if p else 1], rtol=0, atol=1e-12)
     assert not y[:, :, ~rule.written(pairs)].any()
 
@@ -120,7 +121,7 @@ def test_a_mask_leaves_nothing_of_what_it_hides(name: str) -> None:
     other = source.copy()
     other[:, :3] += 1.0
     p, pairs = filled(rule, 6), Pairs(6, 6, seen)
-    before, after = (rule.forward(p, queries, x, pairs) for x in (source, other))
+    before, after = (in_numpy(rule).forward(p, queries, x, pairs) for x in (source, other))
     np.testing.assert_array_equal(before[:, 3:], after[:, 3:])
 
 
@@ -132,8 +133,11 @@ def test_a_mask_of_tiles_is_each_tile_alone() -> None:
             continue
         rule = small(name)
         p = filled(rule, 6)
-        y = rule.forward(p, queries, source, Pairs(6, 6, masks(6, 6)["tiles"]))
-        alone = [rule.forward(p, queries[:, part], source[:, part], Pairs(3, 3)) for part in (slice(3), slice(3, 6))]
+        y = in_numpy(rule).forward(p, queries, source, Pairs(6, 6, masks(6, 6)["tiles"]))
+        alone = [
+            in_numpy(rule).forward(p, queries[:, part], source[:, part], Pairs(3, 3))
+            for part in (slice(3), slice(3, 6))
+        ]
         np.testing.assert_allclose(y, np.concatenate(alone, axis=1), rtol=0, atol=1e-12, err_msg=name)
 
 
@@ -167,7 +171,7 @@ def test_extremes_are_finite() -> None:
             p = {of: x * 5 for of, x in filled(rule, n).items()}
             given = {"queries": np.full((1, n, 4), size), "keys": np.full((1, m, 4), size)}
             given["values"] = given["keys"]
-            y = rule.forward(p, given["queries"], given["keys"], Pairs(n, m))
+            y = in_numpy(rule).forward(p, given["queries"], given["keys"], Pairs(n, m))
             oracle = Oracle(rule=rule, p=p, given=given, pairs=Pairs(n, m), y=y, cotangent=np.ones((1, n, 4)), grads={})
             found = whole(oracle, NumpyGraphs(np.float64), np.float64)
             assert all(np.isfinite(x).all() for x in found.values()), name
@@ -181,9 +185,9 @@ def test_a_stream_that_is_not_a_number_stays_alone() -> None:
     for name in RULES:
         rule = small(name)
         with np.errstate(invalid="ignore"):
-            y = rule.forward(filled(rule, 5), queries, bad, Pairs(5, 7))
+            y = in_numpy(rule).forward(filled(rule, 5), queries, bad, Pairs(5, 7))
         np.testing.assert_array_equal(
-            y[1], rule.forward(filled(rule, 5), queries, source, Pairs(5, 7))[1], err_msg=name
+            y[1], in_numpy(rule).forward(filled(rule, 5), queries, source, Pairs(5, 7))[1], err_msg=name
         )
 
 
@@ -230,7 +234,7 @@ def test_sizes_that_cannot_be() -> None:
         Pairs(2, 3, None, (np.zeros((2, 2)), np.zeros((2, 2))))
     rule, x = rule_of("copy"), np.zeros((1, 3, 4))
     with pytest.raises(ShapeError, match=r"source are \[1, 2, 4\], got \[1, 3, 4\]"):
-        rule.forward({}, x, x, Pairs(3, 2))
+        in_numpy(rule).forward({}, x, x, Pairs(3, 2))
     work = GraphBuilder()
     i = work.input("x", (1, *x.shape))
     with pytest.raises(ShapeError, match=r"source are \[1, 1, 2, 4\]"):

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from tests.devices import device
 from tests.layers.program_cases import CARRIED, TIMED, program
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle as in_numpy
+from tests.oracles.memory import Memory
 from tests.program.random_programs import programs
 from volumetric.errors import CheckpointError, SpecError
-from volumetric.layers import Memory
 from volumetric.layers import Program as Layer
 from volumetric.layers.clock import Clock
 from volumetric.layers.program.facts import facts_of
@@ -35,7 +36,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 
 def outputs(program: Program, p: dict[str, Any], x: Any, resets: Any) -> Any:
     """Rows of all outputs, from new streams, with resets."""
-    return Layer(program=program).forward(p, x, memory=Memory(streams=len(x), resets=resets))[0]
+    return in_numpy(Layer(program=program)).forward(p, x, memory=Memory(streams=len(x), resets=resets))[0]
 
 
 def notes(program: Program, **options: Any) -> set[str]:

@@ -16,14 +16,16 @@ from msgspec.structs import replace
 from tests.devices import DEVICES, device
 from tests.layers.program_cases import program
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
+from tests.oracles.program import forward
+from tests.oracles.program.settle import Held
 from tests.program.random_programs import programs
 from volumetric import Coord, Grid, Network
 from volumetric.errors import SpecError
-from volumetric.layers import Dense, Memory
+from volumetric.layers import Dense
 from volumetric.layers import Program as Layer
-from volumetric.layers.program import forward
 from volumetric.layers.program.facts import Place
-from volumetric.layers.program.settle import Held
 from volumetric.layers.program.timing import all_states
 from volumetric.loaders import load_exported, save_exported
 from volumetric.network import initialise
@@ -78,7 +80,7 @@ def held_at(
     with patch.context() as patched:
         patched.setattr(forward, "Held", Fixed)
         patched.setattr(forward, "handed_out", handed_out)
-        return spec.forward(p, x, memory=Memory(streams=len(x), resets=resets))[0]
+        return oracle(spec).forward(p, x, memory=Memory(streams=len(x), resets=resets))[0]
 
 
 @pytest.mark.thorough
@@ -107,7 +109,7 @@ def test_a_compiled_program_hands_out_what_it_does_with_regions_held(program: Pr
     assert made.exported.keys() == {name for name in became if regions[name].keep == "export"}
     rows = {name: kept[f"regions.{name}.rows"] for name in became & set(made.program.canvas.regions)}
     want = held_at(spec, rows, p, x, resets, pytest.MonkeyPatch())
-    got = Layer(program=made.program).forward(kept, x, memory=Memory(streams=2, resets=resets))[0]
+    got = oracle(Layer(program=made.program)).forward(kept, x, memory=Memory(streams=2, resets=resets))[0]
     np.testing.assert_array_equal(got, want)
     again = compiled_part(made.program, made.params)
     assert again.program == made.program

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from tests.oracles import oracle
+from tests.oracles.program.diffusion import diffused, noise_in
+from tests.oracles.training import Training
 from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import follow, pair
 from volumetric._typing import Array
@@ -17,12 +20,11 @@ from volumetric.graph.numeric.noise import noise_key, normal, stream_of
 from volumetric.layers import Program as Layer
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
-from volumetric.layers.program.diffusion import diffused, diffuses, noise_in
+from volumetric.layers.program.diffusion import diffuses
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.ports import In, Level, Out, Signal
 from volumetric.layers.program.region import Region
-from volumetric.layers.training import Training
 from volumetric.network import initialise
 from volumetric.train import SGD, AdamW, Batch, TrainConfig, train
 from volumetric.train.data import ArrayData
@@ -123,16 +125,16 @@ def test_training_sees_content_through_noise_and_evaluation_as_it_is() -> None:
     spec = Layer(program=PROGRAM)
 
     def trained(x: Array, key: tuple[int, int] = (3, 4)) -> Array:
-        return spec.train_forward(p, x, training=Training(path="layer", noise=key))[0]
+        return oracle(spec).train_forward(p, x, training=Training(path="layer", noise=key))[0]
 
     x[..., 4:6] = 1.0  # no noise
-    np.testing.assert_array_equal(trained(x), spec.forward(p, x)[0])
+    np.testing.assert_array_equal(trained(x), oracle(spec).forward(p, x)[0])
     x[..., 4:6] = 0.0  # noise alone: what content was, nobody knows
     other = x.copy()
     other[..., :4] += 1.0
     np.testing.assert_array_equal(trained(x), trained(other))
     assert np.abs(trained(x) - trained(x, (3, 5))).max() > 1e-3
-    assert np.abs(spec.forward(p, x)[0] - spec.forward(p, other)[0]).max() > 1e-3
+    assert np.abs(oracle(spec).forward(p, x)[0] - oracle(spec).forward(p, other)[0]).max() > 1e-3
 
 
 @pytest.mark.thorough
@@ -141,10 +143,10 @@ def test_gradients_are_differences_with_the_noise_held() -> None:
     gy = rng.normal(size=(2, 2, 3))
 
     def value(p: dict[str, Array], x: Array) -> float:
-        return float((LAYER.train_forward(p, x, training=Training(**PASS, first=1))[0] * gy).sum())
+        return float((oracle(LAYER).train_forward(p, x, training=Training(**PASS, first=1))[0] * gy).sum())
 
-    _, saved = LAYER.train_forward(p, x, training=Training(**PASS, first=1))
-    found = LAYER.vjp(p, saved, gy)
+    _, saved = oracle(LAYER).train_forward(p, x, training=Training(**PASS, first=1))
+    found = oracle(LAYER).vjp(p, saved, gy)
     for name, of in p.items():
         way = rng.normal(size=of.shape)
         want = (value(p | {name: of + 1e-6 * way}, x) - value(p | {name: of - 1e-6 * way}, x)) / 2e-6

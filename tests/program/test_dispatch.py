@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.devices import graphs
+from tests.oracles.program.dispatch import dispatch
 from tests.program.dispatch_oracles import CASES, FIXTURES, Case, load
 from volumetric._typing import Array
 from volumetric.errors import SpecError
@@ -19,7 +20,6 @@ from volumetric.layers.nodes.program_plan import ALWAYS, plan_of
 from volumetric.layers.program.attention.gated import CLOSED
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
-from volumetric.layers.program.dispatch import dispatch
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.masks import Rects, Tile

@@ -14,11 +14,12 @@ from msgspec.structs import replace as changed
 from tests.devices import DEVICES, device
 from tests.layers.program_cases import CARRIED, TIMED, WHOLE
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle
+from tests.oracles.program.forward import Machine
 from volumetric.builders import chain
 from volumetric.clocked import Clocked
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers import Dense, Program
-from volumetric.layers.program.forward import Machine
 from volumetric.layers.program.ports import In
 from volumetric.layers.program.timing import all_states
 from volumetric.network import initialise
@@ -84,9 +85,9 @@ def test_rows_by_port_give_outputs_by_port() -> None:
 @pytest.mark.parametrize("spec", [CARRIED, WHOLE], ids=["carried", "whole"])
 def test_strengths_and_meters_are_those_of_numpy(spec: Program) -> None:
     p, x = arrays(spec, (2, 5, 3), 3)
-    y, _ = spec.forward(p, x)
+    y, _ = oracle(spec).forward(p, x)
     watched = replace(spec, watched=True)
-    told, _ = watched.forward(p, x)
+    told, _ = oracle(watched).forward(p, x)
     np.testing.assert_array_equal(told[..., : y.shape[-1]], y)
     columns = watched.ports("outputs")
     assert told.shape[-1] == columns["@meters"][1] == watched.output_shape(x.shape)[-1]

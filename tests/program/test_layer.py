@@ -16,12 +16,14 @@ import volumetric
 from tests.devices import DEVICES, device
 from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, KNOWN, PORTS, TIMED, WHOLE, program
 from tests.layers.test_vjp import arrays
+from tests.oracles import oracle as in_numpy
+from tests.oracles.memory import Memory
+from tests.oracles.program.forward import Machine
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph import GraphBuilder
 from volumetric.graph.interpret import interpret
-from volumetric.layers import Memory, Program
+from volumetric.layers import Program
 from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.forward import Machine
 from volumetric.layers.program.learning import Constraints
 from volumetric.layers.program.ports import In, Out, Port, Signal
 from volumetric.layers.program.region import Region
@@ -51,7 +53,7 @@ def test_graphs_compute_what_numpy_does(spec: Program) -> None:
     p, x = arrays(spec, (3, 7, 3), seed=5)
     resets = (np.random.default_rng(1).random((3, 7)) < 0.2).astype(np.float64)
     memory = Memory(streams=3, resets=resets)
-    want, _ = spec.forward(p, x, memory=memory)
+    want, _ = in_numpy(spec).forward(p, x, memory=memory)
     work = GraphBuilder()
     given = {name: work.input(name, value.shape) for name, value in p.items()}
     states = {f"layer/{s.name}": work.zeros((3, *s.shape)) for s in spec.states()}
@@ -205,7 +207,7 @@ def test_a_program_is_a_network_with_ports(name: str) -> None:
     x = np.random.default_rng(2).standard_normal((2, 3, 2)).astype(np.float32)
     stream: Any = device(name).stream(network, params, batch=2)
     found = stream.run({"seen": x})
-    want = program().forward({k.partition("/")[2]: s.values() for k, s in params.items()}, x)[0]
+    want = in_numpy(program()).forward({k.partition("/")[2]: s.values() for k, s in params.items()}, x)[0]
     np.testing.assert_allclose(found["guess"], want, rtol=0, atol=1e-5)
     odd: list[tuple[Any, str]] = [
         ({"seen": x, "heard": x}, "no input 'heard' its inputs are 'seen', 'input'"),
@@ -226,7 +228,7 @@ def test_samples_are_sequences_of_their_own(tmp_path: Path) -> None:
     params = initialise(network, seed=1)
     save_native(tmp_path / "p", network, params)
     x = np.random.default_rng(2).standard_normal((5, 3, 2)).astype(np.float32)
-    want = spec.forward({k.partition("/")[2]: s.values() for k, s in params.items()}, x)[0]
+    want = in_numpy(spec).forward({k.partition("/")[2]: s.values() for k, s in params.items()}, x)[0]
     with volumetric.load(tmp_path / "p", device="cpu") as model:
         np.testing.assert_allclose(model.predict(x), want, rtol=0, atol=1e-5)
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, graphs
+from tests.oracles import oracle
+from tests.oracles.program.recipes import Seen, masked, penalty
+from tests.oracles.training import Training
 from tests.train.test_device_learner import follow, pair
 from volumetric._typing import Array
 from volumetric.builders import chain
@@ -23,18 +26,9 @@ from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.learning import Learning
 from volumetric.layers.program.ports import In, Out
-from volumetric.layers.program.recipes import (
-    Seen,
-    learning_of,
-    masked,
-    penalty,
-    recipe_of,
-    recipe_params,
-    recipe_states,
-)
+from volumetric.layers.program.recipes import learning_of, recipe_of, recipe_params, recipe_states
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.settle import region_params, states_of
-from volumetric.layers.training import Training
 from volumetric.train import SGD, Batch
 
 D, B = 4, 3
@@ -276,15 +270,15 @@ def test_a_layer_adds_them_while_it_trains() -> None:
 
     def value(p: dict[str, Array]) -> float:
         training = Training(path="layer", noise=(3, 4), first=1)
-        y, _ = spec.train_forward(p, x, training=training)
+        y, _ = oracle(spec).train_forward(p, x, training=training)
         return float((y * gy).sum() + training.penalties["layer"])
 
     training = Training(path="layer", noise=(3, 4), first=1)
-    y, saved = spec.train_forward(p, x, training=training)
+    y, saved = oracle(spec).train_forward(p, x, training=training)
     assert training.penalties["layer"] > 0
-    plain, _ = spec.forward(p, x)
+    plain, _ = oracle(spec).forward(p, x)
     assert np.abs(y - plain).max() > 1e-3  # positions were hidden
-    grads = spec.vjp(p, saved, gy).params
+    grads = oracle(spec).vjp(p, saved, gy).params
     for name, of in p.items():
         if name.startswith(("ports.seen", "codes")):
             continue

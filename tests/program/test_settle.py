@@ -11,6 +11,10 @@ import pytest
 from msgspec.structs import replace as changed
 
 from tests.devices import graphs
+from tests.oracles.program.carriers import bound, denoised, filtered, noised, remembered
+from tests.oracles.program.dispatch import dispatch
+from tests.oracles.program.meters import reduced, shown, updated
+from tests.oracles.program.settle import Held
 from tests.program.dispatch_oracles import FIXTURES, load
 from volumetric._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
@@ -20,16 +24,13 @@ from volumetric.layers.nodes.program_dispatch import weights_of
 from volumetric.layers.nodes.program_plan import plan_of
 from volumetric.layers.nodes.program_settle import Held as Emitted
 from volumetric.layers.program.canvas import Canvas
-from volumetric.layers.program.carriers import bound, denoised, filtered, noised, remembered
 from volumetric.layers.program.declared import Program
-from volumetric.layers.program.dispatch import dispatch
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.meters import reduced, shown, updated
 from volumetric.layers.program.region import Region
-from volumetric.layers.program.settle import AGE, Held, region_params, states_of
+from volumetric.layers.program.settle import AGE, region_params, states_of
 from volumetric.layers.program.tasks import params_of
 
 D = 4

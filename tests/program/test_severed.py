@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from tests.layers.graphed import graphed
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Program as Layer
 from volumetric.layers.program.facts import facts_of
@@ -50,7 +51,7 @@ def influence(program: Program) -> float:
     x = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
     other = x.copy()
     other[0] += 1
-    return float(np.abs(spec.forward(arrays, x)[0] - spec.forward(arrays, other)[0]).max())
+    return float(np.abs(graphed(spec).forward(arrays, x)[0] - graphed(spec).forward(arrays, other)[0]).max())
 
 
 def test_autowire_leaves_every_way_open() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.layers.cases import CASES
 from tests.layers.test_vjp import TOLERANCE, arrays, differences
 from tests.networks import tiny_llama
+from tests.oracles import oracle
 from tests.oracles.network import NumpyNetwork
 from volumetric.errors import GenerationError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
@@ -275,7 +276,7 @@ def test_every_layer_gives_the_same_rows_at_once_and_one_by_one(name: str) -> No
     params = Params({f"0.0.0.0/{key}": WeightStore.from_array(value) for key, value in weights.items()})
     executable = ReferenceDevice(np.float64).compile(lower(network), params)
     whole = executable.forward(executable.new_state(), x, last_only=False)
-    alone = spec.forward(
+    alone = oracle(spec).forward(
         {key: value.astype(np.float64) for key, value in weights.items()}, x if x.ndim == 1 else x.astype(np.float64)
     )
     np.testing.assert_allclose(whole, alone[0], rtol=0, atol=1e-6)

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from tests.oracles import oracle
+from tests.oracles.memory import Memory
 from volumetric.builders import stack
 from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
-from volumetric.layers import Dense, Memory, MultiHeadAttention
+from volumetric.layers import Dense, MultiHeadAttention
 from volumetric.network import Params, initialise
 from volumetric.train import (
     SGD,
@@ -98,7 +100,7 @@ def test_windows_cost_what_the_whole_costs(where: str, separator: int | None) ->
     y = every.features
     for coord, spec in NETWORK.layers.items():
         own = {key.partition("/")[2]: value for key, value in p.items() if key.startswith(f"{coord}/")}
-        y, _ = spec.forward(own, y, memory=Memory(streams=STREAMS, resets=every.given["resets"]))
+        y, _ = oracle(spec).forward(own, y, memory=Memory(streams=STREAMS, resets=every.given["resets"]))
     told = CrossEntropy().terms(y.astype(np.float32), np.asarray(every.targets), every.mask)  # pyright: ignore[reportArgumentType]
     assert at_once.total == pytest.approx(told.total, rel=1e-5)
 

@@ -113,7 +113,7 @@ def _idle(spec: Column, own: Mapping[str, WeightStore]) -> list[int]:
     """Experts without a weight; of these the likeliest stays where fewer than two experts would."""
     if not spec.prune or spec.chosen is None:
         return []
-    prior, _ = spec.prior({name: own[name].values() for name in own if name.startswith("prior.")})
+    prior = spec.prior({name: own[name].values() for name in own if name.startswith("prior.")})
     order = np.argsort(-prior, kind="stable").tolist()  # as the column breaks ties
     return sorted(order[max(spec.chosen, LEAST) :])
 

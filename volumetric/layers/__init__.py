@@ -1,4 +1,4 @@
-"""Layers: each a frozen spec with its parameters, shape rule, NumPy reference forward and VJP in one file."""
+"""Layers: each a frozen spec with its parameters, states, shape rule and graph in one file."""
 
 from __future__ import annotations
 

@@ -12,9 +12,7 @@ from .attention import Rope as Rope
 from .axon import Axon as Axon
 from .axon_linear import AxonLinear as AxonLinear
 from .base import LAYERS as LAYERS
-from .base import Grads as Grads
 from .base import LayerSpec as LayerSpec
-from .base import Memory as Memory
 from .base import ParamSpec as ParamSpec
 from .base import StateSpec as StateSpec
 from .base import layer as layer
@@ -80,5 +78,4 @@ from .short_conv import ShortConv as ShortConv
 from .slstm import SLSTM as SLSTM
 from .softmax import Softcap as Softcap
 from .softmax import Softmax as Softmax
-from .training import Training as Training
 from .xl_attention import XLAttention as XLAttention

@@ -5,22 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.graph.numeric.activations import Activation
-from volumetric.graph.state import StateSpec, covered_by
+from volumetric.graph.state import StateSpec
 from volumetric.layers.axon import Axon, Mix
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
-    below,
     expect_last,
     layer,
 )
-from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.dense import affine_params
 from volumetric.layers.scope import Scope, linear
 
 
@@ -78,19 +73,6 @@ class AxonLinear(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.in_features)
         return (*inputs[0][:-1], self.out_features)
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        covered = covered_by(memory, xs[0].shape)
-        y, saved = self.axon.forward(below(p, "axon"), *xs, memory=None if covered is None else covered.child("axon"))
-        return affine(p, "", xs[0]) + y, {"x": xs[0], "axon": saved}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        params: dict[str, Array] = {}
-        gx = affine_vjp(p, "", saved["x"], gy, params)
-        beside = self.axon.vjp(below(p, "axon"), saved["axon"], gy)
-        params |= {f"axon/{name}": g for name, g in beside.params.items()}
-        through = beside.inputs[0]
-        return Grads((gx if through is None else gx + through,), params)
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, {of.name: scope.param(of.name, of.shape) for of in self.params() if "/" not in of.name}

@@ -1,28 +1,23 @@
-"""What every layer is: a frozen spec that knows its parameters, its output shape, its reference forward and its VJP."""
+"""What every layer is: a frozen spec that knows its parameters, states and output shape, and writes its graph."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.graph.state import Memory, StateSpec
+from volumetric.graph.state import StateSpec
 from volumetric.hints import shown
 from volumetric.keywords import explained
-from volumetric.layers.training import Training
 from volumetric.registry import Registry
 
 if TYPE_CHECKING:
     from volumetric.layers.scope import Scope
 
-Arrays: TypeAlias = Mapping[str, Array]
-"""Name of a parameter or buffer → array, for one layer."""
-Saved: TypeAlias = dict[str, Any]
-"""What forward keeps for the VJP."""
 Init = Literal[
     "fan_in",
     "ones",
@@ -83,14 +78,6 @@ def buffer(name: str, shape: Shape, start: Literal["zeros", "ones"]) -> ParamSpe
     return ParamSpec(name=name, shape=shape, init=start, packable=False, buffer=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Grads:
-    """Result of a VJP: one gradient for each input (None where it has none, as token ids), and those of parameters."""
-
-    inputs: tuple[Array | None, ...]
-    params: dict[str, Array] = field(default_factory=dict)
-
-
 class LayerSpec:
     """Base of all layer specs. Subclasses are declared with `layer` and override the methods below."""
 
@@ -99,11 +86,11 @@ class LayerSpec:
     children_field: ClassVar[str | None] = None
     """Name of the field that holds nested specs, or one, for containers."""
     arity: ClassVar[int] = 1
-    """How many arrays forward takes."""
+    """How many inputs the layer takes."""
     contextual: ClassVar[bool] = False
     """Whether a row of the output depends on its place in the sequence, or on other rows of it."""
     takes_resets: ClassVar[bool] = False
-    """Whether a contextual layer can begin a new sequence inside of a call, as the resets of its memory say."""
+    """Whether a contextual layer can begin a new sequence inside of a call, where its scope has resets."""
     ends_with_context: ClassVar[bool] = False
     """Whether a sequence has no more rows than a context: devices make room for so many, or places turn by it."""
     two_way: ClassVar[bool] = False
@@ -165,44 +152,13 @@ class LayerSpec:
     def emit(self, scope: Scope, *inputs: Any, **_: Any) -> int:
         """Write the layer into the graph of `scope`: take tensors, return that of the output.
 
-        Every device that compiles graphs runs and trains what is written here; `Scope` gives parameters, buffers and
+        Every device runs and trains what is written here; `Scope` gives parameters, buffers and
         states, and `volumetric.graph.ops` lists the operations.
         """
         raise UnsupportedError(
-            f"{self.kind} at {scope.path} has no emit, which writes the graph that devices with kernels run",
-            hint="write one, or run it with device='reference'",
+            f"{self.kind} at {scope.path} has no emit, which writes the graph that all devices run",
+            hint="write one: take tensors, return that of the output",
         )
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        """Compute the reference output, in the precision of the inputs, and what the VJP needs.
-
-        With a `memory` the rows go on from those that it counts, and leave in it what `states` declares. A layer
-        without states need not say it: its graph does.
-        """
-        from volumetric.layers import by_graph  # which imports this module
-
-        if type(self).emit is LayerSpec.emit:
-            raise UnsupportedError(
-                f"{self.kind} has neither a forward nor an emit", hint="write emit: all devices run it"
-            )
-        if memory is not None and (self.contextual or self.states(*(x.shape for x in xs))):
-            why = f"{self.kind} depends on the rows before a call"
-            raise UnsupportedError(why, hint="give it a forward that goes on from its memory")
-        return by_graph.forward(self, p, xs)
-
-    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
-        """Compute the output as it is while training; for most layers that is `forward` of whole sequences."""
-        return self.forward(p, *xs)
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        """Return the gradients of ``sum(gy * y)`` with respect to inputs and parameters.
-
-        `saved` is what `forward` or `train_forward` returned; buffers are constants. Those of a layer that has no
-        forward of its own are the gradients of its graph.
-        """
-        from volumetric.layers import by_graph  # which imports this module
-
-        return by_graph.backward(self, p, saved["xs"], gy)
 
 
 def _load(kind: str | None) -> None:
@@ -217,6 +173,7 @@ LAYERS: Registry[type[LayerSpec]] = Registry(_load)
 """Kind → spec class, filled by `layer`. A kind is its class's name in small letters, words parted by underscores."""
 
 L = TypeVar("L", bound=type[LayerSpec])
+T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -269,15 +226,10 @@ def show_shape(shape: Shape) -> str:
     return "[" + ", ".join("T" if axis < 0 else str(axis) for axis in shape) + "]"
 
 
-def below(p: Arrays, prefix: str) -> dict[str, Array]:
+def below(p: Mapping[str, T], prefix: str) -> dict[str, T]:
     """Return the parameters whose path starts with ``prefix/``, with that part removed."""
     start = prefix + "/"
     return {name[len(start) :]: value for name, value in p.items() if name.startswith(start)}
-
-
-def rows(x: Array) -> Array:
-    """View `x` as a matrix: all leading axes become rows."""
-    return x.reshape(-1, x.shape[-1])
 
 
 def fields_of(spec: LayerSpec) -> dict[str, Any]:

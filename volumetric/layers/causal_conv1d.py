@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from volumetric._typing import Array, Shape
-from volumetric.graph.numeric.causal_conv import causal_conv, causal_conv_vjp, conv_state
-from volumetric.graph.state import StateSpec, covering, is_sequence
+from volumetric._typing import Shape
+from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_last,
     expect_positive,
     layer,
-    rows,
 )
-from volumetric.layers.causal_conv import conv_params
+from volumetric.layers.causal_conv import conv_params, conv_state
 from volumetric.layers.nodes.convolved import causal_conv as emit_causal_conv
 from volumetric.layers.scope import Scope
 
@@ -67,20 +61,6 @@ class CausalConv1d(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.channels)
         return inputs[0]
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        covered, keep = covering(memory, x.shape)
-        kept = covered if self.kernel_size > 1 else None
-        y, before, seen = causal_conv(p["weight"], p.get("bias"), x, kept, keep)
-        return y, {"rows": before, "seen": seen}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        gx, weight = causal_conv_vjp(p["weight"], saved["rows"], gy, saved["seen"])
-        params = {"weight": weight}
-        if self.bias:
-            params["bias"] = rows(gy).sum(0)
-        return Grads((gx,), params)
 
     def emit(self, scope: Scope, x: int) -> int:
         p = scope.params(self)

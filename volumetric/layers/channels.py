@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Array
 from volumetric.layers.base import ParamSpec
 
 
@@ -12,13 +11,3 @@ def channel_params(channels: int) -> tuple[ParamSpec, ParamSpec]:
         ParamSpec(name="weight", shape=(channels,), init="ones", packable=False),
         ParamSpec(name="bias", shape=(channels,), init="zeros", packable=False),
     )
-
-
-def by_channel(vector: Array, axes: int) -> Array:
-    """View one number for each channel so that it broadcasts over an array ``[N, C, …]`` of `axes` axes."""
-    return vector.reshape(-1, *(1,) * (axes - 2))
-
-
-def sum_by_channel(x: Array) -> Array:
-    """Sum over all axes but the channels, ``[N, C, …] -> [C]``."""
-    return x.sum((0, *range(2, x.ndim)))

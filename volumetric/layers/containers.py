@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.state import StateSpec
 from volumetric.layers.base import (
-    Arrays,
     BatchStatistics,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
-    below,
     layer,
     show_shape,
 )
 from volumetric.layers.scope import Scope, joined
-from volumetric.layers.training import Training
 
 INPUT = "input"
 """Source of a Residual: what the enclosing network or container received."""
@@ -48,12 +42,6 @@ class Residual(LayerSpec):
         if len(inputs) == 2 and inputs[0] != inputs[1]:
             raise ShapeError(f"residual adds {show_shape(inputs[1])} to {show_shape(inputs[0])}")
         return inputs[0]
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        return xs[0] + xs[1], {}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((gy, gy))
 
     def emit(self, scope: Scope, x: int, source: int) -> int:
         return joined(scope.work, (x, source), "add")
@@ -97,11 +85,6 @@ def joint_statistics(children: Iterable[LayerSpec]) -> BatchStatistics:
     """When a row depends on other samples in any of `children`."""
     found = {child.batch_statistics for child in children}
     return "always" if "always" in found else "training" if "training" in found else "never"
-
-
-def inner_memory(memory: Memory | None, path: str, x: Array) -> Memory | None:
-    """Memory of the child at `path`, which reads `x`; None where its rows are not those of the sequences."""
-    return None if memory is None or not memory.covers(x.shape) else memory.child(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,42 +173,6 @@ class Sequential(Container):
             except ShapeError as error:
                 raise ShapeError(f"layer {i} of sequential: {error}") from None
         return shapes
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        return self._run(
-            xs[0],
-            lambda i, args: self.layers[i].forward(
-                below(p, str(i)), *args, memory=inner_memory(memory, str(i), args[0])
-            ),
-        )
-
-    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
-        return self._run(
-            xs[0],
-            lambda i, args: self.layers[i].train_forward(below(p, str(i)), *args, training=training.child(str(i))),
-        )
-
-    def _run(self, x: Array, compute: Callable[[int, list[Array]], tuple[Array, Saved]]) -> tuple[Array, Saved]:
-        values, tape = [x], []
-        for i in range(len(self.layers)):
-            y, saved = compute(i, [values[j] for j in self.sources(i)])
-            values.append(y)
-            tape.append(saved)
-        return values[-1], {"tape": tape}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        grads: list[Array | None] = [None] * len(self.layers) + [gy]
-        params: dict[str, Array] = {}
-        for i in reversed(range(len(self.layers))):
-            g = grads[i + 1]
-            if g is None:
-                continue
-            result = self.layers[i].vjp(below(p, str(i)), saved["tape"][i], g)
-            params |= {f"{i}/{name}": value for name, value in result.params.items()}
-            for j, gx in zip(self.sources(i), result.inputs, strict=True):
-                before = grads[j]
-                grads[j] = gx if before is None else before if gx is None else before + gx
-        return Grads((grads[0],), params)
 
     def emit(self, scope: Scope, x: int) -> int:
         values = [x]

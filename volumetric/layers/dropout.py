@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.noise import dropped, kept, stream_of
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.graph.numeric.noise import stream_of
+from volumetric.layers.base import LayerSpec, layer
 from volumetric.layers.scope import Scope
-from volumetric.layers.training import Training
 
 
 @layer("dropout")
@@ -33,18 +31,6 @@ class Dropout(LayerSpec):
         """Check the fields."""
         if isinstance(self.p, bool) or not 0 <= self.p <= 1:
             raise SpecError(f"dropout: p must lie in 0 … 1, got {self.p!r}")
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        return xs[0], {}
-
-    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
-        x = xs[0]
-        row = x.size // len(x) if len(x) else 0
-        keep = kept(x.shape, self.p, training.noise, stream_of(training.path), training.first * row)
-        return dropped(x, keep, self.p), {"keep": keep}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((dropped(gy, saved["keep"], self.p) if "keep" in saved else gy,))
 
     def emit(self, scope: Scope, x: int) -> int:
         if scope.training is None or self.p == 0:

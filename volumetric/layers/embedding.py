@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
-from volumetric.errors import GenerationError, ShapeError, SpecError
-from volumetric.graph.state import refuse_resets
+from volumetric._typing import Shape
+from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_last,
     expect_positive,
     layer,
@@ -43,35 +36,11 @@ class Embedding(LayerSpec):
             raise ShapeError(f"embedding expects token ids [T], got {len(inputs[0])} axes")
         return (*inputs[0], self.embedding_dim)
 
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        ids = check_ids(xs[0], self.num_embeddings)
-        weight = p["weight"]
-        return weight[ids] * weight.dtype.type(self.scale), {"ids": ids}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        gradient = np.zeros_like(p["weight"])
-        np.add.at(gradient, saved["ids"], gy * gy.dtype.type(self.scale))
-        return Grads((None,), {"weight": gradient})
-
     def emit(self, scope: Scope, ids: int) -> int:
         work, table = scope.work, scope.params(self)["weight"]
         if work.takes("embedding", (ids,), (table,)):
             return work.emit("embedding", (ids, table), roles=("ids", "weight"), scale=float(self.scale))[0]
         return work.affine(work.gather_rows(table, ids), self.scale)
-
-
-def check_ids(ids: Array, vocabulary: int) -> Array:
-    """Return `ids` as integers; raise `GenerationError` for one outside of ``0 … vocabulary - 1``."""
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise ShapeError(f"token ids must be integers, got {ids.dtype}")
-    wrong = np.flatnonzero((ids < 0) | (ids >= vocabulary))
-    if wrong.size:
-        at = int(wrong[0])
-        raise GenerationError(
-            f"token id {int(ids.ravel()[at])} at position {at} is outside of the vocabulary of {vocabulary}",
-            hint="use the tokenizer that belongs to this model",
-        )
-    return ids
 
 
 @layer("position_embedding")
@@ -96,23 +65,6 @@ class PositionEmbedding(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.embedding_dim)
         return inputs[0]
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        refuse_resets(self.kind, memory)
-        start = self.offset + (memory.position if memory else 0)
-        end = start + x.shape[-2]
-        if end > self.num_embeddings:
-            raise GenerationError(
-                f"position {end - 1} is beyond the {self.num_embeddings} learned positions", hint="shorten the context"
-            )
-        return x + p["weight"][start:end], {"start": start}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        gradient = np.zeros_like(p["weight"])
-        start = saved["start"]
-        gradient[start : start + gy.shape[-2]] = gy.reshape(-1, *gy.shape[-2:]).sum(0)
-        return Grads((gy,), {"weight": gradient})
 
     def emit(self, scope: Scope, x: int) -> int:
         work, table = scope.work, scope.params(self)["weight"]

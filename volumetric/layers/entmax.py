@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.entmax import entmax, entmax_vjp, sparsemax
-from volumetric.layers.base import Saved, layer
+from volumetric.layers.base import layer
 from volumetric.layers.softmax import AxisSoftmax
 
 
 @layer("sparsemax")
 class Sparsemax(AxisSoftmax):
     """``y = sparsemax(x / temperature)``: the nearest point of the simplex, with exact zeros."""
-
-    def probabilities(self, z: Array) -> tuple[Array, Saved]:
-        y = sparsemax(z)
-        return y, {"y": y}
-
-    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
-        return entmax_vjp(saved["y"], gy, 2.0)
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         return work.entmax(z, 2.0)
@@ -36,13 +27,6 @@ class Entmax(AxisSoftmax):
         AxisSoftmax.__post_init__(self)
         if not 1 < self.alpha <= 2:
             raise SpecError(f"entmax: alpha must be above 1 and at most 2, got {self.alpha}", hint="1 is softmax")
-
-    def probabilities(self, z: Array) -> tuple[Array, Saved]:
-        y = sparsemax(z) if self.alpha == 2 else entmax(z, self.alpha)
-        return y, {"y": y}
-
-    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
-        return entmax_vjp(saved["y"], gy, self.alpha)
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         return work.entmax(z, self.alpha)

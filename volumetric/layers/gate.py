@@ -5,25 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, get_args
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.activations import sigmoid
-from volumetric.graph.numeric.largest import keep_largest
-from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.dense import affine_params
 from volumetric.layers.scope import Scope, flat, linear
 
 Scoring = Literal["softmax", "softmax_all", "sigmoid"]
@@ -67,33 +58,6 @@ class Gate(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.in_features)
         return (*inputs[0][:-1], self.out_features)
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        logits = affine(p, "", xs[0])
-        if self.scoring == "softmax":
-            kept = self._kept(logits)
-            y = scores = softmax(kept)
-        else:
-            scores = softmax(logits) if self.scoring == "softmax_all" else sigmoid(logits)
-            kept = self._kept(scores)
-            y = np.where(np.isneginf(kept), scores.dtype.type(0), scores)
-        return y, {"x": xs[0], "scores": scores, "kept": kept}
-
-    def _kept(self, values: Array) -> Array:
-        return values if self.top_k is None else keep_largest(values, self.top_k)
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        params: dict[str, Array] = {}
-        scores, zero = saved["scores"], gy.dtype.type(0)
-        dropped = np.isneginf(saved["kept"]) & (self.top_k is not None)
-        if self.scoring == "softmax":  # a branch that is not taken has no gradient, not even beside NaN
-            g_logits = np.where(dropped, zero, softmax_vjp(scores, gy))
-        elif self.scoring == "softmax_all":  # its score is part of the others' sum
-            g_logits = softmax_vjp(scores, np.where(dropped, zero, gy))
-        else:
-            g_logits = np.where(dropped, zero, gy) * scores * (1 - scores)
-        gx = affine_vjp(p, "", saved["x"], g_logits, params)
-        return Grads((gx,), params)
 
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work

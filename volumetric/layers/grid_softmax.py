@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Array
 from volumetric.errors import ShapeError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.softmax import softmax, softmax_vjp
-from volumetric.layers.base import Saved, expect_positive, layer
+from volumetric.layers.base import expect_positive, layer
 from volumetric.layers.softmax import AxisSoftmax
 
 
@@ -26,16 +24,6 @@ class GridSoftmax(AxisSoftmax):
         if size != self.rows * self.cols:
             raise ShapeError(f"grid_softmax: a grid of {self.rows}×{self.cols} does not hold {size} logits")
         return size
-
-    def probabilities(self, z: Array) -> tuple[Array, Saved]:
-        y = softmax(self._grid(z))
-        return y.reshape(z.shape), {"y": y}
-
-    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
-        return softmax_vjp(saved["y"], self._grid(gy)).reshape(gy.shape)
-
-    def _grid(self, z: Array) -> Array:
-        return z.reshape(*z.shape[:-1], self.rows, self.cols)
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         rows = work.reshape(z, (work.shape(z)[0] * self.rows, self.cols))

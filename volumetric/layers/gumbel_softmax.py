@@ -7,11 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.noise import gumbel
-from volumetric.graph.state import refuse_resets
-from volumetric.layers.base import Arrays, Memory, Saved, layer
+from volumetric.layers.base import layer
 from volumetric.layers.scope import Scope
 from volumetric.layers.softmax import Softmax
 
@@ -38,14 +35,6 @@ class GumbelSoftmax(Softmax):
         Softmax.__post_init__(self)
         if self.seed < 0:
             raise SpecError(f"gumbel_softmax: seed must not be below 0, got {self.seed}")
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        refuse_resets(self.kind, memory)
-        start = memory.position if memory else 0
-        *lead, rows, size = x.shape
-        noise = gumbel(prod(lead) * size, start + np.arange(rows), self.seed).reshape(rows, *lead, size)
-        return Softmax.forward(self, p, x + np.moveaxis(noise, 0, -2).astype(x.dtype))
 
     def emit(self, scope: Scope, x: int) -> int:
         """Bring the rows of a sequence to the front, with all that stands at a position behind it; add the noise."""

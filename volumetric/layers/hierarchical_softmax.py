@@ -5,13 +5,9 @@ from __future__ import annotations
 import itertools
 import operator
 
-import numpy as np
-
-from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.softmax import softmax, softmax_vjp
-from volumetric.layers.base import Saved, layer
+from volumetric.layers.base import layer
 from volumetric.layers.softmax import AxisSoftmax
 
 
@@ -41,24 +37,6 @@ class HierarchicalSoftmax(AxisSoftmax):
             parts = " + ".join(map(str, self.nodes))
             raise ShapeError(f"hierarchical_softmax: levels {self.levels} need {parts} logits, got {size}")
         return self.nodes[-1]
-
-    def probabilities(self, z: Array) -> tuple[Array, Saved]:
-        path = np.ones_like(z[..., :1])
-        choices, paths = [], []
-        for level, branches in zip(np.split(z, np.cumsum(self.nodes)[:-1], axis=-1), self.levels, strict=True):
-            choice = softmax(level.reshape(*path.shape, branches))  # [..., parents, branches]
-            choices.append(choice)
-            paths.append(path)
-            path = (path[..., None] * choice).reshape(level.shape)
-        return path, {"choices": choices, "paths": paths}
-
-    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
-        grads: list[Array] = []
-        for choice, path in zip(reversed(saved["choices"]), reversed(saved["paths"]), strict=True):
-            below = gy.reshape(choice.shape)
-            grads.append(softmax_vjp(choice, below * path[..., None]).reshape(gy.shape))
-            gy = (below * choice).sum(axis=-1)
-        return np.concatenate(grads[::-1], axis=-1)
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         rows = work.shape(z)[0]

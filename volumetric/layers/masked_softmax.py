@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import Saved, layer
+from volumetric.layers.base import layer
 from volumetric.layers.softmax import Softmax
 
 
@@ -31,12 +30,6 @@ class MaskedSoftmax(Softmax):
         if size != len(self.mask):
             raise ShapeError(f"masked_softmax: the mask is for {len(self.mask)} logits, got {size}")
         return size
-
-    def probabilities(self, z: Array) -> tuple[Array, Saved]:
-        return Softmax.probabilities(self, np.where(self.mask, z, -np.inf).astype(z.dtype, copy=False))
-
-    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
-        return np.where(self.mask, Softmax.logits_vjp(self, saved, gy), gy.dtype.type(0))
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         mask = np.array([self.mask], np.float64)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from volumetric._typing import Array
 from volumetric.errors import ShapeError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.softmax import softmax, softmax_vjp
-from volumetric.layers.base import Saved, expect_positive, layer
+from volumetric.layers.base import expect_positive, layer
 from volumetric.layers.softmax import AxisSoftmax
 
 
@@ -33,18 +29,6 @@ class MixtureSoftmax(AxisSoftmax):
                 f"mixture_softmax: needs {self.components} logits for the weights and as many equal parts, got {size}"
             )
         return size // self.components - 1
-
-    def probabilities(self, z: Array) -> tuple[Array, Saved]:
-        weights = softmax(z[..., : self.components])
-        parts = softmax(z[..., self.components :].reshape(*weights.shape, self.outcomes(z.shape[-1])))
-        return (weights[..., None] * parts).sum(axis=-2), {"weights": weights, "parts": parts}
-
-    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
-        weights, parts = saved["weights"], saved["parts"]
-        g = gy[..., None, :]
-        g_weights = softmax_vjp(weights, (g * parts).sum(axis=-1))
-        g_parts = softmax_vjp(parts, weights[..., None] * g)
-        return np.concatenate([g_weights, g_parts.reshape(*gy.shape[:-1], weights.shape[-1] * gy.shape[-1])], axis=-1)
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         rows, size = work.shape(z)

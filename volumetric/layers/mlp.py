@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.activations import Activation, activate, check_activation, slope
+from volumetric.graph.numeric.activations import Activation, check_activation
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.dense import affine_params
 from volumetric.layers.scope import Scope, gated, linear, scaled
 
 
@@ -73,29 +67,6 @@ class SwiGLU(LayerSpec):
         expect_last(self, inputs[0], self.in_features)
         return inputs[0]
 
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        gate, up = affine(p, "gate.", xs[0]) * xs[0].dtype.type(self.gate_factor), affine(p, "up.", xs[0])
-        saved: Saved = {"x": xs[0]}
-        if self.limit is not None:
-            limit = gate.dtype.type(self.limit)
-            saved |= {"open": gate <= limit, "free": np.abs(up) <= limit}
-            gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit) + gate.dtype.type(self.up_offset)
-        opened = activate(self.activation, gate)
-        hidden = opened * up
-        saved |= {"gate": gate, "up": up, "opened": opened, "hidden": hidden}
-        return affine(p, "down.", hidden), saved
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        params: dict[str, Array] = {}
-        g_hidden = affine_vjp(p, "down.", saved["hidden"], gy, params)
-        g_gate = g_hidden * saved["up"] * slope(self.activation, saved["gate"]) * gy.dtype.type(self.gate_factor)
-        g_up = g_hidden * saved["opened"]
-        if self.limit is not None:
-            g_gate, g_up = g_gate * saved["open"], g_up * saved["free"]
-        gx = affine_vjp(p, "gate.", saved["x"], g_gate, params)
-        gx = gx + affine_vjp(p, "up.", saved["x"], g_up, params)
-        return Grads((gx,), params)
-
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)
         if self.gate_factor != 1:
@@ -127,16 +98,6 @@ class MLP(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.in_features)
         return inputs[0]
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        up = affine(p, "up.", xs[0])
-        hidden = activate(self.activation, up)
-        return affine(p, "down.", hidden), {"x": xs[0], "up": up, "hidden": hidden}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        params: dict[str, Array] = {}
-        g_up = affine_vjp(p, "down.", saved["hidden"], gy, params) * slope(self.activation, saved["up"])
-        return Grads((affine_vjp(p, "up.", saved["x"], g_up, params),), params)
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
-from volumetric.graph.numeric.norms import rms_norm, rms_norm_vjp, standardised
+from volumetric._typing import Shape
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_last,
     expect_positive,
     layer,
-    rows,
 )
 from volumetric.layers.scope import Scope, flat
 
@@ -40,15 +32,6 @@ class RMSNorm(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.num_features)
         return inputs[0]
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        gain = p["weight"] + 1 if self.unit_offset else p["weight"]
-        y, scale = rms_norm(xs[0], gain, self.eps)
-        return y, {"x": xs[0], "scale": scale, "gain": gain}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        gx, gain = rms_norm_vjp(saved["x"], saved["gain"], saved["scale"], gy)
-        return Grads((gx,), {"weight": gain})
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)
@@ -77,21 +60,6 @@ class LayerNorm(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.num_features)
         return inputs[0]
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        normal, scale = standardised(xs[0], self.eps)
-        y = normal * p["weight"]
-        return (y + p["bias"] if self.bias else y), {"normal": normal, "scale": scale}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        normal, scale = saved["normal"], saved["scale"]
-        inner = gy * p["weight"]
-        along = np.mean(inner * normal, axis=-1, keepdims=True)
-        gx = scale * (inner - inner.mean(axis=-1, keepdims=True) - normal * along)
-        params = {"weight": rows(gy * normal).sum(0)}
-        if self.bias:
-            params["bias"] = rows(gy).sum(0)
-        return Grads((gx,), params)
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
 from volumetric.graph.state import StateSpec
 from volumetric.layers.axon_linear import AxonLinear
-from volumetric.layers.base import Arrays, Init, LayerSpec, Memory, ParamSpec, Saved, below
+from volumetric.layers.base import Init, LayerSpec, ParamSpec
 
 Projection: TypeAlias = Literal["dense", "axon"]
 Maps: TypeAlias = Mapping[str, AxonLinear]
@@ -44,16 +42,3 @@ def map_states(maps: Maps, *inputs: Shape) -> Iterator[StateSpec]:
     for name, of in maps.items():
         read = [(*shape[:-1], of.in_features) for shape in inputs[:1]]
         yield from (state.below(name) for state in of.states(*read))
-
-
-def run_map(maps: Maps, name: str, p: Arrays, x: Array, memory: Memory | None, saved: Saved) -> Array:
-    """Compute a map, and keep for its VJP what it needs below its name."""
-    y, saved[name] = maps[name].forward(below(p, name), x, memory=None if memory is None else memory.child(name))
-    return y
-
-
-def run_map_back(maps: Maps, name: str, p: Arrays, saved: Saved, gy: Array, params: dict[str, Any]) -> Array:
-    """Return the gradient of a map's input; those of its parameters go to `params`."""
-    found = maps[name].vjp(below(p, name), saved[name], gy)
-    params |= {f"{name}/{key}": g for key, g in found.params.items()}
-    return np.zeros((*gy.shape[:-1], maps[name].in_features), gy.dtype) if found.inputs[0] is None else found.inputs[0]

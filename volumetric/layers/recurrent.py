@@ -9,26 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
 from volumetric.graph.numeric.cells import CELLS
 from volumetric.graph.numeric.recurrent_cell import Cell
-from volumetric.graph.state import StateSpec, covering, is_sequence, start_of
+from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_last,
     expect_positive,
     layer,
-    rows,
 )
-from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.dense import affine_params
 from volumetric.layers.scope import Scope, linear
 
 
@@ -90,43 +83,6 @@ class Recurrent(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.input_size)
         return (*inputs[0][:-1], self.hidden_size)
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        covered, keep = covering(memory, x.shape)
-        kept = None if self.reverse else covered
-        shape = (*x.shape[:-2], self.hidden_size)
-        start = tuple(start_of(kept, name, shape, x.dtype) for name in self.cell.states)
-        from_x = affine(p, "ih.", self._turned(x))
-        keep = self._keep(keep)
-        every, tape = self.cell.run(from_x, p["hh.weight"], p.get("hh.bias"), start, keep)
-        if kept is not None:
-            for name, state in zip(self.cell.states, every, strict=True):
-                kept.write(name, state[..., -1, :].copy())
-        return self._turned(every[0][..., 1:, :]), {"x": self._turned(x), "every": every, "tape": tape, "keep": keep}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        every, keep = saved["every"], saved["keep"]
-        g_x, g_h, _ = self.cell.run_back(p["hh.weight"], every, saved["tape"], self._turned(gy), keep=keep)
-        params: dict[str, Array] = {}
-        gx = affine_vjp(p, "ih.", saved["x"], g_x, params)
-        before = every[0][..., :-1, :]
-        if keep is not None:
-            before = np.where(keep[..., None] != 0, before, before.dtype.type(0))
-        params["hh.weight"] = rows(g_h).T @ rows(before)
-        if self.bias:
-            params["hh.bias"] = rows(g_h).sum(0)
-        return Grads((self._turned(gx),), params)
-
-    def _keep(self, keep: Array | None) -> Array | None:
-        """Which steps find the states of the step computed before them: backwards, it is the row behind that resets."""
-        if keep is None or not self.reverse:
-            return keep
-        return np.concatenate([np.ones_like(keep[..., :1]), keep[..., :0:-1]], axis=-1)
-
-    def _turned(self, x: Array) -> Array:
-        """Steps in the order in which they are computed, or such results in the order of the steps."""
-        return x[..., ::-1, :] if self.reverse else x
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p, size, cell = scope.work, scope.params(self), self.hidden_size, self.cell

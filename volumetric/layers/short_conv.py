@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
-from volumetric.graph.numeric.causal_conv import causal_conv, causal_conv_vjp, conv_state
-from volumetric.graph.state import StateSpec, covering, is_sequence
+from volumetric._typing import Shape
+from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import conv_params
-from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.causal_conv import conv_params, conv_state
+from volumetric.layers.dense import affine_params
 from volumetric.layers.nodes.convolved import causal_conv as emit_causal_conv
 from volumetric.layers.scope import Scope, columns, gated, linear
 
@@ -70,26 +63,6 @@ class ShortConv(LayerSpec):
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.embed_dim)
         return inputs[0]
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        kept, keep = covering(memory, x.shape)
-        b, c, v = np.split(affine(p, "in.", x), 3, axis=-1)
-        mixed, rows, seen = causal_conv(p["conv.weight"], p.get("conv.bias"), b * v, kept, keep)
-        gated = c * mixed
-        saved = {"x": x, "b": b, "c": c, "v": v, "mixed": mixed, "rows": rows, "seen": seen, "gated": gated}
-        return affine(p, "out.", gated), saved
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        params: dict[str, Array] = {}
-        g_gated = affine_vjp(p, "out.", saved["gated"], gy, params)
-        g_mixed = g_gated * saved["c"]
-        g_product, params["conv.weight"] = causal_conv_vjp(p["conv.weight"], saved["rows"], g_mixed, saved["seen"])
-        if self.bias:
-            params["conv.bias"] = g_mixed.reshape(-1, self.embed_dim).sum(0)
-        parts = (g_product * saved["v"], g_gated * saved["mixed"], g_product * saved["b"])
-        gx = affine_vjp(p, "in.", saved["x"], np.concatenate(parts, axis=-1), params)
-        return Grads((gx,), params)
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)

@@ -6,13 +6,10 @@ import math
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.softmax import softmax, softmax_vjp
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+from volumetric.layers.base import LayerSpec, layer, show_shape
 from volumetric.layers.scope import Scope
 
 
@@ -42,29 +39,12 @@ class AxisSoftmax(LayerSpec):
         """Return how many probabilities `size` logits give; raise `ShapeError` if there cannot be so many logits."""
         return size
 
-    def probabilities(self, z: Array) -> tuple[Array, Saved]:
-        """Map logits ``[..., size]`` to probabilities ``[..., outcomes(size)]``."""
-        raise NotImplementedError(self.kind)
-
-    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
-        """Return the gradient of what `probabilities` took."""
-        raise NotImplementedError(self.kind)
-
     def output_shape(self, *inputs: Shape) -> Shape:
         shape = inputs[0]
         axis = self.axis + len(shape) if self.axis < 0 else self.axis
         if not 0 < axis < len(shape):
             raise ShapeError(f"{self.kind} needs an axis {self.axis} besides the rows, got shape {show_shape(shape)}")
         return (*shape[:axis], self.outcomes(shape[axis]), *shape[axis + 1 :])
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        y, saved = self.probabilities(np.moveaxis(x, self.axis, -1) / x.dtype.type(self.temperature))
-        return np.moveaxis(y, -1, self.axis), saved
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        g = self.logits_vjp(saved, np.moveaxis(gy, self.axis, -1)) / gy.dtype.type(self.temperature)
-        return Grads((np.moveaxis(g, -1, self.axis),))
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         """Emit the probabilities of each row of `z`, ``[rows, size]``."""
@@ -88,13 +68,6 @@ class AxisSoftmax(LayerSpec):
 @layer("softmax")
 class Softmax(AxisSoftmax):
     """``y = softmax(x / temperature)`` along `axis`."""
-
-    def probabilities(self, z: Array) -> tuple[Array, Saved]:
-        y = softmax(z)
-        return y, {"y": y}
-
-    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
-        return softmax_vjp(saved["y"], gy)
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         return work.softmax(z)

@@ -11,8 +11,8 @@ import numpy as np
 from volumetric import rng
 from volumetric._typing import Array, F32Array
 from volumetric.layers.clock import Event
-from volumetric.layers.dense import affine
-from volumetric.layers.program.ends import codes_of, handed_out
+from volumetric.layers.program.carriers import EPS
+from volumetric.layers.program.ends import codes_of
 from volumetric.layers.program.facts import facts_of
 from volumetric.network import Params
 from volumetric.program import Canvas as Positions
@@ -97,14 +97,19 @@ class Canvas:
         own, facts = _own(params), facts_of(program)
         place = facts.places[0]
         code = facts.codes[place.positions] + sum(own[name] for name in codes_of(place))
-        put = affine(own, "ports.in.", self.rows(1)) + code
+        put = self.rows(1) @ own["ports.in.weight"].T + own["ports.in.bias"] + code
         rule = {f"p/{k.removeprefix(_RULE)}": value for k, value in own.items() if k.startswith(_RULE)}
         x = np.zeros((self.batch, program.canvas.positions, WIDTH), np.float32)
         return rule | {"x": x, "gy": np.ones_like(x), "p/put": put.astype(np.float32)}
 
     def read(self, params: Params, program: Program, canvas: Array) -> Array:
         """Return what the output hands out of a canvas, ``[streams, 8]``."""
-        return handed_out(facts_of(program), _own(params), canvas, {})
+        own, place = _own(params), facts_of(program).place(f"r{self.last}")
+        pool = canvas[:, place.positions].reshape(len(canvas), -1)
+        pool = pool - pool.mean(1, keepdims=True)
+        pool /= np.sqrt(np.square(pool).mean(1, keepdims=True) + np.float32(EPS))
+        pool = pool * own["ports.out.norm.weight"] + own["ports.out.norm.bias"]
+        return pool @ own["ports.out.weight"].T + own["ports.out.bias"]
 
 
 def _own(params: Params) -> dict[str, Array]:

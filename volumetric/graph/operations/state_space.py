@@ -8,13 +8,11 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, check_activation
-from volumetric.graph.numeric.causal_conv import causal_conv
 from volumetric.graph.numeric.norms import rms_norm
 from volumetric.graph.numeric.selective_scan import Given, selective_scan, softplus
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.operations.rowwise import given_by_role
 from volumetric.graph.ops import Tensor
-from volumetric.graph.state import Memory
 
 
 def _infer_columns(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -46,10 +44,13 @@ def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 def _run_conv(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     given = given_by_role(inputs, attrs)
     weight = given["weight"] * conv_factors(attrs, given["weight"].dtype)
-    start, past = attrs["start"], given["past"]
+    start = attrs["start"]
     x = given["x"][:, start : start + len(weight)]
-    memory = Memory(1, {"past": past})
-    y, rows, _ = causal_conv(weight, given.get("bias"), x, memory)
+    rows = np.concatenate([given["past"], x])
+    y = np.zeros_like(x)
+    for k in range(weight.shape[2]):
+        y += rows[k : k + len(x)] * weight[:, 0, k]
+    y = y + given["bias"] if "bias" in given else y
     return [activate(attrs["activation"], y), rows[len(x) :].copy()]
 
 

@@ -12,12 +12,8 @@ from volumetric.errors import SpecError
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.hints import shown
 from volumetric.layers.base import (
-    Arrays,
-    Grads,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
     buffer,
     expect_last,
     expect_positive,
@@ -232,16 +228,6 @@ class Fabric(LayerSpec):
         kind[facts.senders_count :, -1] = 1
         code = np.concatenate([at, np.sin(2 * np.pi * at), np.cos(2 * np.pi * at), kind], 1)
         return np.tile(code, -(-2 * self.hidden // code.shape[1]))[:, : 2 * self.hidden]
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        from volumetric.layers.fabric.forward import run
-
-        return run(self, p, xs[0], memory)
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        from volumetric.layers.fabric.forward import back
-
-        return back(saved, gy)
 
     def emit(self, scope: Scope, x: int) -> int:
         from volumetric.layers.nodes.fabric import emit_fabric  # which imports this module

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.causal_conv import PAST
 from volumetric.graph.operations.depthwise import depthwise_conv
+from volumetric.layers.causal_conv import PAST
 from volumetric.layers.scope import Scope, linear
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.base import Arrays
 from volumetric.layers.program.carriers import ROWS
 from volumetric.layers.program.facts import Facts, Place
 from volumetric.layers.program.ports import In
@@ -20,29 +18,6 @@ def rows_of(region: str) -> str:
 def constants_of(facts: Facts) -> tuple[Place, ...]:
     """Return the regions that are constants."""
     return tuple(place for place in facts.places if place.carrier == "constant")
-
-
-def put_in(facts: Facts, p: Arrays, canvas: Array, states: dict[str, Array]) -> list[str]:
-    """Put the rows of constants on the canvas, which is written to, or beside it where they are no positions.
-
-    Parameters
-    ----------
-    canvas : ``[B, positions, d]``
-    states : get ``<region>.values`` of constants with `Region.slots`, as memories have them
-
-    Returns
-    -------
-    names of these, which are of this row alone
-    """
-    apart: list[str] = []
-    for place in constants_of(facts):
-        rows = p[rows_of(place.name)].astype(canvas.dtype)
-        if place.through == "positions":
-            canvas[:, place.positions] = rows
-        else:
-            apart.append(f"{place.name}.values")
-            states[apart[-1]] = np.broadcast_to(rows, (len(canvas), *rows.shape))
-    return apart
 
 
 def disturbances(facts: Facts) -> list[str]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
 from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, ParamSpec, Saved, expect_last, layer
+from volumetric.layers.base import LayerSpec, ParamSpec, expect_last, layer
 from volumetric.layers.program import declared
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.ports import width_of
 from volumetric.layers.scope import Scope
-from volumetric.layers.training import Training
 
 
 @layer("program")
@@ -89,16 +88,6 @@ class Program(LayerSpec):
         expect_last(self, inputs[0], sum(map(width_of, self.program.inputs.values())))
         return (*inputs[0][:-1], max(end for _, end in self.ports("outputs").values()))
 
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        from volumetric.layers.program.forward import run
-
-        return run(self, p, xs[0], memory)
-
-    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
-        from volumetric.layers.program.forward import run
-
-        return run(self, p, xs[0], None, training)
-
     @property
     def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (of the class where all layers do)
         """Whether training hides positions, or puts noise on diffusive regions."""
@@ -106,12 +95,6 @@ class Program(LayerSpec):
         from volumetric.layers.program.recipes import hides
 
         return bool(hides(self.facts) or diffuses(self.facts))
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        # Gradients are those of the graph, on its interpreter; central differences of `forward` check them.
-        from volumetric.layers.by_graph import gradients
-
-        return gradients(self, p, saved, gy)
 
     def emit(self, scope: Scope, x: int) -> int:
         from volumetric.layers.nodes.program import emit_program  # which imports this module

@@ -6,7 +6,6 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.meters import shown
 from volumetric.layers.program.tasks import tasks_of
 
 REGIONS, EDGES, STRENGTH, METERS = "@regions", "@edges", "@strength", "@meters"
@@ -48,22 +47,3 @@ def writing(facts: Facts) -> Array:
     found = np.zeros(len(facts.wires), np.bool_)
     found[[task.wire.index for task in tasks_of(facts)]] = True
     return found
-
-
-def watch(facts: Facts, computed: Array, acted: Array, canvas: Array, states: dict[str, Array]) -> Array:
-    """Return what is watched of a row, ``[B, watched_width]``.
-
-    Parameters
-    ----------
-    computed, acted : how often each region, and each edge, computed in it, ``[B, regions]`` and ``[B, edges]``
-    canvas, states : behind the row
-    """
-    strength: list[Array] = []
-    meters: list[Array] = []
-    for place in facts.places:
-        held = states[f"{place.name}.values"] if place.through == "memory" else canvas[:, place.positions]
-        with np.errstate(over="ignore", invalid="ignore"):
-            strength.append(np.sqrt(np.square(held).mean((1, 2)))[:, None])
-        if place.meter is not None:
-            meters.append(shown(place.meter, states[f"{place.name}.meter"]))
-    return np.concatenate([computed, acted * writing(facts), *strength, *meters], axis=1).astype(canvas.dtype)

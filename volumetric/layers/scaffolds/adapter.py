@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
-from volumetric.layers.base import Arrays, Grads, ParamSpec, Saved, expect_last, expect_positive, layer, rows
+from volumetric.layers.base import ParamSpec, expect_last, expect_positive, layer
 from volumetric.layers.dense import affine_params
 from volumetric.layers.mlp import MLP
 from volumetric.layers.norm import LayerNorm
-from volumetric.layers.scaffolds.base import CORE, RunCore, Scaffold, inside, normed, own_params
+from volumetric.layers.scaffolds.base import CORE, Scaffold, inside, normed, own_params
 from volumetric.layers.scope import Scope, linear
 
 AdapterActivation = Literal["gelu", "silu", "relu"]
@@ -68,34 +68,6 @@ class Adapter(Scaffold):
         made = Scaffold.output_shape(self, *inputs)
         expect_last(self, made, self.embed_dim)
         return made
-
-    def around(self, p: Arrays, x: Array, core: RunCore) -> tuple[Array, Saved]:
-        h, inner = core(x)
-        read, norm = self.norm.forward({"weight": p["norm.weight"], "bias": p["norm.bias"]}, h)
-        made, block = self.block.forward(self._swapped(p), read)
-        return h + p["gate"] * made, {"core": inner, "norm": norm, "block": block, "made": made}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        params: dict[str, Array] = {}
-        by_gate = rows(gy * saved["made"])
-        params["gate"] = by_gate.sum(0) if self.per_channel else by_gate.sum().reshape(1)
-        block = self.block.vjp(self._swapped(p), saved["block"], gy * p["gate"])
-        params |= self._swapped(block.params)
-        assert block.inputs[0] is not None
-        norm = self.norm.vjp({"weight": p["norm.weight"]}, saved["norm"], block.inputs[0])
-        params |= {f"norm.{name}": value for name, value in norm.params.items()}
-        assert norm.inputs[0] is not None
-        return Grads((self.core_vjp(p, saved["core"], gy + norm.inputs[0], params),), params)
-
-    @staticmethod
-    def _swapped(p: Arrays) -> dict[str, Array]:
-        """Parameters as the block calls them, which goes up first."""
-        names = {"down": "up", "up": "down"}
-        return {
-            f"{names[first]}.{rest}": value
-            for first, _, rest, value in ((*name.partition("."), value) for name, value in p.items())
-            if first in names
-        }
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, own_params(scope, self)

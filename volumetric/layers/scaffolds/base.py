@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import (
-    Arrays,
     LayerSpec,
-    Memory,
     ParamSpec,
-    Saved,
-    below,
     expect_last,
     expect_positive,
     show_shape,
 )
-from volumetric.layers.containers import Container, Residual, inner_memory, prefixed
+from volumetric.layers.containers import Container, Residual, prefixed
 from volumetric.layers.norm import LayerNorm
-from volumetric.layers.scaffolds.gru_gate import gru_gate, gru_gate_params, gru_gate_vjp
+from volumetric.layers.scaffolds.gru_gate import gru_gate_params
 from volumetric.layers.scope import Scope, flat, gated, joined, linear, scaled
-from volumetric.layers.training import Training
 
 if TYPE_CHECKING:
     from volumetric.layers.scaffolds.column import Column
 
 CORE = "core"
 """Path of the layer inside."""
-RunCore: TypeAlias = Callable[[Array], tuple[Array, Saved]]
-"""What the layer inside makes of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,26 +61,6 @@ class Scaffold(Container):
             return self.core.output_shape(given)
         except ShapeError as error:
             raise ShapeError(f"core of {self.kind}: {error}", hint=error.hint) from None
-
-    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        inner = below(p, CORE)
-        return self.around(p, xs[0], lambda x: self.core.forward(inner, x, memory=inner_memory(memory, CORE, x)))
-
-    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
-        inner, within = below(p, CORE), training.child(CORE)
-        return self.around(p, xs[0], lambda x: self.core.train_forward(inner, x, training=within))
-
-    def around(self, p: Arrays, x: Array, core: RunCore) -> tuple[Array, Saved]:
-        """Compute the output, and what the VJP needs, with `core` for the layer inside."""
-        raise NotImplementedError(self.kind)
-
-    def core_vjp(self, p: Arrays, saved: Saved, gy: Array, out: dict[str, Array]) -> Array:
-        """Put the gradients of the core's parameters into `out`; return that of what it read."""
-        result = self.core.vjp(below(p, CORE), saved, gy)
-        out |= {f"{CORE}/{name}": value for name, value in result.params.items()}
-        gx = result.inputs[0]
-        assert gx is not None, "a core reads features"
-        return gx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +102,6 @@ class Widened(Scaffold):
     def join_params(self, name: str) -> tuple[ParamSpec, ...]:
         """Parameters of a residual sum that may be a gate, below the path `name`."""
         return gru_gate_params(name, self.embed_dim) if self.gated else ()
-
-    def join(self, p: Arrays, name: str, x: Array, f: Array) -> tuple[Array, Saved]:
-        """Return ``x + f``, or what the gate makes of both."""
-        return gru_gate(p, name, x, f) if self.gated else (x + f, {})
-
-    def join_vjp(self, p: Arrays, name: str, saved: Saved, gy: Array, out: dict[str, Array]) -> tuple[Array, Array]:
-        """Put the gradients of a gate's parameters into `out`; return those of x and f."""
-        return gru_gate_vjp(p, name, saved, gy, out) if self.gated else (gy, gy)
 
 
 def own_params(scope: Scope, spec: Scaffold | Column) -> dict[str, int]:

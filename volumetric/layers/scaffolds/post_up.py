@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Array
-from volumetric.layers.base import Arrays, Grads, ParamSpec, Saved, layer
+from volumetric.layers.base import ParamSpec, layer
 from volumetric.layers.dense import affine_params
 from volumetric.layers.mlp import MLP
 from volumetric.layers.norm import LayerNorm
 from volumetric.layers.scaffolds.base import (
     CORE,
-    RunCore,
     Widened,
     inside,
     join_nodes,
@@ -51,33 +49,6 @@ class PostUp(Widened):
         up = affine_params("up.", self.hidden, self.embed_dim, bias=True)
         down = affine_params("down.", self.embed_dim, self.hidden, bias=True)
         return *gains, *up, *down, *self.join_params("gate1."), *self.join_params("gate2.")
-
-    def around(self, p: Arrays, x: Array, core: RunCore) -> tuple[Array, Saved]:
-        first, norm1 = self.norm.forward({"weight": p["norm1.weight"]}, x)
-        made, inner = core(first)
-        h, joint1 = self.join(p, "gate1.", x, made)
-        second, norm2 = self.norm.forward({"weight": p["norm2.weight"]}, h)
-        made, block = self.block.forward(p, second)
-        y, joint2 = self.join(p, "gate2.", h, made)
-        return y, {"core": inner, "block": block, "norms": (norm1, norm2), "joints": (joint1, joint2)}
-
-    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        params: dict[str, Array] = {}
-        gh, g = self.join_vjp(p, "gate2.", saved["joints"][1], gy, params)
-        block = self.block.vjp(p, saved["block"], g)
-        params |= block.params
-        gh = gh + self._norm_vjp(p, 2, saved, block.inputs[0], params)
-        gx, g = self.join_vjp(p, "gate1.", saved["joints"][0], gh, params)
-        g = self.core_vjp(p, saved["core"], g, params)
-        return Grads((gx + self._norm_vjp(p, 1, saved, g, params),), params)
-
-    def _norm_vjp(self, p: Arrays, number: int, saved: Saved, g: Array | None, out: dict[str, Array]) -> Array:
-        assert g is not None, "blocks read features"
-        name = f"norm{number}.weight"
-        result = self.norm.vjp({"weight": p[name]}, saved["norms"][number - 1], g)
-        out[name] = result.params["weight"]
-        assert result.inputs[0] is not None
-        return result.inputs[0]
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, own_params(scope, self)

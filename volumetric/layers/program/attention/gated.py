@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Array
-from volumetric.graph.numeric.activations import sigmoid
-from volumetric.layers.base import Arrays, ParamSpec
-from volumetric.layers.program.attention.base import Pairs, attention
-from volumetric.layers.program.attention.heads import ByHeads, cross
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.program.attention.base import attention
+from volumetric.layers.program.attention.heads import ByHeads
 
 CLOSED = -4.0
 """What gates begin with: σ(-4) is 0.018, so that a new edge disturbs little."""
@@ -23,6 +21,3 @@ class Gated(ByHeads):
 
     def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
         return *self.maps(d), gate()
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        return sigmoid(p["gate"]) * cross(p, self.heads, queries, keys, values, self.seen(pairs))

@@ -6,10 +6,9 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.activations import sigmoid
-from volumetric.layers.base import Arrays, ParamSpec
-from volumetric.layers.dense import affine, affine_params
-from volumetric.layers.program.attention.base import Attention, Pairs, attention, positive
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.dense import affine_params
+from volumetric.layers.program.attention.base import Attention, attention, positive
 from volumetric.layers.program.attention.heads import square_maps
 
 
@@ -51,20 +50,6 @@ class Hyena(Attention):
             *(ParamSpec(name=f"filters.{i}", shape=(d, bins, 2), init="normal") for i in range(self.order)),
             *square_maps(d, *(f"gates.{i}." for i in range(self.order)), "o."),
         )
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        count, d = pairs.queries, values.shape[-1]
-        length = transform_length(count)
-        x = values if pairs.keys == count else bins(count, pairs.keys).astype(values.dtype) @ values
-        made = affine(p, "in.", x)
-        v = made[..., :d]
-        for i in range(self.order):
-            gate = sigmoid(affine(p, f"gates.{i}.", made[..., (i + 1) * d : (i + 2) * d]))
-            taken = p[f"filters.{i}"][:, : length // 2 + 1]
-            response = (taken[..., 0] + 1j * taken[..., 1]).T
-            v = np.fft.irfft(np.fft.rfft(v * gate, length, axis=1) * response, length, axis=1)[:, :count]
-            v = v.astype(values.dtype)
-        return affine(p, "o.", v)
 
 
 def transform_length(count: int) -> int:

@@ -8,9 +8,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.base import Arrays
 from volumetric.layers.program.attention.base import Pairs, attention, positive
-from volumetric.layers.program.attention.heads import ByHeads, cross
+from volumetric.layers.program.attention.heads import ByHeads
 
 Metric = Literal["order", "grid"]
 
@@ -45,6 +44,3 @@ class Local(ByHeads):
             asks, told = (place.astype(np.int64) for place in pairs.places)
             near = 4 * np.square(asks[:, None] - told).sum(2) <= self.window**2
         return near if pairs.mask is None else near & pairs.mask
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        return cross(p, self.heads, queries, keys, values, self.seen(pairs))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.largest import keep_largest
-from volumetric.graph.numeric.softmax import softmax
-from volumetric.layers.base import Arrays, ParamSpec
-from volumetric.layers.dense import affine, affine_params
-from volumetric.layers.program.attention.base import Pairs, attention, positive
-from volumetric.layers.program.attention.heads import ByHeads, cross
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.dense import affine_params
+from volumetric.layers.program.attention.base import attention, positive
+from volumetric.layers.program.attention.heads import ByHeads
 
 
 @attention("mixture")
@@ -46,13 +41,3 @@ class Mixture(ByHeads):
         size, last = max(1, keys // self.experts), self.experts - 1
         parts = [(j * size, keys if j == last else min((j + 1) * size, keys)) for j in range(self.experts)]
         return [(start, stop) for start, stop in parts if start < stop]
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        parts = self.ranges(pairs.keys)
-        logits = affine(p, "router.", queries)[..., : len(parts)]
-        weights = softmax(keep_largest(logits, min(self.top_k, len(parts))))
-        y = np.zeros_like(queries)
-        for j, (start, stop) in enumerate(parts):
-            own = cross(p, self.heads, queries, keys[:, start:stop], values[:, start:stop], prefix=f"experts.{j}.")
-            y = y + np.where(weights[..., j : j + 1] == 0, y.dtype.type(0), weights[..., j : j + 1] * own)
-        return y

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.base import Arrays, ParamSpec
+from volumetric.layers.base import ParamSpec
 from volumetric.layers.program.attention.base import Attention, Pairs, attention
 
 
@@ -18,6 +18,3 @@ class Nothing(Attention):
 
     def written(self, pairs: Pairs) -> Array:
         return np.zeros(pairs.queries, np.bool_)
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        return np.zeros_like(queries)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from volumetric._typing import Array
-from volumetric.layers.base import Arrays, ParamSpec
-from volumetric.layers.program.attention.base import Pairs, attention, positive
-from volumetric.layers.program.attention.heads import ByHeads, cross
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.program.attention.base import attention, positive
+from volumetric.layers.program.attention.heads import ByHeads
 
 COMPRESS, READOUT = "compress.", "readout."
 
@@ -32,8 +29,3 @@ class Perceiver(ByHeads):
     def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
         latents = ParamSpec(name="latents", shape=(self.latents, d), init="normal", packable=False)
         return latents, *self.maps(d, COMPRESS, READOUT)
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        latents = np.broadcast_to(p["latents"], (len(queries), *p["latents"].shape))
-        read = cross(p, self.heads, latents, keys, values, prefix=COMPRESS)
-        return cross(p, self.heads, queries, read, read, prefix=READOUT)

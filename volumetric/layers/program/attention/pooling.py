@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from volumetric._typing import Array
-from volumetric.layers.base import Arrays, ParamSpec
-from volumetric.layers.dense import affine
-from volumetric.layers.program.attention.base import Attention, Pairs, attention
-from volumetric.layers.program.attention.heads import only, square_maps
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.program.attention.base import Attention, attention
+from volumetric.layers.program.attention.heads import square_maps
 
 
 def shares(seen: Array) -> Array:
@@ -20,11 +19,3 @@ class Pooling(Attention):
 
     def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
         return square_maps(d, "proj.")
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        seen = self.seen(pairs)
-        if seen is None:
-            mean = values.mean(1, keepdims=True).repeat(pairs.queries, 1)
-        else:
-            mean = shares(seen).astype(values.dtype) @ values
-        return only(affine(p, "proj.", mean), seen)

@@ -8,9 +8,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.base import Arrays
 from volumetric.layers.program.attention.base import Pairs, attention, positive
-from volumetric.layers.program.attention.heads import ByHeads, cross
+from volumetric.layers.program.attention.heads import ByHeads
 from volumetric.rng import generator
 
 
@@ -37,9 +36,6 @@ class RandomFixed(ByHeads):
         if self.count >= pairs.keys:
             return pairs.mask
         return _drawn(self.count, self.seed, pairs)
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        return cross(p, self.heads, queries, keys, values, self.seen(pairs))
 
 
 @lru_cache(maxsize=256)

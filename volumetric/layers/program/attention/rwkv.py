@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from volumetric._typing import Array
-from volumetric.graph.numeric.activations import sigmoid
-from volumetric.graph.numeric.selective_scan import linear_scan
-from volumetric.layers.base import Arrays, ParamSpec
-from volumetric.layers.dense import affine
-from volumetric.layers.program.attention.base import Attention, Pairs, attention
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.program.attention.base import Attention, attention
 from volumetric.layers.program.attention.heads import square_maps
 
 BOUND, LEAST = 10.0, 1e-6
@@ -33,17 +27,3 @@ class RWKV(Attention):
             ParamSpec(name="decay", shape=(d,), init="uniform", bounds=(-5.0, -5.0), packable=False),
             ParamSpec(name="bonus", shape=(d,), init="zeros", packable=False),
         )
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        weight = np.exp(np.clip(affine(p, "k.", keys), -BOUND, BOUND))
-        v, first = affine(p, "v.", values), np.exp(p["bonus"])
-        fade = np.exp(-np.exp(p["decay"]))
-        num, den = (_before(linear_scan(u, fade, np.zeros_like(u[:, 0]))) for u in (weight * v, weight))
-        wkv = (num + first * weight * v) / (den + first * weight + LEAST)
-        read = wkv[:, np.minimum(np.arange(pairs.queries), pairs.keys - 1)]
-        return affine(p, "o.", sigmoid(affine(p, "r.", queries)) * read)
-
-
-def _before(s: Array) -> Array:
-    """What there was before each step."""
-    return np.concatenate([np.zeros_like(s[:, :1]), s[:, :-1]], axis=1)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Array
-from volumetric.graph.numeric.largest import keep_largest
-from volumetric.layers.base import Arrays
-from volumetric.layers.program.attention.base import Pairs, attention, positive
-from volumetric.layers.program.attention.heads import ByHeads, cross
+from volumetric.layers.program.attention.base import attention, positive
+from volumetric.layers.program.attention.heads import ByHeads
 
 
 @attention("sparse")
@@ -23,8 +20,3 @@ class Sparse(ByHeads):
     def __post_init__(self) -> None:
         """Check the fields."""
         positive(self, "heads", "top_k")
-
-    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        best = min(self.top_k, pairs.keys)
-        seen = self.seen(pairs)
-        return cross(p, self.heads, queries, keys, values, seen, keep=lambda logits: keep_largest(logits, best))

@@ -6,16 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.oracles.memory import Memory, start_of
 from volumetric._typing import Array
-from volumetric.graph.state import Memory, StateSpec, start_of
-
-PAST = "past"
-"""State that holds the last rows before a call."""
-
-
-def conv_state(channels: int, taps: int) -> StateSpec:
-    """The rows before a call that its first rows see."""
-    return StateSpec(name=PAST, shape=(taps - 1, channels), kind="fixed")
+from volumetric.layers.causal_conv import PAST
 
 
 class Convolved(NamedTuple):

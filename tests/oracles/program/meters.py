@@ -1,4 +1,4 @@
-"""Meters: running summaries of the errors of regions. In NumPy."""
+"""In NumPy: meters: running summaries of the errors of regions. In NumPy."""
 
 from __future__ import annotations
 

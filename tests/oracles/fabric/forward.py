@@ -1,4 +1,4 @@
-"""A fabric in NumPy, all nodes of a kind at once, and the way back through all rows."""
+"""In NumPy: a fabric in NumPy, all nodes of a kind at once, and the way back through all rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.base import Arrays, Grads, Saved
+from tests.oracles.fabric.cells import Vars, advance
+from tests.oracles.fabric.tape import Tape, Var
+from tests.oracles.memory import Memory, covering, start_of
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.numeric.edges import Edges, edge_attend, edge_attend_back, edges_of
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.graph.state import covering, start_of
-from volumetric.layers.base import Arrays, Grads, Memory, Saved
-from volumetric.layers.fabric.cells import Vars, advance, states_of
+from volumetric.layers.fabric.cells import states_of
 from volumetric.layers.fabric.declared import OutPort
-from volumetric.layers.fabric.tape import Tape, Var
+from volumetric.layers.fabric.spec import SHARPNESS
 
 
 def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, Saved]:
@@ -131,7 +133,6 @@ class _Machine:
         return self.tape.add(cost, Var(off[:, None]))
 
     def _cost(self, far: Array) -> Var:
-        from volumetric.layers.fabric.spec import SHARPNESS
 
         p, dtype = self._leaves, self._leaves["slot"].value.dtype
         if not self.spec.learn_distance:

@@ -1,4 +1,4 @@
-"""Training: what a layer gets while it trains and has not at inference."""
+"""In NumPy: training: what a layer gets while it trains and has not at inference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small tape: what was computed, in order, and the way back through it. Nodes come first in every array."""
+"""In NumPy: a small tape: what was computed, in order, and the way back through it. Nodes come first in."""
 
 from __future__ import annotations
 

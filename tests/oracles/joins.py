@@ -1,4 +1,4 @@
-"""How the outputs of branches become one array, and how its gradient is handed back to them."""
+"""In NumPy: how the outputs of branches become one array, and how its gradient is handed back to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program in NumPy, row by row."""
+"""In NumPy: a program in NumPy, row by row."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.base import Arrays, Saved
+from tests.oracles.memory import Memory, covering, start_of
+from tests.oracles.program.constants import put_in
+from tests.oracles.program.diffusion import diffused, noise_in
+from tests.oracles.program.dispatch import dispatch
+from tests.oracles.program.ends import handed_out, happening, levels_at, taken_in
+from tests.oracles.program.meters import shown
+from tests.oracles.program.recipes import Seen, hidden_in, masked, penalty
+from tests.oracles.program.settle import Held
+from tests.oracles.program.watched import watch
+from tests.oracles.training import Training
 from volumetric._typing import Array
-from volumetric.graph.state import covering, start_of
-from volumetric.layers.base import Arrays, Memory, Saved
 from volumetric.layers.clock import Event
 from volumetric.layers.clock_steps import NumpySteps, step
-from volumetric.layers.program.constants import put_in
-from volumetric.layers.program.diffusion import diffused, noise_in
-from volumetric.layers.program.dispatch import dispatch
-from volumetric.layers.program.ends import handed_out, happening, levels_at, taken_in
 from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.meters import shown
-from volumetric.layers.program.recipes import Seen, hidden_in, masked, penalty, recipe_of
-from volumetric.layers.program.settle import Held
+from volumetric.layers.program.recipes import recipe_of
 from volumetric.layers.program.timing import CANVAS, CLOCK, all_states, meter_at, timing_of
-from volumetric.layers.program.watched import watch
-from volumetric.layers.training import Training
 
 
 def run(spec: Any, p: Arrays, x: Array, memory: Memory | None, training: Training | None = None) -> tuple[Array, Saved]:

@@ -1,0 +1,25 @@
+"""In NumPy: dropout (Srivastava et al. 2014, JMLR 15), with torch's field."""
+
+from __future__ import annotations
+
+from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
+from tests.oracles.memory import Memory
+from tests.oracles.training import Training
+from volumetric._typing import Array
+from volumetric.graph.numeric.noise import dropped, kept, stream_of
+from volumetric.layers.dropout import Dropout
+
+
+@oracle_of(Dropout)
+class DropoutOracle(Oracle):
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        return xs[0], {}
+
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        x = xs[0]
+        row = x.size // len(x) if len(x) else 0
+        keep = kept(x.shape, self.p, training.noise, stream_of(training.path), training.first * row)
+        return dropped(x, keep, self.p), {"keep": keep}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        return Grads((dropped(gy, saved["keep"], self.p) if "keep" in saved else gy,))

@@ -1,0 +1,16 @@
+"""In NumPy: `cross`: softmax attention."""
+
+from __future__ import annotations
+
+from tests.oracles.base import Arrays, oracle_of
+from tests.oracles.program.attention.base import AttentionOracle
+from tests.oracles.program.attention.heads import cross
+from volumetric._typing import Array
+from volumetric.layers.program.attention.base import Pairs
+from volumetric.layers.program.attention.cross import Cross
+
+
+@oracle_of(Cross)
+class CrossOracle(AttentionOracle):
+    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
+        return cross(p, self.heads, queries, keys, values, self.seen(pairs))

@@ -1,0 +1,17 @@
+"""In NumPy: `gated`: softmax attention behind one learned gate."""
+
+from __future__ import annotations
+
+from tests.oracles.base import Arrays, oracle_of
+from tests.oracles.program.attention.base import AttentionOracle
+from tests.oracles.program.attention.heads import cross
+from volumetric._typing import Array
+from volumetric.graph.numeric.activations import sigmoid
+from volumetric.layers.program.attention.base import Pairs
+from volumetric.layers.program.attention.gated import Gated
+
+
+@oracle_of(Gated)
+class GatedOracle(AttentionOracle):
+    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
+        return sigmoid(p["gate"]) * cross(p, self.heads, queries, keys, values, self.seen(pairs))

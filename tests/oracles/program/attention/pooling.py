@@ -1,0 +1,22 @@
+"""In NumPy: `pooling`: the mean of what is read, for every query."""
+
+from __future__ import annotations
+
+from tests.oracles.base import Arrays, oracle_of
+from tests.oracles.dense import affine
+from tests.oracles.program.attention.base import AttentionOracle
+from tests.oracles.program.attention.heads import only
+from volumetric._typing import Array
+from volumetric.layers.program.attention.base import Pairs
+from volumetric.layers.program.attention.pooling import Pooling, shares
+
+
+@oracle_of(Pooling)
+class PoolingOracle(AttentionOracle):
+    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
+        seen = self.seen(pairs)
+        if seen is None:
+            mean = values.mean(1, keepdims=True).repeat(pairs.queries, 1)
+        else:
+            mean = shares(seen).astype(values.dtype) @ values
+        return only(affine(p, "proj.", mean), seen)

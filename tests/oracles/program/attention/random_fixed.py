@@ -1,0 +1,16 @@
+"""In NumPy: `random_fixed`: softmax over keys that were drawn once."""
+
+from __future__ import annotations
+
+from tests.oracles.base import Arrays, oracle_of
+from tests.oracles.program.attention.base import AttentionOracle
+from tests.oracles.program.attention.heads import cross
+from volumetric._typing import Array
+from volumetric.layers.program.attention.base import Pairs
+from volumetric.layers.program.attention.random_fixed import RandomFixed
+
+
+@oracle_of(RandomFixed)
+class RandomFixedOracle(AttentionOracle):
+    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
+        return cross(p, self.heads, queries, keys, values, self.seen(pairs))

@@ -1,0 +1,31 @@
+"""In NumPy: `rwkv`: a mean of the source that fades, read in order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.oracles.base import Arrays, oracle_of
+from tests.oracles.dense import affine
+from tests.oracles.program.attention.base import AttentionOracle
+from volumetric._typing import Array
+from volumetric.graph.numeric.activations import sigmoid
+from volumetric.graph.numeric.selective_scan import linear_scan
+from volumetric.layers.program.attention.base import Pairs
+from volumetric.layers.program.attention.rwkv import BOUND, LEAST, RWKV
+
+
+@oracle_of(RWKV)
+class RWKVOracle(AttentionOracle):
+    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
+        weight = np.exp(np.clip(affine(p, "k.", keys), -BOUND, BOUND))
+        v, first = affine(p, "v.", values), np.exp(p["bonus"])
+        fade = np.exp(-np.exp(p["decay"]))
+        num, den = (_before(linear_scan(u, fade, np.zeros_like(u[:, 0]))) for u in (weight * v, weight))
+        wkv = (num + first * weight * v) / (den + first * weight + LEAST)
+        read = wkv[:, np.minimum(np.arange(pairs.queries), pairs.keys - 1)]
+        return affine(p, "o.", sigmoid(affine(p, "r.", queries)) * read)
+
+
+def _before(s: Array) -> Array:
+    """What there was before each step."""
+    return np.concatenate([np.zeros_like(s[:, :1]), s[:, :-1]], axis=1)
