@@ -16,8 +16,8 @@ from volumetric.graph import differentiate, interpret
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.ops import Graph
 from volumetric.layers import Fabric
+from volumetric.layers.fabric import emit as fabric
 from volumetric.layers.fabric.nodes import param_entries, state_entries
-from volumetric.layers.nodes import fabric
 from volumetric.layers.scope import Scope
 from volumetric.network import Network
 from volumetric.runtime.graph import graph_of

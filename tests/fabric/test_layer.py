@@ -17,12 +17,13 @@ from volumetric.graph import differentiate, interpret
 from volumetric.graph.build import GraphBuilder
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Fabric
+from volumetric.layers.fabric import emit as fabric
+from volumetric.layers.fabric import messages as fabric_edges
 from volumetric.layers.fabric.declared import RNN, SLSTM, InPort, Population
 from volumetric.layers.fabric.edges import Annulus, Columns, LocalRadius
 from volumetric.layers.fabric.graphs import Lattice
 from volumetric.layers.fabric.places import XBand
 from volumetric.layers.fabric.reach import latency
-from volumetric.layers.nodes import fabric, fabric_edges
 from volumetric.layers.scope import Scope
 from volumetric.network import Network, initialise
 from volumetric.runtime.graph import graph_of

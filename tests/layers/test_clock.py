@@ -16,8 +16,7 @@ from volumetric.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.interpret import interpret
 from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, On, Or
-from volumetric.layers.clock_steps import NumpySteps, counters, step
-from volumetric.layers.nodes.clocks import GraphSteps
+from volumetric.layers.clock_steps import GraphSteps, NumpySteps, counters, step
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 ORACLE: dict[str, Any] = json.loads((FIXTURES / "clocks.json").read_text())

@@ -14,8 +14,17 @@ from tests.program.attention_oracles import CASES, Oracle, load
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers.nodes.program_attention import attend, attend_directly, is_direct, stacked, turned
-from volumetric.layers.program.attention import RULES, Attention, Pairs, rule_of
+from volumetric.layers.program.attention import (
+    RULES,
+    Attention,
+    Pairs,
+    attend,
+    attend_directly,
+    is_direct,
+    rule_of,
+    stacked,
+    turned,
+)
 
 EXACT = 1e-9
 FORWARD, BACKWARD = 2e-5, 2e-4

@@ -14,15 +14,15 @@ from tests.program.dispatch_oracles import CASES, FIXTURES, Case, load
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers.nodes.program_dispatch import dispatch as emit
-from volumetric.layers.nodes.program_dispatch import weights_of
-from volumetric.layers.nodes.program_plan import ALWAYS, plan_of
 from volumetric.layers.program.attention.gated import CLOSED
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
+from volumetric.layers.program.dispatch import dispatch as emit
+from volumetric.layers.program.dispatch import weights_of
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.masks import Rects, Tile
+from volumetric.layers.program.plan import ALWAYS, plan_of
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.tasks import params_of, tasks_of
 

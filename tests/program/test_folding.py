@@ -12,8 +12,8 @@ from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric.layers import Program as Layer
-from volumetric.layers.nodes.program_attention import BY_HEADS
-from volumetric.layers.nodes.program_plan import plan_of
+from volumetric.layers.program.attention import BY_HEADS
+from volumetric.layers.program.plan import plan_of
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, Tile
 from volumetric.weights import Params, WeightStore
 

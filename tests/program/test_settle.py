@@ -18,19 +18,19 @@ from tests.oracles.program.settle import Held
 from tests.program.dispatch_oracles import FIXTURES, load
 from volumetric._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers.nodes import program_carriers as nodes
-from volumetric.layers.nodes.program_dispatch import dispatch as emit
-from volumetric.layers.nodes.program_dispatch import weights_of
-from volumetric.layers.nodes.program_plan import plan_of
-from volumetric.layers.nodes.program_settle import Held as Emitted
+from volumetric.layers.program import carriers as nodes
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
+from volumetric.layers.program.dispatch import dispatch as emit
+from volumetric.layers.program.dispatch import weights_of
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.plan import plan_of
 from volumetric.layers.program.region import Region
-from volumetric.layers.program.settle import AGE, region_params, states_of
+from volumetric.layers.program.settle import Held as Emitted
+from volumetric.layers.program.states import AGE, region_params, states_of
 from volumetric.layers.program.tasks import params_of
 
 D = 4

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.depthwise import depthwise_conv
 from volumetric.graph.state import StateSpec
 from volumetric.layers.base import ParamSpec
+from volumetric.layers.scope import Scope, linear
 
 PAST = "past"
 """State that holds the last rows before a call."""
@@ -19,3 +26,121 @@ def conv_params(prefix: str, channels: int, taps: int, *, bias: bool) -> tuple[P
     weight = ParamSpec(name=f"{prefix}weight", shape=(channels, 1, taps), packable=False)
     own = ParamSpec(name=f"{prefix}bias", shape=(channels,), init="zeros", packable=False)
     return (weight, own) if bias else (weight,)
+
+
+def causal_conv(
+    scope: Scope,
+    x: int,
+    weight: int,
+    bias: int | None,
+    *,
+    start: int = 0,
+    activation: str = "linear",
+    factors: Sequence[tuple[int, float]] = (),
+) -> int:
+    """Emit a causal convolution of the channels of ``x`` ``[rows, width]`` or ``[…, T, width]``.
+
+    Parameters
+    ----------
+    weight : ``[channels, 1, taps]``, or ``[channels, channels, taps]``
+    start : column of the first channel
+    activation : of the result
+    factors : runs of channels and the factor on their weights
+    """
+    work = scope.work
+    channels, _, taps = work.shape(weight)
+    stored = (weight,) if bias is None else (weight, bias)
+    native = taps > 1 and work.shape(weight)[1] == 1
+    if native and scope.keeps_state(x) and work.takes("causal_conv", (x,), stored):
+        given = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
+        given["past"] = scope.state(PAST, (taps - 1, channels))
+        attrs = {"start": start, "activation": activation, "factors": tuple(factors)}
+        return work.emit("causal_conv", tuple(given.values()), roles=tuple(given), **attrs)[0]
+    x = work.part(x, len(work.shape(x)) - 1, start, start + channels)
+    if factors:
+        by_channel = np.repeat([factor for _, factor in factors], [n for n, _ in factors])
+        weight = work.binary("mul", weight, work.constant(by_channel[:, None, None], "factors"))
+    if native and work.shape(x)[0] >= 0:
+        return work.unary(_by_channel(scope, x, weight, bias), activation)
+    terms = lagged(scope, x, taps)
+    if work.shape(weight)[1] > 1:
+        y = _mixed(scope, terms, weight)
+    else:
+        taken = [work.reshape(work.part(weight, 2, k, k + 1), (channels,)) for k in range(taps)]
+        y = work.add(*(work.binary("mul", term, factor) for term, factor in zip(terms, taken, strict=True)))
+    y = y if bias is None else work.binary("add", y, bias)
+    return work.unary(y, activation)
+
+
+def lagged(scope: Scope, x: int, taps: int) -> list[int]:
+    """Emit what rows were ``taps - 1`` … 0 rows earlier in their sequence, zeros before its beginning."""
+    work = scope.work
+    if taps == 1:
+        return [x]
+    if scope.keeps_state(x) and work.shape(x)[0] < 0:
+        past = scope.state(PAST, (taps - 1, work.shape(x)[1]))
+        later = [work.emit("delay", (x, work.part(past, 0, k, taps - 1)))[0] for k in range(1, taps - 1)]
+        first, left = work.emit("delay", (x, past))
+        scope.keep(PAST, left)
+        return [first, *later, x]
+    rows, keep = scope.sequenced(x), scope.kept_before(x)
+    batch, length, width = work.shape(rows)
+    if scope.keeps_state(x):
+        every = work.concat((scope.state(PAST, (batch, taps - 1, width)), rows), 1)
+    else:
+        every = work.pad(rows, (0, taps - 1, 0), (0, 0, 0))
+    seen = [] if keep is None else _seen(work, keep, taps)
+
+    def earlier(lag: int) -> int:
+        met = work.part(every, 1, taps - 1 - lag, taps - 1 - lag + length)
+        return work.binary("mul_nonzero", met, seen[lag]) if lag and seen else met
+
+    _keep(scope, x, every, seen, taps)
+    return [work.reshape(earlier(lag), work.shape(x)) for lag in reversed(range(1, taps))] + [x]
+
+
+def _by_channel(scope: Scope, x: int, weight: int, bias: int | None) -> int:
+    """Emit the convolution of each channel by itself."""
+    work, rows, keep = scope.work, scope.sequenced(x), scope.kept_before(x)
+    taps = work.shape(weight)[2]
+    batch, _, width = work.shape(rows)
+    shape = (batch, taps - 1, width)
+    past = scope.state(PAST, shape) if scope.keeps_state(x) else work.zeros(shape)
+    y = depthwise_conv(work, rows, weight, past, bias, keep)
+    _keep(scope, x, work.concat((past, rows), 1), [] if keep is None else _seen(work, keep, taps), taps)
+    return work.reshape(y, work.shape(x))
+
+
+def _keep(scope: Scope, x: int, every: int, seen: Sequence[int], taps: int) -> None:
+    """Keep the last rows of ``[B, taps - 1 + T, width]``, and nothing of those that the last one does not see."""
+    work = scope.work
+    length = work.shape(every)[1] - taps + 1
+    if not (scope.keeps_state(x) and length):
+        return
+    left = work.part(every, 1, length, length + taps - 1)
+    if seen:
+        last = [work.part(seen[lag], 1, length - 1, length) for lag in range(1, taps - 1)]
+        now = work.affine(work.part(seen[1], 1, length - 1, length), 0.0, 1.0)
+        left = work.binary("mul_nonzero", left, work.concat((*reversed(last), now), 1))
+    scope.keep(PAST, left)
+
+
+def _seen(work: GraphBuilder, keep: int, taps: int) -> list[int]:
+    """For each lag, which rows of ``[B, T]`` see so far back, ``[B, T, 1]``; of lag 0 there is no use."""
+    batch, length = work.shape(keep)
+    before = work.broadcast(work.constant(np.ones((1, 1)), "ones"), (batch, taps - 1))
+    kept = work.concat((before, keep), 1)
+    seen = [keep, keep]
+    for lag in range(2, taps):
+        first = taps - lag
+        seen.append(work.binary("mul", seen[-1], work.part(kept, 1, first, first + length)))
+    return [work.reshape(of, (batch, length, 1)) for of in seen]
+
+
+def _mixed(scope: Scope, terms: Sequence[int], weight: int) -> int:
+    """Emit the products of all channels of some rows with ``[out, in, taps]``."""
+    work = scope.work
+    wide, width, taps = work.shape(weight)
+    rows = work.concat(terms, len(work.shape(terms[0])) - 1)  # first: a device may join rows by itself
+    turned = work.reshape(work.permute(weight, (0, 2, 1)), (wide, taps * width))
+    return linear(work, {"weight": turned}, ("",), rows)

@@ -13,8 +13,8 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
+from volumetric.layers.causal_conv import causal_conv as emit_causal_conv
 from volumetric.layers.causal_conv import conv_params, conv_state
-from volumetric.layers.nodes.convolved import causal_conv as emit_causal_conv
 from volumetric.layers.scope import Scope
 
 

@@ -16,9 +16,10 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import conv_params, conv_state
+from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
 from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope
+from volumetric.layers.scope import Scope, columns, linear
+from volumetric.layers.selective_scan import Columns, Scan
 
 
 @layer("mamba")
@@ -92,6 +93,24 @@ class Mamba(LayerSpec):
         return inputs[0]
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.layers.nodes.state_space import emit_mamba  # which imports this module
-
-        return emit_mamba(scope, self, x)
+        work, p, inner = scope.work, scope.params(self), self.inner_features
+        with work.at(scope.path, mixes=False):
+            wide = linear(work, p, ("in.",), x)
+        u = causal_conv(scope, wide, p["conv.weight"], p.get("conv.bias"), activation="silu")
+        with work.at(scope.path, mixes=False):
+            products = linear(work, p, ("x.",), u)
+            dt = linear(work, p, ("dt.",), columns(work, products, 0, self.dt_rank))
+        scan = Scan(
+            heads=inner,
+            size=self.state_size,
+            x=Columns(u),
+            dt=Columns(dt),
+            b=Columns(products, self.dt_rank),
+            c=Columns(products, self.dt_rank + self.state_size),
+            z=Columns(wide, inner),
+            a_log=p["a_log"],
+            d=p["d"],
+        )
+        y = scan.emit(scope)
+        with work.at(scope.path, mixes=False):
+            return linear(work, p, ("out.",), y)

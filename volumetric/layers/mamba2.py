@@ -19,9 +19,10 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import conv_params, conv_state
+from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
 from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope
+from volumetric.layers.scope import Scope, columns, flat, gated, linear, scaled
+from volumetric.layers.selective_scan import Columns, Scan
 
 
 @layer("mamba2")
@@ -141,6 +142,52 @@ class Mamba2(LayerSpec):
         return inputs[0]
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.layers.nodes.state_space import emit_mamba2  # which imports this module
+        work, p, inner = scope.work, scope.params(self), self.inner
+        with work.at(scope.path, mixes=False):
+            wide = linear(work, p, ("in.",), x)
+        bias = p.get("conv.bias")
+        mixed = causal_conv(
+            scope, wide, p["conv.weight"], bias, start=inner, activation="silu", factors=self.conv_factors
+        )
+        z = Columns(wide)
+        late = self.gated_last
+        scan = Scan(
+            heads=self.num_heads,
+            head_dim=self.head_dim,
+            groups=self.groups,
+            size=self.state_size,
+            x=Columns(mixed),
+            dt=Columns(wide, sum(self.projected[:2])),
+            b=Columns(mixed, inner),
+            c=Columns(mixed, inner + self.grouped),
+            z=None if late else z,
+            a_log=p["a_log"],
+            d=p["d"],
+            dt_bias=p["dt_bias"],
+            dt_factor=self.multipliers[4],
+            z_factor=self.multipliers[0],
+            dt_min=self.dt_min,
+            dt_max=self.dt_max,
+        )
+        y = scan.emit(scope)
+        with work.at(scope.path, mixes=False):
+            if self.norm:
+                y = _normed(scope, self, y, p["norm.weight"])
+            if late:
+                gate = columns(work, *z, inner)
+                factor = self.multipliers[0]
+                y = gated(work, gate if factor == 1 else scaled(work, gate, factor), y, "silu")
+            return linear(work, p, ("out.",), y)
 
-        return emit_mamba2(scope, self, x)
+
+def _normed(scope: Scope, spec: Mamba2, y: int, gain: int) -> int:
+    """Emit the norm of each group of channels."""
+    work, shape = scope.work, scope.work.shape(y)
+    if spec.groups == 1:
+        return work.reshape(work.norm(flat(work, y), gain, kind="rms", eps=spec.norm_eps), shape)
+    if work.takes("grouped_norm", (y,), (gain,)):
+        return work.emit("grouped_norm", (y, gain), groups=spec.groups, eps=spec.norm_eps)[0]
+    rows = flat(work, y)
+    apart = work.reshape(rows, (work.shape(rows)[0] * spec.groups, spec.inner // spec.groups))
+    normal = work.norm(apart, kind="rms", eps=spec.norm_eps)
+    return work.binary("mul", work.reshape(normal, shape), gain)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from volumetric._typing import Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.slstm_cell import EPS
+from volumetric.graph.operations.linear_scan import linear_scan
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
     Init,
@@ -14,7 +19,7 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import conv_params, conv_state
+from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
 from volumetric.layers.head_norm import head_norm_params
 from volumetric.layers.projections import (
     Maps,
@@ -24,8 +29,8 @@ from volumetric.layers.projections import (
     map_params,
     map_states,
 )
-from volumetric.layers.scope import Scope
-from volumetric.layers.slstm import check_heads
+from volumetric.layers.scope import Scope, linear, start
+from volumetric.layers.slstm import check_heads, head_norm
 
 MOST = 80.0
 """Bound of -m in the least divisor, so that float32 holds it; what is divided by that much is nothing."""
@@ -46,7 +51,7 @@ class MLSTM(LayerSpec):
 
     (Beck et al. 2024). 1e-6 is added to the divisor; y is normalised head by head, with a gain and no bias. A call goes
     on from the states C, n and m and the last rows that the convolution saw, and forgets them where the memory's resets
-    say so; in the VJP they are constants. Devices compute windows in chunks of rows as products of matrices.
+    say so; in gradients they are constants. Devices compute windows in chunks of rows as products of matrices.
 
     Attributes
     ----------
@@ -117,6 +122,175 @@ class MLSTM(LayerSpec):
         return inputs[0]
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.layers.nodes.mlstm import emit_mlstm  # which imports this module
 
-        return emit_mlstm(scope, self, x)
+        work, maps = scope.work, self.maps
+        p = {of.name: scope.param(of.name, of.shape) for of in self.params() if "/" not in of.name}
+        heads, width = self.by_head
+        q, value = causal_conv(scope, x, p["conv.weight"], p["conv.bias"], activation="silu"), x
+        last = len(work.shape(x)) - 1
+        if maps:
+            q = work.unary(scope.child("qk").emit(maps["qk"], q), "silu")
+            value = scope.child("v").emit(maps["v"], x)
+        with work.at(scope.path, mixes=False):
+            joined = work.concat((q, q, value), last)
+        if maps:
+            made = work.concat([scope.child(name).emit(maps[name], joined) for name in ("i", "f")], last)
+        else:
+            with work.at(scope.path, mixes=False):
+                made = linear(work, p, ("i.", "f."), joined)
+        gates = scope.sequenced(made)
+        batch, length, _ = work.shape(gates)
+        by_row = work.permute(work.reshape(gates, (batch, length, 2, heads)), (2, 0, 3, 1))
+        i, f = (work.reshape(work.part(by_row, 0, at, at + 1), (batch, heads, length)) for at in range(2))
+        q, v = (work.permute(work.reshape(of, (batch, length, heads, width)), (0, 2, 1, 3)) for of in (q, value))
+        rows = _clean(work, Rows(q, work.affine(q, 1 / np.sqrt(width)), v, i, f, scope.kept_before(x)))
+        c, n, m = (start(scope, x, name, shape) for name, shape in _shapes(self).items())
+        held = work.concat((c, work.reshape(n, (batch, heads, width, 1))), 3)
+        if length < 0:
+            y, held, m = _row_by_row(work, rows, held, m)
+        else:
+            ys = []
+            for first in range(0, length, self.chunk_size):
+                part = _part(work, rows, first, min(first + self.chunk_size, length))
+                made, held, m = chunk(work, part, held, m)
+                ys.append(made)
+            y = work.concat(ys, 2) if ys else work.part(rows.v, 3, 0, width)
+        if scope.keeps_state(x):
+            scope.keep("C", work.part(held, 3, 0, width))
+            scope.keep("n", work.reshape(work.part(held, 3, width, width + 1), (batch, heads, width)))
+            scope.keep("m", m)
+        return head_norm(work, work.permute(y, (0, 2, 1, 3)), p["norm.weight"], x)
+
+
+class Rows(NamedTuple):
+    """What a chunk reads.
+
+    Attributes
+    ----------
+    q, k : queries, and keys / √d, ``[B, heads, L, d]``
+    v : values and 1, ``[B, heads, L, d + 1]``: the memory of the last column is the normaliser
+    i, f : gates before their functions, ``[B, heads, L]``
+    keep : ``[B, L]``, 0 where a row finds nothing from before; None: nowhere
+    """
+
+    q: int
+    k: int
+    v: int
+    i: int
+    f: int
+    keep: int | None
+
+
+def _shapes(spec: MLSTM) -> dict[str, tuple[int, ...]]:
+    heads, width = spec.by_head
+    return {"C": (heads, width, width), "n": (heads, width), "m": (heads,)}
+
+
+def _clean(work: GraphBuilder, of: Rows) -> Rows:
+    """Put what is not finite in keys and values into the row's gate instead, which takes it where the row is seen.
+
+    In a product of matrices NaN would come through rows that are not seen, as 0 times NaN.
+    """
+    batch, heads, length, _ = work.shape(of.v)
+    odd = work.reduce(work.affine(work.concat((of.k, of.v), 3), 0.0), "sum", (3,))  # 0, or NaN
+    fine = work.binary("greater", work.scalar(0.5), odd)
+    k, v = (work.binary("mul_nonzero", part, fine) for part in (of.k, of.v))
+    one = work.broadcast(work.constant(np.ones((1, 1, 1, 1)), "one"), (batch, heads, length, 1))
+    i = work.binary("add", of.i, work.reshape(odd, (batch, heads, length)))
+    return of._replace(k=k, v=work.concat((v, one), 3), i=i)
+
+
+def _part(work: GraphBuilder, of: Rows, first: int, end: int) -> Rows:
+    """Some rows."""
+    q, k, v, i, f = (work.part(each, 2, first, end) for each in of[:5])
+    return Rows(q, k, v, i, f, None if of.keep is None else work.part(of.keep, 1, first, end))
+
+
+def _row_by_row(work: GraphBuilder, of: Rows, held: int, m: int) -> tuple[int, int, int]:
+    """The same where the number of rows is open: a chunk for each, without resets."""
+    batch, heads, length, _ = work.shape(of.v)
+    parts = of[:5]
+    widths = [work.shape(each)[3] if len(work.shape(each)) == 4 else 0 for each in parts]
+    xs = []
+    for each, width in zip(parts, widths, strict=True):
+        turned = work.permute(each, (2, 0, 1, 3) if width else (2, 0, 1))
+        xs.append(work.reshape(turned, (length, batch, heads, 1, width) if width else (length, batch, heads, 1)))
+
+    def body(inner: GraphBuilder, now: list[int], _: list[int], states: list[int]) -> tuple[list[int], list[int]]:
+        y, *after = chunk(inner, Rows(*now, keep=None), *states)
+        return [y], after
+
+    [y], [held, m] = work.scan(body, xs, (), (held, m))
+    turned = work.permute(work.reshape(y, (length, batch, heads, work.shape(y)[4])), (1, 2, 0, 3))
+    return turned, held, m
+
+
+def chunk(work: GraphBuilder, of: Rows, held: int, m: int) -> tuple[int, int, int]:
+    """Emit y ``[B, heads, L, d]`` of some rows, and the states behind them.
+
+    Parameters
+    ----------
+    held : C and n before, ``[B, heads, d, d + 1]``
+    m : ``[B, heads]``
+    """
+    batch, heads, length, wide = work.shape(of.v)
+    width, groups = wide - 1, batch * heads
+
+    def product(a: int, b: int, **how: bool) -> int:
+        parts = (work.reshape(t, (groups, *work.shape(t)[2:])) for t in (a, b))
+        made = work.gemm(*parts, **how)
+        return work.reshape(made, (batch, heads, *work.shape(made)[1:]))
+
+    log_f = work.unary(work.unary(work.unary(of.f, "neg"), "softplus"), "neg")
+    since, begun, seen = _since(work, log_f, of.keep)
+    first = work.reshape(m, (batch, heads, 1))
+    first = first if begun is None else work.binary("mul_nonzero", first, begun)
+    base = work.binary("add", since, first)
+    from_row = work.reshape(work.binary("sub", of.i, since), (batch, heads, 1, length))
+    gates = work.binary("add", work.reshape(since, (batch, heads, length, 1)), from_row)
+    gates = gates if seen is None else work.binary("mask", gates, seen)
+    top = work.reshape(work.reduce(gates, "max", (3,)), (batch, heads, length))
+    most = work.binary("max", base, top)
+    passed = work.unary(work.binary("sub", base, most), "exp")
+    passed = passed if begun is None else work.binary("mul_nonzero", passed, begun)
+    by_row = work.reshape(passed, (batch, heads, length, 1))
+    weights = work.unary(work.binary("sub", gates, work.reshape(most, (batch, heads, length, 1))), "exp")
+    met = work.binary("mul", weights, product(of.q, of.k, trans_b=True))
+    old = work.binary("mul_nonzero", product(of.q, held), by_row)
+    read = work.binary("add", product(met, of.v), old)
+    least = work.unary(work.binary("min", work.unary(most, "neg"), work.scalar(MOST)), "exp")
+    along = work.unary(work.part(read, 3, width, wide), "abs")
+    whole = work.affine(work.binary("max", along, work.reshape(least, (batch, heads, length, 1))), 1.0, EPS)
+    y = work.binary("div", work.part(read, 3, 0, width), whole)
+    last = work.reshape(work.part(weights, 2, length - 1, length), (batch, heads, length, 1))
+    new = product(work.binary("mul", of.k, last), of.v, trans_a=True)
+    kept = work.binary("mul_nonzero", held, work.part(by_row, 2, length - 1, length))
+    m = work.reshape(work.part(most, 2, length - 1, length), (batch, heads))
+    return y, work.binary("add", new, kept), m
+
+
+def _since(work: GraphBuilder, log_f: int, keep: int | None) -> tuple[int, int | None, int | None]:
+    """Emit sums of log f since the chunk or its last reset began, ``[B, heads, L]``; and what sees what.
+
+    Returns
+    -------
+    The sums; 1 where rows see what was before the chunk, ``[B, 1, L]``, or None: all do; 1 where a row sees another,
+    ``[B, 1, L, L]``, or None: there is one row.
+    """
+    batch, heads, length = work.shape(log_f)
+    if length == 1 and keep is None:
+        return log_f, None, None
+    ones = work.constant(np.ones(heads), "ones")
+    rows = work.permute(log_f, (0, 2, 1))
+    since = work.permute(linear_scan(work, rows, ones, work.zeros((batch, heads)), keep), (0, 2, 1))
+    earlier = work.constant(np.tril(np.ones((1, 1, length, length))), "earlier")
+    if keep is None:
+        return since, None, earlier
+    resets = work.reshape(work.affine(keep, -1.0, 1.0), (batch, length, 1))
+    count = linear_scan(work, resets, work.constant(np.ones(1), "ones"), work.zeros((batch, 1)))
+    half = work.scalar(0.5)
+    here, there = (work.reshape(count, (batch, 1, *shape)) for shape in ((length, 1), (1, length)))
+    between = work.binary("greater", work.binary("sub", here, there), half)
+    seen = work.binary("mul", work.affine(between, -1.0, 1.0), earlier)
+    begun = work.affine(work.binary("greater", work.reshape(count, (batch, 1, length)), half), -1.0, 1.0)
+    return since, begun, seen

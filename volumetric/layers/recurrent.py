@@ -1,7 +1,7 @@
 """Recurrent layers with torch's equations and gate order: RNN, LSTM and GRU.
 
 Elman 1990; Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000; Cho et al. 2014 (arXiv 1406.1078)
-in the form that applies the reset gate after the product. The VJP is back-propagation through every step of the call.
+in the form that applies the reset gate after the product. The gradient is back-propagation through every step of the call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Recurrent(LayerSpec):
     """What the recurrent layers share: the loop over the steps of ``[T, input_size]`` or ``[B, T, input_size]``.
 
     The output is h of every step. With a memory, a call goes on from the state that the steps before it left, and
-    forgets it where the memory's resets say so; in the VJP that state is a constant. With `reverse` the steps of a call
+    forgets it where the memory's resets say so; in gradients that state is a constant. With `reverse` the steps of a call
     are computed from the last to the first; it begins with zeros and leaves nothing, and sees no row beyond a reset:
     the way back of a bidirectional layer. Each step computes its cell from
     ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other.

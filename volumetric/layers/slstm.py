@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import ClassVar
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
+from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.slstm_cell import CELL
+from volumetric.graph.numeric.slstm_cell import CELL as SLSTM_CELL
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
     LayerSpec,
@@ -15,7 +18,8 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import conv_params, conv_state
+from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
+from volumetric.layers.head_norm import EPS as NORM_EPS
 from volumetric.layers.head_norm import head_norm_params, warn_of_narrow_heads
 from volumetric.layers.projections import (
     Maps,
@@ -25,7 +29,7 @@ from volumetric.layers.projections import (
     map_params,
     map_states,
 )
-from volumetric.layers.scope import Scope
+from volumetric.layers.scope import Scope, flat, start
 
 GATES = ("i", "f", "z", "o")
 
@@ -41,7 +45,7 @@ class SLSTM(LayerSpec):
 
     and ``m = ĩ`` where n is 0, at the beginning (Beck et al. 2024). 1e-6 is added to n in the quotient. What the
     recurrence reads is y before its norm, which has a gain and no bias. A call goes on from the states y, c, n and m
-    and the last rows that the convolution saw, and forgets them where the memory's resets say so; in the VJP they are
+    and the last rows that the convolution saw, and forgets them where the memory's resets say so; in gradients they are
     constants.
 
     Attributes
@@ -103,9 +107,20 @@ class SLSTM(LayerSpec):
         return inputs[0]
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.layers.nodes.slstm import emit_slstm  # which imports this module
 
-        return emit_slstm(scope, self, x)
+        work, (heads, width) = scope.work, self.by_head
+        p = {of.name: scope.param(of.name, of.shape) for of in self.params() if "/" not in of.name}
+        seen = causal_conv(scope, x, p["conv.weight"], p["conv.bias"], activation="silu") if self.kernel_size else x
+        from_x = scope.sequenced(_gates_of_maps(scope, self, seen, x) if self.maps else _gates(scope, self, p, seen, x))
+        batch, length, _ = work.shape(from_x)
+        starts = [start(scope, x, name, (self.embed_dim,)) for name in SLSTM_CELL.states]
+        weight = work.reshape(p["r.weight"], (4 * self.embed_dim, width))
+        y, *others = work.recurrent(SLSTM_CELL.name, from_x, weight, starts, None, scope.kept_before(x))
+        if scope.keeps_state(x) and length:
+            ends = (work.reshape(work.last(y, 1), (batch, self.embed_dim)), *others)
+            for name, end in zip(SLSTM_CELL.states, ends, strict=False):
+                scope.keep(name, end)
+        return head_norm(work, work.reshape(y, (batch, length, heads, width)), p["norm.weight"], x)
 
 
 def check_heads(spec: LayerSpec, width: int, heads: int) -> None:
@@ -118,3 +133,32 @@ def check_heads(spec: LayerSpec, width: int, heads: int) -> None:
     size = getattr(spec, "kernel_size", 0)
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise SpecError(f"{spec.kind}: kernel_size must be a whole number from 0 on, got {size!r}")
+
+
+def _gates(scope: Scope, spec: SLSTM, p: dict[str, int], seen: int, x: int) -> int:
+    """Emit what gates i, f, z, o get from rows, side by side; i and f read another thing than z and o."""
+    work, (heads, width), count = scope.work, spec.by_head, scope.work.shape(x)[:-1]
+    rows = prod(count)
+    # Groups of a product are the heads of gates i and f, then those of z and o.
+    by_head = [work.permute(work.reshape(of, (rows, heads, width)), (1, 0, 2)) for of in (seen, x)]
+    weights = [work.concat([p["i.weight"], p["f.weight"]], 1), work.concat([p["z.weight"], p["o.weight"]], 1)]
+    bias = work.permute(work.reshape(p["bias"], (2, 2, heads, width)), (0, 2, 1, 3))
+    bias = work.reshape(bias, (2 * heads, 2 * width))
+    gates = work.gemm(work.concat(by_head, 0), work.concat(weights, 0), bias, trans_b=True)
+    gates = work.permute(work.reshape(gates, (2, heads, rows, 2, width)), (2, 0, 3, 1, 4))
+    return work.reshape(gates, (*count, 4 * spec.embed_dim))
+
+
+def _gates_of_maps(scope: Scope, spec: SLSTM, seen: int, x: int) -> int:
+    """The same from maps that remember."""
+    work = scope.work
+    made = [scope.child(name).emit(of, read) for (name, of), read in zip(spec.maps.items(), (seen, x), strict=True)]
+    joined = work.concat(made, len(work.shape(x)) - 1)
+    bias = scope.param("bias", (4, *spec.by_head))
+    return work.binary("add", joined, work.reshape(bias, (4 * spec.embed_dim,)))
+
+
+def head_norm(work: GraphBuilder, y: int, gain: int, x: int) -> int:
+    """Emit the norm of each head of ``[B, T, heads, width]`` as rows like `x`."""
+    normal = work.norm(flat(work, y), kind="layer", eps=NORM_EPS)
+    return work.binary("mul", work.reshape(normal, work.shape(x)), gain)

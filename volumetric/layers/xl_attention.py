@@ -41,7 +41,7 @@ class XLAttention(LayerSpec):
     product of a fixed code of sines and cosines of δ, and u and w one vector a head (Dai et al. 2019). A call goes on
     from keys and values of the last rows, as they were computed, and from the number of these that belong to the
     sequence, in states of fixed size; what lies behind a reset is not seen. So a row sees the same rows however a
-    sequence is cut into calls. In the VJP states are constants.
+    sequence is cut into calls. In gradients states are constants.
 
     Attributes
     ----------

@@ -12,9 +12,8 @@ from volumetric._typing import Array, Shape
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.products import flops_of
 from volumetric.layers.base import ParamSpec
-from volumetric.layers.nodes.program_attention import attend
-from volumetric.layers.nodes.program_carriers import bound, filtered, remembered
-from volumetric.layers.program.carriers import carrier_params
+from volumetric.layers.program.attention import attend
+from volumetric.layers.program.carriers import bound, carrier_params, filtered, remembered
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.ends import read_width
 from volumetric.layers.program.facts import Facts, Place, facts_of

@@ -16,7 +16,7 @@ from volumetric.layers.program.held import violations
 from volumetric.layers.program.parameters import all_params
 from volumetric.layers.program.ports import In, Level, Out, Signal, width_of
 from volumetric.layers.program.reach import dead_outputs, latency
-from volumetric.layers.program.settle import states_of
+from volumetric.layers.program.states import states_of
 from volumetric.layers.program.timing import CANVAS, all_states, timing_of
 from volumetric.program.compare import parameters_of
 from volumetric.program.compiling.liveness import live_in

@@ -10,7 +10,7 @@ from volumetric._typing import Shape
 from volumetric.dtypes import Scheme
 from volumetric.graph import GraphBuilder
 from volumetric.graph.stacks import Stack, Stacks, stack_key
-from volumetric.layers.nodes.program_plan import plan_of, stacks_of
+from volumetric.layers.program.plan import plan_of, stacks_of
 from volumetric.layers.program.spec import Program
 from volumetric.runtime.plan import Plan
 from volumetric.train.lora import DOWN, UP, LowRank

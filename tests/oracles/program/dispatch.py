@@ -11,8 +11,8 @@ from tests.oracles.base import Arrays, oracle
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.layers.program.dispatch import positions_kept
 from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.plan import positions_kept
 from volumetric.layers.program.tasks import Task, gate_of, names_of, tasks_of
 
 

@@ -230,7 +230,7 @@ class Fabric(LayerSpec):
         return np.tile(code, -(-2 * self.hidden // code.shape[1]))[:, : 2 * self.hidden]
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.layers.nodes.fabric import emit_fabric  # which imports this module
+        from volumetric.layers.fabric.emit import emit_fabric  # which imports this module
 
         return emit_fabric(scope, self, x)
 

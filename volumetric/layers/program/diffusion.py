@@ -1,4 +1,4 @@
-"""Noise that training puts on what diffusive regions hold: with it they learn to tell the clean content. In NumPy."""
+"""Noise that training puts on what diffusive regions hold: with it they learn to tell the clean content."""
 
 from __future__ import annotations
 

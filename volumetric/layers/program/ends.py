@@ -1,4 +1,4 @@
-"""What ports put into regions, and read of them. In NumPy."""
+"""What ports put into regions, and read of them."""
 
 from __future__ import annotations
 

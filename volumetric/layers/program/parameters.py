@@ -9,7 +9,7 @@ from volumetric.layers.program.ends import port_params
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.limits import check_weights
 from volumetric.layers.program.recipes import recipe_params
-from volumetric.layers.program.settle import region_params
+from volumetric.layers.program.states import region_params
 from volumetric.layers.program.tasks import params_of
 
 

@@ -1,4 +1,4 @@
-"""Learning recipes: losses that regions have of their own, beside that of the task. In NumPy.
+"""Learning recipes: losses that regions have of their own, beside that of the task.
 
 Each is a number for each stream and step; a layer adds the sum over all steps, times its weight, to that of the task's
 terms. Losses are there where a region says how it learns (`Region.learning`); `learning_of` has what families are for.

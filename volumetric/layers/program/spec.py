@@ -97,6 +97,6 @@ class Program(LayerSpec):
         return bool(hides(self.facts) or diffuses(self.facts))
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.layers.nodes.program import emit_program  # which imports this module
+        from volumetric.layers.program.emit import emit_program  # which imports this module
 
         return emit_program(scope, self, x)

@@ -13,7 +13,7 @@ from volumetric.layers.clock_steps import NumpySteps, step
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.ports import In
 from volumetric.layers.program.recipes import hides
-from volumetric.layers.program.settle import metered_by
+from volumetric.layers.program.states import metered_by
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.overlaps import overlaps
 

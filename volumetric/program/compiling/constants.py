@@ -13,7 +13,7 @@ from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, Place, facts_of
 from volumetric.layers.program.ports import In, Level
 from volumetric.layers.program.region import Region
-from volumetric.layers.program.settle import metered_by
+from volumetric.layers.program.states import metered_by
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.evaluating import Watch, evaluated
 from volumetric.program.compiling.keeping import keep_of

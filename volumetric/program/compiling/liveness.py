@@ -9,7 +9,7 @@ from functools import lru_cache
 from volumetric.layers.clock import Clock, Event, On
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.recipes import recipe_of
-from volumetric.layers.program.settle import metered_by
+from volumetric.layers.program.states import metered_by
 from volumetric.layers.program.tasks import Task, tasks_of
 from volumetric.program.compiling.overlaps import overlaps
 

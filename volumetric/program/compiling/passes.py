@@ -16,8 +16,8 @@ from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Level, Port, Signal
 from volumetric.layers.program.recipes import recipe_of
 from volumetric.layers.program.region import Region
-from volumetric.layers.program.settle import metered_by
 from volumetric.layers.program.shadows import shadowed
+from volumetric.layers.program.states import metered_by
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.clocks import NEVER, clocks_of, still_in
 from volumetric.program.compiling.liveness import live_in, signals_of

@@ -16,8 +16,7 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.ops import TensorType
 from volumetric.graph.state import bounded
 from volumetric.layers import MLP, Dense, SwiGLU
-from volumetric.layers.clock_steps import counters, step
-from volumetric.layers.nodes.clocks import GraphSteps
+from volumetric.layers.clock_steps import GraphSteps, counters, step
 from volumetric.layers.scope import Scope
 from volumetric.runtime.clocked.buckets import Bucket, Ref, buckets_of
 from volumetric.runtime.clocked.clocks import Watch

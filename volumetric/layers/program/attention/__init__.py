@@ -1,7 +1,36 @@
-"""Attention rules: how the positions that an edge writes read those of its source."""
+"""Attention rules: how the positions that an edge writes read those of its source, and the nodes of that."""
 
 from __future__ import annotations
 
-from volumetric.layers.program.attention.base import RULES, Attention, Pairs, attention, rule_of
+from volumetric.layers.program.attention.base import (
+    BY_HEADS,
+    RULES,
+    Attention,
+    Pairs,
+    Reading,
+    attend,
+    attention,
+    lowering,
+    rule_of,
+    stacked,
+)
+from volumetric.layers.program.attention.heads import mapped
+from volumetric.layers.program.attention.small import attend_directly, is_direct, reads_turned, turned
 
-__all__ = ["RULES", "Attention", "Pairs", "attention", "rule_of"]
+__all__ = [
+    "BY_HEADS",
+    "RULES",
+    "Attention",
+    "Pairs",
+    "Reading",
+    "attend",
+    "attend_directly",
+    "attention",
+    "is_direct",
+    "lowering",
+    "mapped",
+    "reads_turned",
+    "rule_of",
+    "stacked",
+    "turned",
+]

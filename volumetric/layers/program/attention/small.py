@@ -11,9 +11,8 @@ import numpy as np
 
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.crossing import SIDES, cross_attend, is_small
-from volumetric.layers.nodes.program_attention.heads import by_edge
-from volumetric.layers.program.attention import Attention, Pairs
-from volumetric.layers.program.attention.heads import ByHeads
+from volumetric.layers.program.attention.base import Attention, Pairs
+from volumetric.layers.program.attention.heads import ByHeads, by_edge
 
 _RULES = frozenset({"cross", "gated", "local", "random_fixed"})
 

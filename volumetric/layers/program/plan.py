@@ -11,9 +11,7 @@ from typing import Literal
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.nodes.program_attention import BY_HEADS
-from volumetric.layers.program.attention import Pairs
-from volumetric.layers.program.dispatch import positions_kept
+from volumetric.layers.program.attention import BY_HEADS, Pairs
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.tasks import Task, names_of, tasks_of
 
@@ -267,3 +265,14 @@ def _slot(task: Task, positions: Array, groups: Sequence[Group], where: Where) -
 def _empty(count: int) -> Layer:
     group, edge, first, step = (np.full(count, value, np.int64) for value in (-1, 0, 0, 0))
     return Layer(group, edge, first, step, np.zeros(count))
+
+
+def positions_kept(facts: Facts) -> Array:
+    """Return the positions where what edges add comes on top of what was there, bool ``[positions]``."""
+    kept = np.zeros(facts.program.canvas.positions, np.bool_)
+    if facts.program.parity:
+        return kept
+    for task in tasks_of(facts):
+        if task.wire.write == "add" and task.place.region.keeps_old and task.place.carrier != "residual":
+            kept[task.place.positions[task.shares > 0]] = True
+    return kept

@@ -9,9 +9,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.nodes.program_carriers import chosen, followed
-from volumetric.layers.nodes.program_clocks import apart, together
-from volumetric.layers.nodes.program_dispatch import Rows
+from volumetric.layers.program.carriers import chosen, followed
+from volumetric.layers.program.clocks import apart, together
+from volumetric.layers.program.dispatch import Rows
 from volumetric.layers.program.facts import Facts, Place
 
 

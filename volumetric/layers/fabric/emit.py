@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.fabric.cells import states_of
+from volumetric.layers.fabric.cells import Arriving, advance, apart, fixed_of, kept_by, states_of, together
 from volumetric.layers.fabric.facts import Facts
+from volumetric.layers.fabric.living import first_of, living_of, shown_by, without_masked
+from volumetric.layers.fabric.messages import Reading, attend, biases, reading_of
+from volumetric.layers.fabric.ports import handed_out, shown_by_inputs
+from volumetric.layers.fabric.products import Part, by_group, by_node, joined, parts_of
 from volumetric.layers.fabric.spec import SHARPNESS, Fabric
-from volumetric.layers.nodes.fabric_cells import Arriving, advance, apart, fixed_of, kept_by, together
-from volumetric.layers.nodes.fabric_edges import Reading, attend, biases, reading_of
-from volumetric.layers.nodes.fabric_living import first_of, living_of, shown_by, without_masked
-from volumetric.layers.nodes.fabric_ports import handed_out, shown_by_inputs
-from volumetric.layers.nodes.fabric_products import Part, by_group, by_node, joined, parts_of
-from volumetric.layers.nodes.repeat import repeat
+from volumetric.layers.repeat import repeat
 from volumetric.layers.scope import Scope, start
 
 

@@ -1,4 +1,4 @@
-"""Learning recipes as nodes: the losses of `layers.program.recipes`, which stand with their formulas there."""
+"""What regions lose of their own while a program trains, by their recipes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric.layers.nodes.program_attention import heads
-from volumetric.layers.nodes.program_carriers import chosen, layer_norm, predicted
-from volumetric.layers.nodes.program_settle import Held
+from volumetric.layers.program.attention import heads
+from volumetric.layers.program.carriers import chosen, layer_norm, predicted
 from volumetric.layers.program.facts import Place
 from volumetric.layers.program.recipes import LEAST, SHARPNESS, recipe_of
+from volumetric.layers.program.settle import Held
 from volumetric.layers.scope import linear
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from volumetric.layers.nodes.program_attention.base import Reading, lowering
-from volumetric.layers.nodes.program_attention.heads import affine, cross
+from volumetric.layers.program.attention.base import Reading, lowering
+from volumetric.layers.program.attention.heads import affine, cross
 from volumetric.layers.program.attention.mixture import Mixture
 from volumetric.layers.program.attention.perceiver import COMPRESS, READOUT, Perceiver
 

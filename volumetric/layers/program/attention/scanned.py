@@ -6,8 +6,8 @@ import numpy as np
 
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.linear_scan import linear_scan
-from volumetric.layers.nodes.program_attention.base import Reading, lowering
-from volumetric.layers.nodes.program_attention.heads import affine, by_edge, softmax
+from volumetric.layers.program.attention.base import Reading, lowering
+from volumetric.layers.program.attention.heads import affine, by_edge, softmax
 from volumetric.layers.program.attention.mamba import EPS, Mamba
 from volumetric.layers.program.attention.rwkv import BOUND, LEAST
 

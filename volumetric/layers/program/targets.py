@@ -10,8 +10,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.nodes.program_attention import stacked
-from volumetric.layers.nodes.program_plan import Plan, Slot, Target
+from volumetric.layers.program.attention import stacked
+from volumetric.layers.program.plan import Plan, Slot, Target
 
 Factor: TypeAlias = "Array | int"
 """Numbers that are known when the graph is written, or a tensor of them; ``[targets, B or 1, positions or 1, 1]``."""

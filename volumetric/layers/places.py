@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.linear_scan import linear_scan
 from volumetric.graph.state import bounded
-from volumetric.layers import MultiHeadAttention
 from volumetric.layers.scope import Scope, start
+
+if TYPE_CHECKING:
+    from volumetric.layers.attention import MultiHeadAttention
 
 
 class Held(NamedTuple):

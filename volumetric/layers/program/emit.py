@@ -15,21 +15,21 @@ from math import prod
 import numpy as np
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.nodes.program_carriers import chosen, layer_norm
-from volumetric.layers.nodes.program_clocks import together, truths_of
-from volumetric.layers.nodes.program_dispatch import Guard, Weights, dispatch, weights_of
-from volumetric.layers.nodes.program_drawn import diffused, hidden_in, noise_in
-from volumetric.layers.nodes.program_plan import Plan, plan_of, stacks_of
-from volumetric.layers.nodes.program_recipes import Seen, masked, penalty
-from volumetric.layers.nodes.program_settle import Held
-from volumetric.layers.nodes.program_watched import watch, watched_rows
-from volumetric.layers.nodes.repeat import repeat
+from volumetric.layers.program.carriers import chosen, layer_norm
+from volumetric.layers.program.clocks import together, truths_of
+from volumetric.layers.program.dispatch import Guard, Weights, dispatch, weights_of
+from volumetric.layers.program.drawn import diffused, hidden_in, noise_in
 from volumetric.layers.program.ends import codes_of, read_width
 from volumetric.layers.program.facts import Facts, Place
+from volumetric.layers.program.penalties import Seen, masked, penalty
+from volumetric.layers.program.plan import Plan, plan_of, stacks_of
 from volumetric.layers.program.ports import In, Level, Signal
+from volumetric.layers.program.settle import Held
 from volumetric.layers.program.spec import Program
 from volumetric.layers.program.tasks import gate_of, tasks_of
 from volumetric.layers.program.timing import ALWAYS, CANVAS, Timing, all_states, timing_of
+from volumetric.layers.program.watched import watch, watched_rows
+from volumetric.layers.repeat import repeat
 from volumetric.layers.scope import Scope, all_apart, start
 
 

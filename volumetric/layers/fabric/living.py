@@ -8,8 +8,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.graph.build import GraphBuilder
+from volumetric.layers.fabric.messages import Reading
 from volumetric.layers.fabric.spec import Fabric
-from volumetric.layers.nodes.fabric_edges import Reading
 from volumetric.layers.scope import Scope
 
 

@@ -1,4 +1,4 @@
-"""Nodes of state-space layers: projections, a short convolution and a selective scan."""
+"""The selective scan of state-space layers, as one operation on rows or written out for whole sequences."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from volumetric.graph.numeric.selective_scan import STATE
 from volumetric.graph.operations.linear_scan import linear_scan
-from volumetric.layers import Mamba, Mamba2
-from volumetric.layers.nodes.convolved import causal_conv
-from volumetric.layers.scope import Scope, columns, flat, gated, linear, scaled, start
+from volumetric.layers.scope import Scope, columns, flat, start
 
 
 class Columns(NamedTuple):
@@ -132,79 +130,3 @@ class Scan:
 
     def _rows(self, scope: Scope, part: Columns, width: int) -> int:
         return flat(scope.work, columns(scope.work, *part, width))
-
-
-def emit_mamba(scope: Scope, spec: Mamba, x: int) -> int:
-    """Emit a Mamba layer."""
-    work, p, inner = scope.work, scope.params(spec), spec.inner_features
-    with work.at(scope.path, mixes=False):
-        wide = linear(work, p, ("in.",), x)
-    u = causal_conv(scope, wide, p["conv.weight"], p.get("conv.bias"), activation="silu")
-    with work.at(scope.path, mixes=False):
-        products = linear(work, p, ("x.",), u)
-        dt = linear(work, p, ("dt.",), columns(work, products, 0, spec.dt_rank))
-    scan = Scan(
-        heads=inner,
-        size=spec.state_size,
-        x=Columns(u),
-        dt=Columns(dt),
-        b=Columns(products, spec.dt_rank),
-        c=Columns(products, spec.dt_rank + spec.state_size),
-        z=Columns(wide, inner),
-        a_log=p["a_log"],
-        d=p["d"],
-    )
-    y = scan.emit(scope)
-    with work.at(scope.path, mixes=False):
-        return linear(work, p, ("out.",), y)
-
-
-def emit_mamba2(scope: Scope, spec: Mamba2, x: int) -> int:
-    """Emit a Mamba-2 layer."""
-    work, p, inner = scope.work, scope.params(spec), spec.inner
-    with work.at(scope.path, mixes=False):
-        wide = linear(work, p, ("in.",), x)
-    bias = p.get("conv.bias")
-    mixed = causal_conv(scope, wide, p["conv.weight"], bias, start=inner, activation="silu", factors=spec.conv_factors)
-    z = Columns(wide)
-    late = spec.gated_last
-    scan = Scan(
-        heads=spec.num_heads,
-        head_dim=spec.head_dim,
-        groups=spec.groups,
-        size=spec.state_size,
-        x=Columns(mixed),
-        dt=Columns(wide, sum(spec.projected[:2])),
-        b=Columns(mixed, inner),
-        c=Columns(mixed, inner + spec.grouped),
-        z=None if late else z,
-        a_log=p["a_log"],
-        d=p["d"],
-        dt_bias=p["dt_bias"],
-        dt_factor=spec.multipliers[4],
-        z_factor=spec.multipliers[0],
-        dt_min=spec.dt_min,
-        dt_max=spec.dt_max,
-    )
-    y = scan.emit(scope)
-    with work.at(scope.path, mixes=False):
-        if spec.norm:
-            y = _normed(scope, spec, y, p["norm.weight"])
-        if late:
-            gate = columns(work, *z, inner)
-            factor = spec.multipliers[0]
-            y = gated(work, gate if factor == 1 else scaled(work, gate, factor), y, "silu")
-        return linear(work, p, ("out.",), y)
-
-
-def _normed(scope: Scope, spec: Mamba2, y: int, gain: int) -> int:
-    """Emit the norm of each group of channels."""
-    work, shape = scope.work, scope.work.shape(y)
-    if spec.groups == 1:
-        return work.reshape(work.norm(flat(work, y), gain, kind="rms", eps=spec.norm_eps), shape)
-    if work.takes("grouped_norm", (y,), (gain,)):
-        return work.emit("grouped_norm", (y, gain), groups=spec.groups, eps=spec.norm_eps)[0]
-    rows = flat(work, y)
-    apart = work.reshape(rows, (work.shape(rows)[0] * spec.groups, spec.inner // spec.groups))
-    normal = work.norm(apart, kind="rms", eps=spec.norm_eps)
-    return work.binary("mul", work.reshape(normal, shape), gain)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.nodes.program_attention.base import Reading, lowering
-from volumetric.layers.nodes.program_attention.heads import (
+from volumetric.layers.program.attention.base import Reading, lowering
+from volumetric.layers.program.attention.heads import (
+    ByHeads,
     affine,
     asked,
     by_edge,
@@ -17,7 +18,6 @@ from volumetric.layers.nodes.program_attention.heads import (
     softmax,
     together,
 )
-from volumetric.layers.program.attention.heads import ByHeads
 from volumetric.layers.program.attention.linear import LEAST
 from volumetric.layers.program.attention.sparse import Sparse
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.nodes.program_attention.base import Reading, lowering
-from volumetric.layers.nodes.program_attention.heads import affine
+from volumetric.layers.program.attention.base import Reading, lowering
+from volumetric.layers.program.attention.heads import affine
 from volumetric.layers.program.attention.hyena import Hyena, bins, transform_length
 
 

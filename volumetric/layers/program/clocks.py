@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.clock import Clock, Event, On
-from volumetric.layers.clock_steps import step
-from volumetric.layers.nodes.clocks import GraphSteps
-from volumetric.layers.nodes.program_carriers import shown
+from volumetric.layers.clock_steps import GraphSteps, step
+from volumetric.layers.program.carriers import shown
 from volumetric.layers.program.facts import Facts
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.timing import CLOCK, Timing, meter_at

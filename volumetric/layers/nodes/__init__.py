@@ -1,1 +1,0 @@
-"""What larger layers write into a graph, for the `emit` of their specs."""
