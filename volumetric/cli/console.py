@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from volumetric.cli import streams
 from volumetric.cli.notes import StderrHandler
-from volumetric.cli.streams import writing
 
 if TYPE_CHECKING:
     from volumetric.generate.params import Merged
@@ -58,10 +58,7 @@ def explain_sampling(merged: Merged) -> None:
     logging.getLogger(__name__).info("sampling: %s", merged)
 
 
-def write(text: str) -> None:
-    """Write a piece of the product at once, as it is."""
-    with writing():
-        sys.stdout.write(text)
+write = streams.write  # a piece of the product, at once and as it is
 
 
 def read_all() -> str:
@@ -99,7 +96,7 @@ def table(
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    with writing():
+    with streams.writing():
         shown = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED)
         for row in _fitted(columns, rows, fold, READABLE if shown.width == UNBOUNDED else shown.width):
             drawn.add_row(*row)

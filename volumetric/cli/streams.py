@@ -71,3 +71,9 @@ def writing() -> Iterator[None]:
             raise
         reason = error.strerror or error
         raise OutputError(f"stdout cannot be written: {reason}", hint="check where it is redirected to") from error
+
+
+def write(text: str) -> None:
+    """Write a piece of the product at once, as it is. Raises what `writing` does."""
+    with writing():
+        sys.stdout.write(text)

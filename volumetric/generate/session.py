@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from volumetric.generate.held import Held
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.scheduler import Scheduler
 from volumetric.generate.scheduling.job import Job
-from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
+from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.generate.stream import Stream
 from volumetric.runtime.device import State
 
@@ -19,11 +18,9 @@ if TYPE_CHECKING:
     from volumetric.generate.model import Model
     from volumetric.generate.prompt import Prompt
 
-_ALONE = Limits.of_one_caller(seats=1, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
-
 
 class Session:
-    """Owns the device state of one sequence, which a scheduler with one seat computes.
+    """Owns the device state of one sequence, which one generation after the other goes on in.
 
     A prompt that begins like what the session holds is computed only from the first difference on, which makes each
     turn of a chat cost its own tokens; see `volumetric.generate.held` for states that cannot go back everywhere.
@@ -37,9 +34,10 @@ class Session:
     """
 
     def __init__(self, model: Model, state: State | None = None, tokens: Iterable[int] = ()) -> None:
+        model.require_generator()
         self._model = model
         self._held = Held(model.executable, state, tokens)
-        self._scheduler = Scheduler(model, _ALONE)
+        self._rounds = Rounds(model.executable)
         self._live: Stream | None = None
 
     @property
@@ -86,7 +84,7 @@ class Session:
 
             drafter = drafters(self._model, draft)
         job = Job(prompt=ids, params=merged, drafter=drafter, held=self._held)
-        self._live = Stream(self._scheduler, self._scheduler.submit(job), on_end)
+        self._live = Stream(self._model, job, self._rounds, self._held, on_end)
         return self._live
 
     def fork(self) -> Session:

@@ -1,30 +1,56 @@
-"""Stream: the tokens of one generation, one event after the other."""
+"""Stream: the tokens of one generation, one event after the other, by a loop of its own."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
+from volumetric.errors import GenerationError, VolumetricError
 from volumetric.generate.events import Generation, GenerationStats, TokenEvent
 from volumetric.generate.params import SamplingParams
+from volumetric.generate.scheduling.intake import texts_of
+from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
+from volumetric.generate.scheduling.room import Room
 
 if TYPE_CHECKING:
-    from volumetric.generate.scheduler import Scheduler
-    from volumetric.generate.scheduling.job import Ticket
+    from volumetric.generate.held import Held
+    from volumetric.generate.model import Model
+    from volumetric.generate.scheduling.job import Job
+    from volumetric.generate.scheduling.live import Live
+    from volumetric.generate.scheduling.rounds import Rounds, Told
+
+_LIMITS = Limits.of_one_caller(seats=1, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
 
 
 class Stream:
     """Iterator over the `TokenEvent`s of one generation; `Session.stream` and `Model.stream` make it.
 
-    The work happens inside of ``next``. Leaving early (`close`, or an exception such as KeyboardInterrupt) ends the
+    The work happens inside of ``next``, without a queue, slots or shares: the prompt in pieces, then token after token.
+    Pieces end where those of a scheduler do, and calls of the device are made by the same `Rounds`, so the tokens are
+    those that the text has among others. Leaving early (`close`, or an exception such as KeyboardInterrupt) ends the
     generation as cancelled; `generation` has then what was told so far. With a draft several tokens may be made at
     once, of which those that were not told yet are forgotten.
+
+    Parameters
+    ----------
+    job : of one text
+    rounds : calls the device
+    held : has the state that the text is computed on, and takes it back
+    on_end : called once when the stream has ended, in whatever way
+
+    Raises
+    ------
+    GenerationError : the prompt is empty, does not fit, or has an id outside of the vocabulary
     """
 
-    def __init__(self, scheduler: Scheduler, ticket: Ticket, on_end: Callable[[], None] | None = None) -> None:
-        self._scheduler = scheduler
-        self._ticket = ticket
-        self._transcript = ticket.transcripts[0]
+    def __init__(
+        self, model: Model, job: Job, rounds: Rounds, held: Held, on_end: Callable[[], None] | None = None
+    ) -> None:
+        self._live: Live = texts_of(job, model, _LIMITS, Room(model.executable.memory, None), time.monotonic())
+        self._rounds, self._held = rounds, held
+        self._transcript = self._live.transcript
+        self._cancelled = self._lent = False
         self._on_end = on_end
         self._told = 0
         self._events = self._run()
@@ -37,7 +63,7 @@ class Stream:
 
     def cancel(self) -> None:
         """Ask the stream to end before its next token; may be called from another thread."""
-        self._scheduler.cancel(self._ticket)
+        self._cancelled = True
 
     def close(self) -> None:
         """End the stream now, from the thread that iterates over it."""
@@ -86,27 +112,68 @@ class Stream:
         return self._transcript.stats
 
     def _run(self) -> Generator[TokenEvent, None, None]:
-        ticket = self._ticket
+        live, transcript = self._live, self._transcript
         try:
-            while not ticket.ended:
-                for event in self._scheduler.step():
-                    if event.error is not None:
-                        raise event.error
-                    if ticket.cancelled:
+            self._held.lend(live, self._rounds.stop)
+            self._lent = True
+            transcript.cached = live.fed
+            call = self._prompt
+            while transcript.reason is None and not self._cancelled:
+                for _, event in self._calling(call):
+                    if isinstance(event, GenerationError):
+                        raise event
+                    self._told += 1
+                    yield event
+                    if self._cancelled:
                         return
-                    if event.token is not None:
-                        self._told += 1
-                        yield event.token
+                    call = self._guessed if live.ticket.job.drafter is not None else self._next
         finally:
             self._end()
 
+    @staticmethod
+    def _calling(call: Callable[[], Told]) -> Told:
+        try:
+            return call()
+        except VolumetricError:
+            raise
+        except Exception as error:
+            raise GenerationError(f"{type(error).__name__}: {error}") from error
+
+    def _prompt(self) -> Told:
+        """Compute the next piece of the prompt; behind the last one comes the first token."""
+        live = self._live  # where a session cuts a prompt, it is cut here too
+        rows = min(live.missing, live.until_cut(), PREFILL_ROWS - live.fed % PREFILL_ROWS)
+        told = self._rounds.run([(live, rows)], _nobody)
+        self._held.mark(live)
+        return told
+
+    def _next(self) -> Told:
+        return self._rounds.go_on(self._live)
+
+    def _guessed(self) -> Told:
+        """Let the draft propose tokens, whenever it can: whoever asks for it alone wants them, and check them."""
+        live, make = self._live, self._live.ticket.job.drafter
+        if live.drafter is None and make is not None:
+            live.drafter = make()
+        most = min(live.length.most(), self._transcript.tokens_left - 1)
+        if live.drafter is not None:
+            live.guesses = live.drafter.propose(live.ids, most) if most > 0 else []
+        return self._rounds.run([(live, 1)], _nobody)
+
     def _end(self) -> None:
-        """Give the state back, settle the transcript, and tell whoever waits for the end, once."""
+        """Give the state back, which holds what was told, settle the transcript, and tell who waits for it, once."""
         self._transcript.forget(self._told)
-        if not self._ticket.ended:
-            self._scheduler.cancel(self._ticket)
-            self._scheduler.step()
+        if self._lent:
+            self._lent = False
+            self._rounds.stop()
+            self._live.rest()
+            self._held.take_back()
         self._transcript.end()
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()
+
+
+def _nobody(_: Live) -> list[Live]:
+    """Return the texts that wait for this one's prompt."""
+    return []

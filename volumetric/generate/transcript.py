@@ -61,6 +61,7 @@ class Transcript:
         self._end_ids = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
         self._stops = StopMatcher(params.stop, shown=params.include_stop)
+        self._ends_at_texts = bool(params.stop)
         self._draws: list[Draw] = []
         self._texts: list[str] = []
         self._first_seconds = self._seconds = 0.0
@@ -93,7 +94,7 @@ class Transcript:
         token = draw.token
         ended = token in self._end_ids
         piece = "" if ended or self.decoder is None else self.decoder.push(token)
-        shown, stopped = self._stops.push(piece)
+        shown, stopped = self._stops.push(piece) if self._ends_at_texts else (piece, False)
         if ended or stopped:
             self.reason = "stop"
         elif len(self._draws) >= self._limit:

@@ -32,7 +32,7 @@ class AGaLiTe(LayerSpec):
     ``k̃_j = (1 - Γ) k̃_j + o_j Γ φ_k``, ``ṽ_j = (1 - β) ṽ_j + o_j β v``, ``s = (1 - Γ) s + Γ φ_k``
 
     (Pramanik et al. 2023): r pairs of vectors stand for a matrix of keys and values. A call goes on from these states
-    and the row's number, and forgets them where the memory's resets say so; in gradients they are constants.
+    and the row's number, and forgets them at resets; in gradients they are constants.
 
     Attributes
     ----------

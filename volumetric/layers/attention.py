@@ -38,8 +38,8 @@ class MultiHeadAttention(LayerSpec):
     """Attention over the rows of a sequence; a causal layer remembers keys and values from call to call.
 
     ``y = softmax(scale · rope(norm(q)) rope(norm(k))ᵀ + mask) v Woᵀ + bo`` for each head, heads side by side. Where a
-    sequence begins anew, as the memory's resets say, rows from there on see none of those before, their positions count
-    from 0, and nothing of what is not seen comes through, NaN neither. In gradients rows of earlier calls are constants.
+    sequence is reset, rows from there on see none of those before, their positions count from 0, and nothing of
+    what is not seen comes through, NaN neither. In gradients rows of earlier calls are constants.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ class Axon(LayerSpec):
 
     ``c₁ = g c₁ - φ c₂ + γ w₁ x̂`` and ``c₂ = g c₂ + φ c₁ + γ w₂ x̂`` with ``x̂ = Wₓ x``, ``r = exp(-exp(ν))``,
     ``θ = exp(ϑ)``, ``g = r cos θ``, ``φ = r sin θ`` and ``γ = √(1 - r²)`` (Elelimy et al. 2024). A call goes on from c,
-    and forgets it where the memory's resets say so.
+    and forgets it at resets.
 
     With `traces` a sequence also carries how c depends on ν, ϑ, w₁ and w₂ through all its rows so far. The gradients of
     these four are then those of the whole sequence, however short the windows are in which it is learned; what the

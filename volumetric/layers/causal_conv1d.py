@@ -24,7 +24,7 @@ class CausalConv1d(LayerSpec):
 
     Each channel has weights of its own, ``[channels, 1, K]`` as of torch's Conv1d with groups; with `mixing` they are
     matrices between all channels, ``[channels, channels, K]``. A call goes on from the last ``K - 1`` rows before it, a
-    state of fixed size. A row sees no row from before its sequence began, as the resets of a memory say.
+    state of fixed size. A row sees no row from before its sequence began.
 
     Attributes
     ----------

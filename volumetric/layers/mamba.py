@@ -31,7 +31,7 @@ class Mamba(LayerSpec):
     ``s[t] = exp(dt ⊗ A) ⊙ s[t - 1] + (dt ⊙ u) ⊗ b``, ``scan(u)[t] = s[t] c + D ⊙ u`` with ``A = -exp(a_log)``
 
     (Gu & Dao 2023). ``conv`` is causal, of each channel on its own. A call goes on from two states of fixed size: the
-    last ``kernel_size - 1`` rows of v, and s; resets of the memory forget both.
+    last ``kernel_size - 1`` rows of v, and s; resets forget both.
 
     Attributes
     ----------

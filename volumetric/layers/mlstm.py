@@ -50,8 +50,8 @@ class MLSTM(LayerSpec):
     ``m = max(ĩ, m[t - 1] + log σ(f̃))``, ``i = exp(ĩ - m)``, ``f = exp(m[t - 1] + log σ(f̃) - m)``
 
     (Beck et al. 2024). 1e-6 is added to the divisor; y is normalised head by head, with a gain and no bias. A call goes
-    on from the states C, n and m and the last rows that the convolution saw, and forgets them where the memory's resets
-    say so; in gradients they are constants. Devices compute windows in chunks of rows as products of matrices.
+    on from the states C, n and m and the last rows that the convolution saw, and forgets them at resets; in gradients
+    they are constants. Devices compute windows in chunks of rows as products of matrices.
 
     Attributes
     ----------

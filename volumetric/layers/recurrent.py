@@ -1,7 +1,7 @@
 """Recurrent layers with torch's equations and gate order: RNN, LSTM and GRU.
 
 Elman 1990; Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000; Cho et al. 2014 (arXiv 1406.1078)
-in the form that applies the reset gate after the product. The gradient is back-propagation through every step of the call.
+in the form that applies the reset gate after the product. Gradients go back through every step of a call.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from volumetric.layers.scope import Scope, linear
 class Recurrent(LayerSpec):
     """What the recurrent layers share: the loop over the steps of ``[T, input_size]`` or ``[B, T, input_size]``.
 
-    The output is h of every step. With a memory, a call goes on from the state that the steps before it left, and
-    forgets it where the memory's resets say so; in gradients that state is a constant. With `reverse` the steps of a call
+    The output is h of every step. A call goes on from the state that the steps before it left, and
+    forgets it at resets; in gradients that state is a constant. With `reverse` the steps of a call
     are computed from the last to the first; it begins with zeros and leaves nothing, and sees no row beyond a reset:
     the way back of a bidirectional layer. Each step computes its cell from
     ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other.
@@ -114,7 +114,7 @@ class Recurrent(LayerSpec):
 
 @layer("rnn")
 class RNN(Recurrent):
-    """``h' = act(x Wihᵀ + bih + h Whhᵀ + bhh)`` with tanh or ReLU; loop, shapes and memory as in `Recurrent`."""
+    """``h' = act(x Wihᵀ + bih + h Whhᵀ + bhh)`` with tanh or ReLU; loop, shapes and states as in `Recurrent`."""
 
     nonlinearity: Literal["tanh", "relu"] = "tanh"
 
@@ -131,7 +131,7 @@ class RNN(Recurrent):
 
 @layer("lstm")
 class LSTM(Recurrent):
-    """``c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh(c')``; loop, shapes and memory as in `Recurrent`.
+    """``c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh(c')``; loop, shapes and states as in `Recurrent`.
 
     ``[i, f, g, o] = [σ, σ, tanh, σ](x Wihᵀ + bih + h Whhᵀ + bhh)``, blocks in this order.
     """
@@ -139,7 +139,7 @@ class LSTM(Recurrent):
 
 @layer("gru")
 class GRU(Recurrent):
-    """``h' = (1 - z) ⊙ n + z ⊙ h``; loop, shapes and memory as in `Recurrent`.
+    """``h' = (1 - z) ⊙ n + z ⊙ h``; loop, shapes and states as in `Recurrent`.
 
     ``r = σ(xr + hr)``, ``z = σ(xz + hz)``, ``n = tanh(xn + r ⊙ hn)``, where ``[xr, xz, xn] = x Wihᵀ + bih`` and
     ``[hr, hz, hn] = h Whhᵀ + bhh``.

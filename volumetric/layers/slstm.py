@@ -45,7 +45,7 @@ class SLSTM(LayerSpec):
 
     and ``m = ĩ`` where n is 0, at the beginning (Beck et al. 2024). 1e-6 is added to n in the quotient. What the
     recurrence reads is y before its norm, which has a gain and no bias. A call goes on from the states y, c, n and m
-    and the last rows that the convolution saw, and forgets them where the memory's resets say so; in gradients they are
+    and the last rows that the convolution saw, and forgets them at resets; in gradients they are
     constants.
 
     Attributes

@@ -254,13 +254,16 @@ class Tokenizer:
         GenerationError
             An id is negative or has more than 32 bits.
         """
-        with self._decoding:
-            checked = [_checked(id) for id in ids]
+        try:  # entering the guard would cost each token of a text
+            checked = [*map(_checked, ids)]
             if len(checked) < MANY:
                 return self.backend.decode(checked, skip_special_tokens=skip_special_tokens)
             # A batch lets other threads run Python meanwhile, and costs more than a few ids do.
             (text,) = self.backend.decode_batch([checked], skip_special_tokens=skip_special_tokens)
             return text
+        except BaseException:
+            with self._decoding:
+                raise
 
     def decoder(self, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()) -> StreamDecoder:
         """Return a decoder for one stream of ids."""

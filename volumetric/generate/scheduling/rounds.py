@@ -60,6 +60,17 @@ class Rounds:
         self.stop()
         return self._call(taking, follow)
 
+    def go_on(self, live: Live) -> Told:
+        """Compute the next token of one sequence that decodes and has no guesses, alone.
+
+        Raises
+        ------
+        VolumetricError : as `run`
+        """
+        if self._loop is None or self._together != (live,):
+            return self.run([(live, 1)], lambda _: [])
+        return self._next(self._together)
+
     def stop(self) -> None:
         """Let go of the states: each holds the tokens that were fed, and no more."""
         loop, self._loop, self._together = self._loop, None, ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Sequence
+from math import isfinite
 
 import numpy as np
 
@@ -111,16 +112,20 @@ class CpuExecutable:
         check_once(states)
         more = check_tokens(plan, tokens, constant)
         loop, vocabulary = TokenLoop(runner, states, limit, more), runner.program.vocabulary
+        left = max(limit - max(state.position for state in states), 0)
         while True:
-            for state in states:
-                check_room(state.position, 1, self.options.context)
-                self._check_positions(state.position + 1)
+            if not left:
+                for state in states:
+                    check_room(state.position, 1, self.options.context)
+                    self._check_positions(state.position + 1)
+            left -= 1
             if max(tokens) >= vocabulary:
                 check_vocabulary(plan, np.array(tokens, np.int32))
             with self._turn:
                 tokens, top = loop.step(tokens)
             for place, logit in enumerate(top):
-                check_likeliest(logit, sequence=place)
+                if not isfinite(logit):
+                    check_likeliest(logit, sequence=place)
             yield list(tokens)
 
     def step_times(self, states: Sequence[CpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
