@@ -21,10 +21,8 @@ from volumetric.train.losses import LossTerms
 from volumetric.train.objective import naming
 from volumetric.train.precision import as_stored, schemes_of, trained_store
 from volumetric.train.subject import (
-    are_sequences,
+    BatchForm,
     check_state,
-    check_statistics,
-    checked_inputs,
     first_masters,
     kept_store,
     learned_buffers,
@@ -106,7 +104,7 @@ class NumpyLearner:
                 values, _ = executable.trace(x)
                 tally += self._tally(executable.plan, values, self._terms(values, wanted))
                 found.append({name: values[self._plan.outputs[name]] for name in asked})
-        if not are_sequences(self._plan, batch.given):
+        if not BatchForm(self._plan).are_sequences(batch.given):
             return tally, found[0]
         return tally, {name: np.stack([of[name] for of in found]) for name in asked}
 
@@ -154,7 +152,7 @@ class NumpyLearner:
         buffers = dict(self._buffers)
         for part, (batch, what) in enumerate(zip(batches, asked, strict=True)):
             executable = self._part(what)
-            check_statistics(executable.plan, batch.given, self._buffers)
+            BatchForm(executable.plan, self._buffers).check_statistics(batch.given)
             noise, first = noise_key(self._options.seed, self._updates, part), 0
             for x, wanted in self._runs(batch, what):
                 training = TrainingPass(buffers=buffers, noise=noise, first=first)
@@ -182,8 +180,9 @@ class NumpyLearner:
         """Output → number of the terms of its loss in all batches."""
         found: dict[str, float] = {}
         for batch, what in zip(batches, asked, strict=True):
-            given, plan = checked_inputs(self._plan, batch.given), self._plan
-            lead = given[INPUT].shape[: 2 if are_sequences(plan, given) else 1]
+            plan = self._plan
+            given, many = BatchForm(plan).checked(batch.given)
+            lead = given[INPUT].shape[: 2 if many else 1]
             for name, of in what.items():
                 shape = (*lead, *plan.values[plan.outputs[name]].shape[1:])
                 with naming(self._losses, name):
@@ -238,8 +237,8 @@ class NumpyLearner:
 
     def _runs(self, batch: Batch, asked: Mapping[str, Asked]) -> Iterator[tuple[dict[str, Array], Mapping[str, Asked]]]:
         """Yield the inputs of each forward pass, and what is asked of its outputs."""
-        given = checked_inputs(self._plan, batch.given)
-        if not are_sequences(self._plan, given):
+        given, many = BatchForm(self._plan).checked(batch.given)
+        if not many:
             yield given, asked
             return
         for i in range(len(batch)):

@@ -45,10 +45,8 @@ from volumetric.train.objective import naming, pose
 from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.ready import Ready, sharing
 from volumetric.train.subject import (
-    are_sequences,
+    BatchForm,
     check_state,
-    check_statistics,
-    checked_inputs,
     first_masters,
     kept_store,
     learned_buffers,
@@ -114,6 +112,7 @@ class DeviceLearner:
             for key, store in params.items()
         }
         self._buffers = {k: params[k].shape for k in learned_buffers(self._plan, params, options)}
+        self._forms: dict[int, BatchForm] = {}
         self._rules: dict[frozenset[str], UpdateRule] = {}
         self._parts: dict[frozenset[str], Plan] = {}
         self._store = device.store()
@@ -151,7 +150,7 @@ class DeviceLearner:
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
         for batch in batches:
-            check_statistics(self._plan, self._inputs(batch), self._buffers)
+            self._form_of(self._plan).check_statistics(self._inputs(batch))
         ready, scale = sharing(self._losses, [self._ready(batch) for batch in batches])
         self._observe(ready)
         knobs = self._knobs(rate, scale, self._updates + 1)
@@ -261,6 +260,10 @@ class DeviceLearner:
         names = frozenset(outputs)
         return self._parts.get(names) or self._parts.setdefault(names, with_outputs(self._plan, names))
 
+    def _form_of(self, part: Plan) -> BatchForm:
+        """Return what batches of a part of the network are; parts stay as long as the learner."""
+        return self._forms.get(id(part)) or self._forms.setdefault(id(part), BatchForm(part, self._buffers))
+
     def _weights(self, work: GraphBuilder) -> ForwardWeights:
         """Return what gives the forward pass its weights."""
         return ForwardWeights(
@@ -280,8 +283,7 @@ class DeviceLearner:
         """Check a batch and bring it into the form of graphs."""
         asked = self._losses.asked(batch)
         plan = self._part(asked)
-        given = checked_inputs(plan, self._inputs(batch))
-        many = are_sequences(plan, given)
+        given, many = self._form_of(plan).checked(self._inputs(batch))
         lead = given[INPUT].shape[: 2 if many else 1]
         shapes = {name: (*lead, *plan.values[plan.outputs[name]].shape[1:]) for name in asked}
         posed = pose(self._losses, asked, shapes)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-import numpy as np
-
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.layers import LayerSpec
 from volumetric.network import INPUT
-from volumetric.runtime import Plan
 from volumetric.runtime.lower import mixing_step
+from volumetric.runtime.plan import Plan, Step
 from volumetric.runtime.state import by_name, check_inputs, check_vocabulary
 from volumetric.train.learner import LearnerOptions, LearnerState
 from volumetric.train.precision import master_of, matching, trained_store
@@ -44,19 +42,6 @@ def learned_buffers(plan: Plan, params: Params, options: LearnerOptions) -> list
         return []
     frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
     return [key for key in params if key in plan.buffers - frozen]
-
-
-def check_statistics(plan: Plan, inputs: Mapping[str, Array], learned: Collection[str]) -> None:
-    """Raise `SpecError` where a layer takes statistics of a batch whose samples are sequences of rows."""
-    for step in plan.steps if are_sequences(plan, inputs) else ():
-        spec: LayerSpec | None = step.attrs.get("spec")
-        if spec is None or spec.batch_statistics == "never":
-            continue
-        if all(step.params[b.name] in learned for b in spec.buffers()):
-            raise SpecError(
-                f"{step.op} at {step.where} takes statistics over the samples of a batch, which cannot be sequences",
-                hint="make a sequence one row of the network: input_shape=(T, features)",
-            )
 
 
 def first_masters(params: Params, wanted: Iterable[str], options: LearnerOptions) -> Mapping[str, Array]:
@@ -94,47 +79,73 @@ def check_state(state: LearnerState, own: LearnerState, options: LearnerOptions)
         )
 
 
-def mixing_layer(plan: Plan) -> str | None:
-    """Name the first layer for which the rows of a call are one sequence. Rows of several axes are samples."""
-    step = mixing_step(plan)
-    return None if step is None else f"{step.op} at {step.where}"
+class BatchForm:
+    """What batches of a plan are, as far as that follows from the plan: found once, and not at each update.
 
-
-def are_sequences(plan: Plan, inputs: Mapping[str, Array]) -> bool:
-    """Whether the samples of a batch are sequences of rows; raise `ShapeError` where they would have to be."""
-    x = by_name(plan, inputs)[INPUT]
-    if x.ndim == len(plan.values[plan.inputs[INPUT]].shape) + 1:
-        return True
-    mixes = mixing_layer(plan)
-    if mixes is not None:
-        raise ShapeError(
-            f"{mixes} looks at other rows, so a sample is a sequence of rows, but inputs of shape {x.shape} "
-            "are one sequence",
-            hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
-        )
-    return False
-
-
-def checked_inputs(plan: Plan, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the inputs of a batch in the plan's order and dtypes, with their axes.
-
-    Raises
-    ------
-    ShapeError : an input is missing or unknown, or samples are not what it reads, or not as many or as long as others
-    GenerationError : an id has no row in an embedding
+    Parameters
+    ----------
+    plan : of what is computed
+    learned : keys of the buffers that training changes
     """
-    inputs = by_name(plan, inputs)
-    many = are_sequences(plan, inputs)
-    lead = inputs[INPUT].shape[: 2 if many else 1]
-    for name, x in inputs.items():
-        if x.shape[: len(lead)] != lead:
+
+    def __init__(self, plan: Plan, learned: Collection[str] = ()) -> None:
+        mixing = mixing_step(plan)
+        self._plan = plan
+        self._mixing = None if mixing is None else f"{mixing.op} at {mixing.where}"
+        """The first layer for which the rows of a call are one sequence. Rows of several axes are samples."""
+        self._statistics = next((f"{s.op} at {s.where}" for s in plan.steps if _takes_statistics(s, learned)), None)
+        self._axes = len(plan.values[plan.inputs[INPUT]].shape)
+        self._ids = [name for name, i in plan.inputs.items() if plan.values[i].dtype == "int32"]
+
+    def are_sequences(self, inputs: Mapping[str, Array]) -> bool:
+        """Whether the samples of a batch are sequences of rows; raise `ShapeError` where they would have to be."""
+        x = by_name(self._plan, inputs)[INPUT]
+        if x.ndim == self._axes + 1:
+            return True
+        if self._mixing is not None:
             raise ShapeError(
-                f"the inputs of a batch have the same samples and lengths, got {INPUT} {list(inputs[INPUT].shape)} and "
-                f"{name} {list(x.shape)}"
+                f"{self._mixing} looks at other rows, so a sample is a sequence of rows, but inputs of shape {x.shape} "
+                "are one sequence",
+                hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
             )
-    rows = {name: x.reshape(-1, *x.shape[2:]) if many else x for name, x in inputs.items()}
-    checked = check_inputs(plan, rows)
-    for name, x in checked.items():
-        if x.dtype == np.int32:
-            check_vocabulary(plan, x.ravel(), name)
-    return {name: x.reshape(inputs[name].shape) for name, x in checked.items()}
+        return False
+
+    def check_statistics(self, inputs: Mapping[str, Array]) -> None:
+        """Raise `SpecError` where a layer takes statistics of a batch whose samples are sequences of rows."""
+        if self._statistics is not None and self.are_sequences(inputs):
+            raise SpecError(
+                f"{self._statistics} takes statistics over the samples of a batch, which cannot be sequences",
+                hint="make a sequence one row of the network: input_shape=(T, features)",
+            )
+
+    def checked(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], bool]:
+        """Return the inputs of a batch in the plan's order and dtypes, with their axes; and whether they are sequences.
+
+        Raises
+        ------
+        ShapeError : an input is missing or unknown, or samples are not what it reads, or not as many or as long as
+            others
+        GenerationError : an id has no row in an embedding
+        """
+        inputs = by_name(self._plan, inputs)
+        many = self.are_sequences(inputs)
+        lead = inputs[INPUT].shape[: 2 if many else 1]
+        for name, x in inputs.items():
+            if x.shape[: len(lead)] != lead:
+                raise ShapeError(
+                    f"the inputs of a batch have the same samples and lengths, got {INPUT} "
+                    f"{list(inputs[INPUT].shape)} and {name} {list(x.shape)}"
+                )
+        rows = {name: x.reshape(-1, *x.shape[2:]) if many else x for name, x in inputs.items()}
+        checked = check_inputs(self._plan, rows)
+        for name in self._ids:
+            check_vocabulary(self._plan, checked[name].ravel(), name)
+        return {name: x.reshape(inputs[name].shape) for name, x in checked.items()}, many
+
+
+def _takes_statistics(step: Step, learned: Collection[str]) -> bool:
+    """Whether a layer takes statistics of the batch while it trains."""
+    spec: LayerSpec | None = step.attrs.get("spec")
+    if spec is None or spec.batch_statistics == "never":
+        return False
+    return all(step.params[b.name] in learned for b in spec.buffers())
