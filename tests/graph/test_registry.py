@@ -19,8 +19,9 @@ def test_the_table_names_what_each_module_declares():
     assert len(set(names)) == len(names)
     assert sorted(OPS) == sorted(names)
     for module, declared in operations.DECLARED.items():
-        import_module(f"{package}.{module}")
+        document = import_module(f"{package}.{module}").__doc__ or ""
         for name in declared.split():
+            assert f"``{name}``" in document, f"{module} does not tell what {name} takes and gives"
             assert OPS[name].run.__module__ == f"{package}.{module}", name
 
 

@@ -153,7 +153,7 @@ class LayerSpec:
         """Write the layer into the graph of `scope`: take tensors, return that of the output.
 
         Every device runs and trains what is written here; `Scope` gives parameters, buffers and
-        states, and `volumetric.graph.ops` lists the operations.
+        states, and `volumetric.graph.operations` has the operations.
         """
         raise UnsupportedError(
             f"{self.kind} at {scope.path} has no emit, which writes the graph that all devices run",

@@ -37,7 +37,7 @@ class GraphLoss(Loss):
         ``function(prediction, target)`` computes with operators and NumPy's functions (see `Expression`); targets are
         float32. ``function(work, output, target)`` gets a `GraphBuilder` and the numbers of two of its tensors, and
         returns the number of the tensor of terms, float32; targets of integers are an int32 tensor, and
-        `volumetric.graph.ops` lists the operations. The output is ``[samples, …]``, or ``[samples, T, …]`` for
+        `volumetric.graph.operations` has the operations. The output is ``[samples, …]``, or ``[samples, T, …]`` for
         sequences, on some devices ``[T, …]`` for one of them: so axes are counted from the end, and the terms keep the
         first ones.
 

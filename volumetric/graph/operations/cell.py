@@ -1,4 +1,12 @@
-"""`cell`: one step of a recurrent cell from its pre-activations, for the bodies of loops."""
+"""`cell`: one step of a recurrent cell from its pre-activations, for the bodies of loops.
+
+``cell``            from_x [R,nH], from_h [R,nH], bias [m,nH]: of R/m rows each [, before [d,R,H]] → y [R,H] [, others
+                    [s,R,H]] [, kept [R,kH]]: one step of a ``recurrent`` ``cell``, from what its products give. before:
+                    of lstm c, of gru h, of slstm c, n, m; others: c, or c, n, m, after it; kept: i f g o, r z n hn,
+                    i f z o σ(f̃). y and others have gradients; all inputs get them.
+``cell_grad``       gy [, g of others], y [, others] [, kept] [, before] → g_from_x [R,nH] [, g_from_h [R,nH] for gru]
+                    [, g_before [d,R,H]]. ``cell``. kept is constant. It has no gradient.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Cross attention of many small parts of one table of rows, projections and all, as one operation."""
+"""Cross attention of many small parts of one table of rows, projections and all, as one operation.
+
+``cross_attend``    table [R,d], asks and tells int32 [E,P,N] and [E,P,M], weights of q, k, v, o [E,d,d] as they
+                    multiply rows, biases [E,d] [, seen [M,N]] → y [E,P,N,d]: ``softmax(q kᵀ / √e) v`` in ``heads``
+                    of e numbers. ``masked``: pairs meet where seen is not 0; who meets nobody reads zeros. ``known``:
+                    keys and values [K,d] stand before seen, with no weights and biases; tells are their rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""`depthwise_conv`: causal convolutions of channels, each with taps of its own, over sequences that may begin anew."""
+"""`depthwise_conv`: causal convolutions of channels, each with taps of its own, over sequences that may begin anew.
+
+``depthwise_conv``  x [B,T,C], weight [C,1,K], past [B,K-1,C]: rows before x [, bias [C]] [, keep [B,T]] → y [B,T,C]:
+                    ``y[t] = Σ_l weight[:,0,K-1-l] x[t-l] + bias``. Where keep, 0 or 1, is 0 the row and later ones see
+                    nothing before it, not even NaN. ``bias``, ``resets``: whether bias and keep are there. K is 2 or
+                    more. All but keep have gradients. Devices without a kernel get it as sums of shifted rows.
+``depthwise_conv_grad`` gy, x, weight, past [, keep] → gx, g of weight, of past and of bias. ``resets``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Attention by content and distance over a bounded memory: as products, and as one operation for a few rows."""
+"""Attention by content and distance over a bounded memory: as products, and as one operation for a few rows.
+
+``distance_attend`` content, position, k, v [B,T,h·d], r [h,M+1,d], keys, values [B,M,h·d], age [B,1] [, keep [B,T]]
+                    → y, keys, values, age. A row sees itself and up to M rows before it, of its sequence: of those
+                    before the call the last ``age``. Logits are ``(content · k + position · r) / √d`` with r of
+                    distance δ in row M - δ. What is kept are the last M rows, zeros where they are not of the
+                    sequence. ``heads``: h; ``resets``: whether keep is there. T is 1 or more. Only y has a gradient.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""`edge_attend`: attention of nodes over those that they read, edge by edge."""
+"""`edge_attend`: attention of nodes over those that they read, edge by edge.
+
+``edge_attend``     q [R,B or 1,h·d], kv [S,B,h·(d+e)]: the keys of all heads before their values, bias [E,h or 1], and
+                    the edges as int32 lists: starts [R+1] of each receiver, senders [E], receivers [E], and for the
+                    gradient out_starts [S+1], out_edges [E]: edges by sender → m [R,B,h·e], weights [E,B,h]. Weights
+                    are the softmax over a receiver's edges of ``q·k / √d + bias``, m is Σ weight · v, in the order of
+                    edges. An edge at -inf does not count; without any m is 0. ``heads``; ``most_in``, ``most_out``:
+                    most edges of a receiver and of a sender. q, kv and bias have gradients.
+``edge_attend_grad`` g of m, weights, q, kv, starts, senders, receivers, out_starts, out_edges → gradients of the scores
+                    [E,B,h], of q, of kv. Attributes as ``edge_attend``. It has no gradient.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Operations on single elements, and on pairs of them with broadcasting."""
+"""Operations on single elements, and on pairs of them with broadcasting.
+
+``unary``       x → y. ``name``: one of `formula.functions.FUNCTIONS`: activations, exp log neg square sqrt …, affine.
+                ``alpha``, ``beta``: affine is ``alpha · x + beta``; for the others they are 1 and 0.
+``unary_grad``  g, x → g · f'(x). ``name``: an activation other than linear. At a kink the derivative from the left
+                (relu: 0 at 0; leaky_relu: 0.01 at 0). ``from_tanh`` and the like: x is the result of f instead.
+``binary``      a, b → c, NumPy broadcasting. ``name``: add sub mul div; max min (NumPy: NaN wins); greater: 1 where
+                a > b, else 0 (NaN: 0); mul_nonzero: a · b, but 0 where b is 0, even if a is NaN; mask: a where b is not
+                0, else -inf (b holds 0 and 1 only, and has no gradient). At most 4 axes remain once neighbours
+                that broadcast alike are one (`layout.broadcast_layout`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""A whole mixture of experts as one operation on the rows of a call."""
+"""A whole mixture of experts as one operation on the rows of a call.
+
+``experts``     x [, norm.weight …], choice [ROWS,n] [, residual], of each expert i of ``count``: i.weight.0 …,
+                i.bias.0 …, i.down [D,N], i.down_bias [D] → y [ROWS,D]: Σ weightᵢ · (hᵢ downᵢᵀ + biasᵢ), i rising,
+                without those of weight 0, then ``+ residual``. hᵢ is a ``linear`` with the attributes ``first``, gated
+                or of one part; weights follow from choices by ``scoring`` and ``top_k``
+                (`operations.experts.weights_of`). A pass makes it of a `mix` and what is before it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Windows copied out of images, and summed back into them."""
+"""Windows copied out of images, and summed back into them.
+
+``unfold``  x [N,C,*sizes] → [N, C·∏kernel, ∏counts]: element (c, taps; windows) is
+            ``x[n, c, stride·window + dilation·tap − before]``, 0 outside. ``kernel stride dilation before counts``: one
+            for each of 1 to 3 spatial axes. There may be fewer windows than fit.
+``fold``    columns [N, C·∏kernel, ∏counts] → [N,C,*sizes], the transpose: each element is the sum of what unfold
+            copied of it, taps in rising order (gather form). The same attributes and ``sizes``.
+"""
 
 from __future__ import annotations
 

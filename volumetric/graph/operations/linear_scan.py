@@ -1,4 +1,10 @@
-"""`linear_scan`: a linear recurrence with a factor for each element and step, forwards or backwards in time."""
+"""`linear_scan`: a linear recurrence with a factor for each element and step, forwards or backwards in time.
+
+``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
+                    ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
+                    ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is
+                    there; where it is 0 nothing passes, not even NaN. It has no gradient.
+"""
 
 from __future__ import annotations
 

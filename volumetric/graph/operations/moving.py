@@ -1,4 +1,20 @@
-"""Operations that move, repeat or gather data along axes, and the write to a persistent buffer."""
+"""Operations that move, repeat or gather data along axes, and the write to a persistent buffer.
+
+``reshape``     x → the same elements in another shape; no work: both share storage. Also int32.
+``permute``     x → ``NumPy transpose(x, perm)``. ``perm``.
+``slice``       x → ``x[starts[0]:stops[0], …]``. ``starts``, ``stops``: one for each axis. Also int32.
+``flip``        x → ``NumPy flip(x, axis)``.
+``delay``       x [n, …], past [d, …] → of ``past`` and x one behind the other the first n, and the last d: what x was d
+                rows earlier, and what is past after it. For axes whose size is open.
+``last``        x → the last element of ``axis``, which stays with size 1. For axes whose size is open.
+``pad``         x → x with ``before[i]`` zeros in front of axis i and ``after[i]`` behind.
+``concat``      1 or more x → joined along ``axis``.
+``broadcast``   x → x repeated to ``shape``; x has as many axes, each of the size wanted or 1.
+``reduce``      x → ``name`` (sum max mean) over ``axes`` (rising, 1 or more), which stay with size 1. max: NumPy; an
+                empty sum is 0; max and mean of nothing are refused when the graph is built.
+``assign``      value [, apply [1]] → the buffer ``key`` (shape of value), written in place; where ``apply`` is 0 it
+                stays as it is.
+"""
 
 from __future__ import annotations
 

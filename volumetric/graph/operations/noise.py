@@ -1,4 +1,11 @@
-"""Random choices, drawn from a key and the place of each element alone."""
+"""Random choices, drawn from a key and the place of each element alone.
+
+``gumbel``      x [R,C], positions int32 [R] → x plus Gumbel noise: `numeric.noise.gumbel` with ``seed``.
+``normal``      x, key int32 [2] → x plus standard normal noise: `numeric.noise.normal` with ``stream``, as dropout's,
+                and ``first``, the number of the first element.
+``dropout``     x, key int32 [2] → ``x / (1 − p)`` where an element is kept, else 0, whatever x is: `numeric.noise`.
+                ``p`` in 0 … 1; ``stream``: 32 bits that tell this layer's choices from others'.
+"""
 
 from __future__ import annotations
 

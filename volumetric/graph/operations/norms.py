@@ -1,4 +1,14 @@
-"""Normalisation of rows and its gradients."""
+"""Normalisation of rows and its gradients.
+
+``norm``          x [R,W] [, gain [W] [, bias [W]]] → y, stats [R,3] = (mean; rstd = 1/√(variance + eps); the mean of
+                  x − mean, which is what rounding took from the mean; means are 0 for rms).
+                  ``kind`` rms|layer, ``eps``, ``unit_offset``: the gain is 1 + gain.
+                  ``y = (x − mean) rstd gain + bias`` with both parts of the mean; the variance is about it,
+                  biased; for rms it is the mean of squares. Where it overflows, rstd is 0.
+``norm_grad``     g, x, stats [, gain] → gx [R,W]. ``kind``, ``unit_offset``. With ``n = (x − mean) rstd`` and
+                  ``i = g gain``: ``rstd (i − n mean(i n))``, for layer also minus ``rstd mean(i)``.
+``norm_param_grad`` g, x, stats → ggain [W] = ``Σ_R g n`` [, gbias [W] = ``Σ_R g``]. ``bias``: whether gbias is there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Largest elements and sums of the windows of images, channel by channel, and their gradients."""
+"""Largest elements and sums of the windows of images, channel by channel, and their gradients.
+
+``pool_max``  x [N,C,*sizes] → y [N,C,*counts], tap [N,C,*counts]: the largest element of each window, and the number of
+            its tap, as a float. Of equals the first counts; NaN is larger than every number; outside of the image all
+            is -inf. Attributes as `unfold`.
+``pool_max_grad``  g, tap [N,C,*counts] → [N,C,*sizes]: each g goes to where its tap lies. Attributes as `fold`.
+``pool_sum``  x [N,C,*sizes] → y [N,C,*counts]: the sum of each window. Attributes as `unfold`.
+``pool_spread``  g [N,C,*counts] → [N,C,*sizes], the transpose of pool_sum: the sum of the windows that see an element.
+            Attributes as `fold`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The matrix product of groups, and its gradients, which are products of groups again."""
+"""The matrix product of groups, and its gradients, which are products of groups again.
+
+``gemm``        a [Ga,M,K], b [Gb,K,N] [, bias [N] or [Gc,N]] → c [Gc,M,N]. ``trans_a``: a is [Ga,K,M]; ``trans_b``: b
+                is [Gb,N,K]. Groups go round: with G = max(Ga, Gb, Gc), which Ga, Gb and Gc divide,
+                ``c[j] = act(Σ_{g ≡ j mod Gc} op(a[g mod Ga]) op(b[g mod Gb]) + bias)``, g rising. ``groups`` = Gc.
+                So Gb = 1 is a shared right side, Ga = 1 a shared left side, Gc = 1 the sum over all groups; the
+                gradient of a gemm is a gemm. ``activation``: name, ``"linear"`` unless a pass fused one. K = 0, Ga = 0
+                or Gb = 0 gives act(bias), with any Gc. Operands have 3 axes, always.
+"""
 
 from __future__ import annotations
 

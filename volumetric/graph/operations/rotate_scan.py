@@ -1,4 +1,10 @@
-"""`rotate_scan`: pairs of numbers that turn and shrink by a factor each, forwards or backwards in time."""
+"""`rotate_scan`: pairs of numbers that turn and shrink by a factor each, forwards or backwards in time.
+
+``rotate_scan``     u [B,T,2F], g [F], φ [F], s0 [B,2F] [, keep [B,T]] → s [B,T,2F]: ``s[t] = keep[t] R s[t-1] + u[t]``
+                    from ``s[-1] = s0`` on, with R = [[g, -φ], [φ, g]] for the pairs (i, i + F). ``reverse``: without
+                    s0, ``s[t] = keep[t+1] Rᵀ s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is
+                    there; where it is 0 nothing passes, not even NaN. It has no gradient.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Operations on rows: lookups, softmax and its sparse relatives, the choice of the largest."""
+"""Operations on rows: lookups, softmax and its sparse relatives, the choice of the largest.
+
+``gather_rows``   table [V,D], ids int32 [n] → [n,D]. Ids are checked on the host before a run.
+``scatter_rows``  g [n,D], ids int32 [n] → [``rows``,D]: each row the sum of the g of its id, added in the order of ids.
+``softmax``       x [R,W] → y, by row; all -inf: zeros; NaN or +inf in a row: the whole row NaN.
+``softmax_grad``  y, g → ``y (g − Σ y g)``.
+``entmax``        x [R,W] → y. ``alpha`` in (1, 2]: `numeric.entmax`; 2 is sparsemax, exactly. -inf, NaN: as softmax.
+``entmax_grad``   y, g → ``s (g − Σ s g / Σ s)``, ``s = y^(2−alpha)`` where y > 0, NaN where y is, else 0; Σ s = 0
+                  counts as 1. ``alpha``.
+``keep_largest``  x [R,W] → x where it is among the ``k`` largest of its row (of equals the earlier), else -inf; NaN
+                  stays, and ranks below everything.
+"""
 
 from __future__ import annotations
 

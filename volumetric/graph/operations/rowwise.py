@@ -1,4 +1,26 @@
-"""Operations on the rows of a call: what fast devices run on packed weights and on the states of sequences."""
+"""Operations on the rows of a call: what fast devices run on packed weights and on the states of sequences.
+
+``activate``    a [, b] → ``act(a)``, or ``act(a) · b``. ``activation``.
+``linear``      x [, residual], weight.i [Nᵢ,K] …, bias.i [Nᵢ] … [, norm.weight [K] [, norm.bias]] → y. With
+                ``n = norm(x)`` (``norm`` None, rms, layer; ``norm_eps``, ``norm_unit_offset`` as in ``norm``):
+                ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` side by side; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
+                ``limit`` and ``up_offset`` bound the factors of a gated one, as in `layers.SwiGLU`.
+                Then ``+ residual``; then ``softcap · tanh(y / softcap)`` unless None. ``activation``; ``parts``: (Nᵢ).
+``embedding``   ids [ROWS], weight [V,D] → y. ``scale``: factor on the row of ``weight`` that an id names.
+``position_embedding`` x, positions int32 [ROWS], weight [P,D] → x + weight[positions + ``offset``].
+``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, sinks [heads]]
+                [, k, v: states [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows].
+                Head norms (``qk_norm`` rms, layer, None; ``qk_norm_eps``, ``qk_norm_unit_offset``; with
+                ``own_gains`` they are [heads · head_dim] and [kv_heads · head_dim]), ``rope``
+                (`numeric.rope.Rope` or None), then attention as `layers.attention` has it: ``heads kv_heads head_dim
+                scale causal window chunk softcap temperature_scale temperature_every``. Without states rows see those
+                of their own call.
+``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are. Where not
+                ``weighted``, the sum of the xᵢ whose weight is not 0.
+``sum``         1 or more x → ``scale`` · (their sum, from left to right).
+``scaled_softmax`` x → softmax(x / ``temperature``) by row.
+``softcap``     x → ``cap · tanh(x / cap)``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""`scan`: a body over time, with states that each step hands to the next."""
+"""`scan`: a body over time, with states that each step hands to the next.
+
+``scan``            sequences [T, …] …, constants …, states … → ys [T, …] …, last states … [, trails [T, …] …].
+                    ``body``: a `Graph` of fixed shapes, without buffers: (x_t …, constants …, states …) → (y_t …, new
+                    states …). It runs T = ``length`` times, from the first step on or, with ``reverse``, from the last;
+                    ys stand where their x do. ``sequences``, ``states``: how many of each. Sequences and constants may
+                    be int32. ys and last states have gradients; sequences, constants and first states get them. With
+                    ``trails`` there are the states before each step, for the gradient: a scan the other way round whose
+                    body computes a step again and goes back through it, and which carries the gradients of the states
+                    and, as sums, of the constants, but for those that one product gives behind it (`hoisting`). It has
+                    no trails, and no gradient. A device without a loop has the steps one behind the other (`unroll`),
+                    and those backwards find what the steps forward made.
+"""
 
 from __future__ import annotations
 

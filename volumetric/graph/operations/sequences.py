@@ -1,4 +1,21 @@
-"""Rotary embedding and recurrent cells: what depends on the order of rows."""
+"""Rotary embedding and recurrent cells: what depends on the order of rows.
+
+``rope``            x [B,T,H,D], cos [T,r/2], sin [T,r/2] → y. Elements i and i + r/2 of the first r of D turn:
+                    ``(x₁ cos − x₂ sin, x₂ cos + x₁ sin)``; ``back``: with −sin. The rest passes.
+``recurrent``       from_x [B,T,nH], w_hh [nH,W], h0 [B,H] [, c0 [B,H] for lstm; c0, n0, m0 for slstm] [, b_hh [nH]]
+                    [, keep [B,T]] → y [B,T,H] [, c_T [B,H], …] [, kept]. Units are heads of W, of which each sees its
+                    own states. ``cell`` rnn_tanh rnn_relu (n=1, no kept), lstm (n=4; kept [B,T,5H] = i f g o c', blocks
+                    side by side), gru (n=3; kept [B,T,4H] = r z n hn), slstm (n=4; kept [B,T,8H] = i f z o σ(f̃) c' n'
+                    m'). ``bias``, ``resets``: whether b_hh and keep are there. Where keep, 0 or 1, is 0, the step
+                    begins with zeros, whatever the states were. Equations: `numeric.cells`. y, whose last step is
+                    h_T, and the other last states have gradients; all inputs but keep get them. T = 0: c_T = c0.
+``recurrent_grad``  gy [, g of c_T, …], y [, kept], w_hh, h0 [, c0, …] [, keep] → g_from_x [B,T,nH] [, g_from_h [B,T,nH]
+                    for gru; for the others they are equal] [, g_direct [n,B,H]: of c0 and those behind it; for gru of
+                    h0, beside what goes through w_hh; as if step 0 forgot nothing]. ``cell``, ``resets``, ``last``:
+                    whether the g of c_T, … are there. T is 1 or more. kept is constant.
+``recurrence``  x [ROWS, nH], weight.0 [nH,H] [, bias.0 [nH]], h: state [1,H] [, c for lstm] → y [ROWS,H], h [, c] as
+                the last row leaves them. ``cell`` and equations as ``recurrent``; ``parts``: (nH,).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""Operations on the rows of a call that state-space layers are made of, with states of fixed size."""
+"""Operations on the rows of a call that state-space layers are made of, with states of fixed size.
+
+``columns``     x → its columns ``start`` … ``stop`` - 1.
+``causal_conv`` x [ROWS,W], weight [C,1,taps] [, bias [C]], past: state [taps-1,C] → y [ROWS,C], past after the last
+                row. ``y[t] = act(Σ_k f · weight[:,k] · row[t + k - taps + 1] + bias)`` over C columns of x from
+                ``start`` on, before them those of past; ``activation``; ``factors``: runs of channels and their f,
+                () for 1.
+``selective_scan`` x, dt, b, c [, z], a_log [H,N] or [H], d [H] [, dt_bias [H]], state [N, H · P] → y [ROWS, H · P],
+                state. `numeric.selective_scan` has the equations, with ``heads`` H, ``head_dim`` P, ``groups``,
+                ``size`` N; ``starts``: the first column read of each. dt is ``softplus(dt_factor · dt + dt_bias)``
+                within ``dt_min`` and ``dt_max`` (None: no bound), the rate ``-exp(a_log)``. d · x is added; where there
+                is z the sum is multiplied by ``silu(z_factor · z)``.
+``grouped_norm`` x [ROWS,W], gain [W] → the rms norm of each of ``groups`` parts of a row, with ``eps``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Weighted sums of few rows each, of two tables that need not be joined."""
+"""Weighted sums of few rows each, of two tables that need not be joined.
+
+``weigh_rows``      near [R,d], far [S,d], ids int32 [n,K], weights [n,K] → y [n,d]: ``y[i] = Σ_k weights[i,k] ·
+                    row[ids[i,k]]``; rows of far have the numbers from R on. What has weight 0 is not read.
+"""
 
 from __future__ import annotations
 
