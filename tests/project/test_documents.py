@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import volumetric
+from scripts import formula_page
 from volumetric.cli import VERBS
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,10 @@ def test_paths_that_documents_name_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     named = {first or second for first, second in re.findall(pattern, text)}
     assert not {path for path in named if not (ROOT / path).exists()}
+
+
+def test_page_of_formulas_is_current() -> None:
+    assert formula_page.page() == (ROOT / "docs/formulas.md").read_text(encoding="utf-8"), "run: make docs"
 
 
 def test_contributing_stays_short() -> None:

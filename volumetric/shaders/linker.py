@@ -1,9 +1,10 @@
 """Link shader files into one WGSL module by concatenation.
 
 The order is: constants, `std`, `maths`, one `reduce_*`, the preludes (weight format, activation, cache storage, …),
-the kernel. Files are complete WGSL given the names that the earlier ones define; optional parts branch on constants,
-which the driver folds. There is no template language: the only rewriting is `unroll`, and functions and workgroup
-memory that the kernel does not reach are left out.
+the kernel. Preludes that are formulas are written by `formulas`; the others are files, as kernels are. Each is complete
+WGSL given the names that the earlier ones define; optional parts branch on constants, which the driver folds. There is
+no template language: the only rewriting is `unroll`, and functions and workgroup memory that the kernel does not reach
+are left out.
 
 A kernel that declares ``struct Args`` gets ``args`` as immediate data, or as a uniform buffer at binding 15 where the
 device has no immediates. `std` declares the uniform ``ctl`` at binding 14.
@@ -21,6 +22,7 @@ from typing import Literal
 
 from volumetric.errors import SpecError
 from volumetric.shaders.declarations import needed
+from volumetric.shaders.formulas import FOLDERS, prelude
 from volumetric.shaders.unroll import constant_value, unroll
 
 ARGS_BINDING = 15
@@ -84,7 +86,9 @@ class Linked:
 
 
 def available(folder: str = "") -> tuple[str, ...]:
-    """Names of the shader files in `folder` (``""`` for kernels and shared text, ``"dtype"``, ``"act"``, …), sorted."""
+    """Names of the preludes in `folder` (``""`` for kernels and shared text, ``"dtype"``, ``"unary"``, …), sorted."""
+    if folder in FOLDERS:
+        return tuple(sorted(FOLDERS[folder][0]))
     place = resources.files(_PACKAGE) / folder if folder else resources.files(_PACKAGE)
     return tuple(sorted(f.name.removesuffix(".wgsl") for f in place.iterdir() if f.name.endswith(".wgsl")))
 
@@ -173,12 +177,16 @@ def _constant(name: str, value: int | float | bool) -> str:
 def read(name: str) -> str:
     """Return the text of a shader file without its comments; a brace or binding in one must not be taken for code.
 
+    What is a formula has no file, but is written from it (`formulas`).
+
     Raises
     ------
     SpecError : no such file
     """
+    folder, _, last = name.rpartition("/")
+    if folder in FOLDERS:
+        return prelude(folder, last)
     file = resources.files(_PACKAGE) / f"{name}.wgsl"
     if not file.is_file():
-        folder, _, _ = name.rpartition("/")
         raise SpecError(f"no shader file {name!r}", hint=f"there are: {', '.join(available(folder))}")
     return _COMMENT.sub("", file.read_text(encoding="utf-8"))

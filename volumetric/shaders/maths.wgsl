@@ -94,6 +94,13 @@ fn turned(x: f32, quarters: i32) -> f32 {
     return select(select(y, -y, (place & 2) == 2), nan(), is_nan(x) || is_infinite(x));
 }
 
+fn sign_of(x: f32) -> f32 { return select(sign(x), x, is_nan(x)); }
+fn floor_of(x: f32) -> f32 { return select(floor(x), x, is_nan(x)); }
+
+// max and min, and NaN where either is.
+fn maximum(a: f32, b: f32) -> f32 { return select(max(a, b), nan(), is_nan(a) || is_nan(b)); }
+fn minimum(a: f32, b: f32) -> f32 { return select(min(a, b), nan(), is_nan(a) || is_nan(b)); }
+
 fn logistic(x: f32) -> f32 {
     let e = exponential(-abs(x));
     return select(e, 1.0, x >= 0.0) / (1.0 + e);
@@ -124,3 +131,6 @@ fn positive(x: f32) -> f32 {
 fn soft_cap(x: f32, cap: f32) -> f32 {
     return cap * hyperbolic_tangent(x / cap);
 }
+
+// log(1 + e^x).
+fn softplus(x: f32) -> f32 { return positive(x) + log_of_one_plus(exponential(-abs(x))); }

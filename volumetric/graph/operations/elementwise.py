@@ -19,36 +19,17 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.graph.numeric.activations import ACTIVATIONS, activate, slope
+from volumetric.formula.functions import FROM_RESULT, FUNCTIONS, SLOPES
+from volumetric.graph.emitting import emitted
+from volumetric.graph.numeric.formulas import function_of
 from volumetric.graph.operations.base import Attrs, declare, floats, out, require
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
-_MATHS: dict[str, Callable[[Array], Array]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "neg": np.negative,
-    "square": np.square,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "reciprocal": lambda x: 1 / x,
-    "abs": np.abs,
-    "sign": np.sign,
-    "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
-    "floor": np.floor,
-    "sin": np.sin,
-    "cos": np.cos,
-}
-UNARY: tuple[str, ...] = (*ACTIVATIONS, *_MATHS, "affine")
+UNARY: tuple[str, ...] = tuple(FUNCTIONS)
 """Names of `unary`."""
-CURVED: tuple[str, ...] = tuple(name for name in ACTIVATIONS if name != "linear")
-"""Activations with a slope."""
-FROM_RESULT = {"relu": "relu", "leaky_relu": "leaky_relu", "tanh": "from_tanh", "sigmoid": "from_sigmoid"}
-"""Activation → name of the slope that follows from its result: nobody needs to keep what it was applied to."""
-SLOPES: tuple[str, ...] = (*CURVED, *(name for name in FROM_RESULT.values() if name not in CURVED))
-"""Names of `unary_grad`."""
 
 
 def _infer_unary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -59,36 +40,22 @@ def _infer_unary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run_unary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    x, name = inputs[0], attrs["name"]
-    if name == "affine":
-        return [x * x.dtype.type(attrs["alpha"]) + x.dtype.type(attrs["beta"])]
-    return [_MATHS[name](x) if name in _MATHS else activate(name, x)]
+    x = inputs[0]
+    return list(function_of("x alpha beta", FUNCTIONS[attrs["name"]].value)(x, *_factors(x, attrs)))
+
+
+def _factors(x: Array, attrs: Attrs) -> tuple[Any, Any]:
+    return x.dtype.type(attrs["alpha"]), x.dtype.type(attrs["beta"])
 
 
 def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     x, y, name = node.inputs[0], node.outputs[0], node.attrs["name"]
-    if name in ("sign", "floor"):
-        return [None]
     if name in FROM_RESULT:
         return [work.unary_grad(g, y, FROM_RESULT[name])]
-    if name in CURVED:
+    if name in SLOPES:
         return [work.unary_grad(g, x, name)]
-    rules: dict[str, Callable[[], int]] = {
-        "linear": lambda: g,
-        "affine": lambda: work.affine(g, node.attrs["alpha"]),
-        "exp": lambda: work.binary("mul", g, y),
-        "log": lambda: work.binary("div", g, x),
-        "softplus": lambda: work.binary("mul", g, work.unary(x, "sigmoid")),
-        "sin": lambda: work.binary("mul", g, work.unary(x, "cos")),
-        "cos": lambda: work.unary(work.binary("mul", g, work.unary(x, "sin")), "neg"),
-        "neg": lambda: work.unary(g, "neg"),
-        "square": lambda: work.binary("mul", g, work.affine(x, 2.0)),
-        "sqrt": lambda: work.binary("div", work.affine(g, 0.5), y),
-        "rsqrt": lambda: work.binary("mul", work.affine(g, -0.5), work.binary("mul", y, work.unary(y, "square"))),
-        "reciprocal": lambda: work.unary(work.binary("mul", g, work.unary(y, "square")), "neg"),
-        "abs": lambda: work.binary("mul", g, work.unary(x, "sign")),
-    }
-    return [rules[name]()]
+    wanted = FUNCTIONS[name].input_gradient
+    return [None if wanted is None else emitted(work, wanted, {"x": x, "y": y, "g": g}, node.attrs)]
 
 
 def _infer_unary_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -101,11 +68,7 @@ def _infer_unary_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 def _run_unary_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     g, x = inputs
-    if attrs["name"] == "from_tanh":
-        return [g * (1 - x * x)]
-    if attrs["name"] == "from_sigmoid":
-        return [g * (x * (1 - x))]
-    return [g * slope(attrs["name"], x)]
+    return [g * function_of("x", SLOPES[attrs["name"]])(x)[0]]
 
 
 _PAIRS: dict[str, Callable[[Array, Array], Any]] = {

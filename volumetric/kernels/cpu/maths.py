@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from volumetric.formula import functions
+from volumetric.kernels.cpu.formulas import one_of
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.simd import magnitude, splat, where_less, with_exponent, with_sign
-
-ACTIVATIONS = ("linear", "relu", "silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "leaky_relu", "relu2", "quick_gelu")
-"""Position = the code that a step holds."""
-
-_LINEAR, _RELU, _SILU, _GELU, _GELU_TANH, _TANH, _SIGMOID, _LEAKY_RELU, _RELU2, _QUICK_GELU = range(len(ACTIVATIONS))
+from volumetric.kernels.cpu.simd import magnitude, negative, positive, splat, where_less, with_exponent, with_sign
 
 f32 = np.float32
 
@@ -112,35 +109,11 @@ def erf(x):
     return where_less(size, splat(f32(0.5)), series * x, far)
 
 
-@kernel
-def gelu_inner(x):
-    """What the tanh form of GELU takes the tanh of."""
-    return splat(f32(0.79788456)) * (x + splat(f32(0.044715)) * x * x * x)
+WORDS = (exp, erf, magnitude, negative, positive, sigmoid, softplus, splat, tanh, where_less)
+"""What activations are written with."""
 
+ACTIVATIONS = tuple(functions.ACTIVATIONS)
+"""Position = the code that a step holds."""
 
-@kernel
-def activate(code, x):
-    """Activation number `code` of `ACTIVATIONS`."""
-    zero = splat(f32(0.0))
-    half = splat(f32(0.5))
-    one = splat(f32(1.0))
-    if code == _SILU:
-        return x * sigmoid(x)
-    if code == _LINEAR:
-        return x
-    if code == _RELU:
-        return where_less(x, zero, zero, x)  # unlike the larger of the two, it lets NaN through
-    if code == _GELU:
-        return half * x * (one + erf(x * splat(f32(0.70710678))))
-    if code == _GELU_TANH:
-        return half * x * (one + tanh(gelu_inner(x)))
-    if code == _TANH:
-        return tanh(x)
-    if code == _SIGMOID:
-        return sigmoid(x)
-    if code == _LEAKY_RELU:
-        return where_less(x, zero, splat(f32(0.01)) * x, x)
-    if code == _QUICK_GELU:
-        return x * sigmoid(splat(f32(1.702)) * x)
-    positive = where_less(x, zero, zero, x)
-    return positive * positive
+activate = one_of(__name__, "activate", "x", [each.value for each in functions.ACTIVATIONS.values()], WORDS)
+"""(code, x) → activation number `code` of `ACTIVATIONS`."""

@@ -206,6 +206,19 @@ def where_less(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: 
     return e.b.select(e.b.fcmp_ordered("<", a, b), then, otherwise)
 
 
+@define(Floats, Floats)
+def positive(e: Emitter, a: ir.Value) -> ir.Value:
+    """What is above 0, else 0; unlike the larger of the two, it lets NaN through."""
+    zero = e.floats(0.0)
+    return e.b.select(e.b.fcmp_ordered("<", a, zero), zero, a)
+
+
+@define(Floats, Floats)
+def negative(e: Emitter, a: ir.Value) -> ir.Value:
+    """``-a``."""
+    return e.b.fsub(e.floats(-0.0), a, flags=("contract",))
+
+
 @define(Floats, Floats, Floats, Floats)
 def where_nan(e: Emitter, a: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
     """`then` where `a` is NaN, else `otherwise`."""

@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeAlias
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.formula.functions import LEAKY_SLOPE, Activation
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
-from volumetric.graph.numeric.activations import LEAKY_SLOPE, Activation
 from volumetric.layers import Dense, Discrete, LayerNorm, LayerSpec, RMSNorm, Scale, Softcap
 from volumetric.layers.base import LAYERS
 from volumetric.layers.conv import Conv

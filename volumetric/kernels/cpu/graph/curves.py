@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from volumetric.formula import functions
+from volumetric.kernels.cpu.formulas import one_of
 from volumetric.kernels.cpu.graph.lanes import (
     bits_of,
     both_bits,
@@ -18,7 +20,8 @@ from volumetric.kernels.cpu.graph.lanes import (
     where_equal,
 )
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import ACTIVATIONS, activate, erf, exp, gelu_inner, sigmoid, softplus, tanh
+from volumetric.kernels.cpu.maths import WORDS as MATHS
+from volumetric.kernels.cpu.maths import exp
 from volumetric.kernels.cpu.simd import (
     as_floats,
     magnitude,
@@ -29,56 +32,6 @@ from volumetric.kernels.cpu.simd import (
     where_nan,
     with_sign,
 )
-
-FUNCTIONS = (
-    *ACTIVATIONS,
-    "exp",
-    "log",
-    "neg",
-    "square",
-    "sqrt",
-    "rsqrt",
-    "reciprocal",
-    "abs",
-    "sign",
-    "softplus",
-    "floor",
-    "sin",
-    "cos",
-    "affine",
-)
-"""Position = the code of a function; activations come first."""
-
-SLOPES = (*ACTIVATIONS, "from_tanh", "from_sigmoid")
-"""Position = the code of a slope; the last ones are of the activation's result."""
-
-(
-    _,
-    _RELU,
-    _SILU,
-    _GELU,
-    _GELU_TANH,
-    _TANH,
-    _SIGMOID,
-    _LEAKY_RELU,
-    _RELU2,
-    _QUICK_GELU,
-    _EXP,
-    _LOG,
-    _NEG,
-    _SQUARE,
-    _SQRT,
-    _RSQRT,
-    _RECIPROCAL,
-    _ABS,
-    _SIGN,
-    _SOFTPLUS,
-    _FLOOR,
-    _SIN,
-    _COS,
-    _AFFINE,
-) = range(len(FUNCTIONS))
-_FROM_TANH, _FROM_SIGMOID = range(len(ACTIVATIONS), len(SLOPES))
 
 f32 = np.float32
 
@@ -162,77 +115,10 @@ def turned(x, quarters):
 
 
 @kernel
-def apply(code, x, alpha, beta):
-    """Function number `code` of `FUNCTIONS`; `alpha` and `beta` (vectors) are those of affine."""
+def sign(x):
+    """-1, 0 or 1."""
     zero = splat(f32(0.0))
-    one = splat(f32(1.0))
-    if code < _EXP:
-        return activate(code, x)
-    if code == _EXP:
-        return exp(x)
-    if code == _LOG:
-        return log(x)
-    if code == _NEG:
-        return splat(f32(-0.0)) - x
-    if code == _SQUARE:
-        return x * x
-    if code == _SQRT:
-        return root(x)
-    if code == _RSQRT:
-        return one / root(x)
-    if code == _RECIPROCAL:
-        return one / x
-    if code == _ABS:
-        return magnitude(x)
-    if code == _SIGN:
-        return where_nan(x, x, where_equal(x, zero, zero, with_sign(one, x)))
-    if code == _SOFTPLUS:
-        return softplus(x)
-    if code == _FLOOR:
-        return floor(x)
-    if code == _SIN:
-        return turned(x, 0)
-    if code == _COS:
-        return turned(x, 1)
-    return x * alpha + beta
-
-
-@kernel
-def slope(code, x):
-    """Slope number `code` of `SLOPES` at `x`; at a kink that from the left."""
-    zero = splat(f32(0.0))
-    half = splat(f32(0.5))
-    one = splat(f32(1.0))
-    if code == _RELU:
-        return where_less(zero, x, one, zero)
-    if code == _SILU:
-        s = sigmoid(x)
-        return s * (one + x * (one - s))
-    if code == _GELU:
-        density = exp(splat(f32(-0.5)) * x * x) * splat(f32(0.3989422804))
-        return half * (one + erf(x * splat(f32(0.70710678)))) + x * density
-    if code == _GELU_TANH:
-        t = tanh(gelu_inner(x))
-        inner = splat(f32(0.79788456)) * (one + splat(f32(0.134145)) * x * x)
-        return half * (one + t) + half * x * (one - t * t) * inner
-    if code == _TANH:
-        t = tanh(x)
-        return one - t * t
-    if code == _SIGMOID:
-        s = sigmoid(x)
-        return s * (one - s)
-    if code == _LEAKY_RELU:
-        return where_less(zero, x, one, splat(f32(0.01)))
-    if code == _RELU2:
-        return where_at_most(x, zero, zero, x + x)
-    if code == _QUICK_GELU:
-        s = sigmoid(splat(f32(1.702)) * x)
-        return s * (one + splat(f32(1.702)) * x * (one - s))
-    if code == _FROM_TANH:
-        return one - x * x
-    if code == _FROM_SIGMOID:
-        return x * (one - x)
-    return one
+    return where_nan(x, x, where_equal(x, zero, zero, with_sign(splat(f32(1.0)), x)))
 
 
 @kernel
@@ -240,3 +126,19 @@ def power(x, exponent):
     """``x**exponent`` for x ≥ 0 and an exponent above 0, by way of logarithms."""
     zero = splat(f32(0.0))
     return where_equal(x, zero, zero, exp(log(x) * exponent))
+
+
+WORDS = (*MATHS, floor, log, root, sign, turned, where_at_most, where_equal)
+"""What functions and slopes are written with."""
+
+FUNCTIONS = tuple(functions.FUNCTIONS)
+"""Position = the code of a function; activations come first."""
+
+apply = one_of(__name__, "apply", "x alpha beta", [each.value for each in functions.FUNCTIONS.values()], WORDS)
+"""(code, x, alpha, beta) → function number `code` of `FUNCTIONS`; `alpha` and `beta` (vectors) are those of affine."""
+
+SLOPES = tuple(functions.SLOPES)
+"""Position = the code of a slope."""
+
+slope = one_of(__name__, "slope", "x", list(functions.SLOPES.values()), WORDS)
+"""(code, x) → slope number `code` of `SLOPES` at `x`; at a kink that from the left."""

@@ -62,9 +62,7 @@ def unary_grad(request: Request) -> Lowered:
     """``g f'(x)``."""
     count = request.out_size
     buffers = {"g": source(0), "x": source(1), "y": result()}
-    name = request.attrs["name"]
-    kind = f"graph/slope/{name.removeprefix('from_')}" if name.startswith("from_") else f"unary/{name}"
-    preludes = (kind, "graph/backward")
+    preludes = (f"graph/slope/{request.attrs['name']}", "graph/backward")
     return alone(elements("elementwise", count, request.caps, buffers, (count, 1.0, 0.0), preludes=preludes))
 
 

@@ -1,0 +1,78 @@
+"""Write docs/formulas.md: the functions of single numbers that layers and graphs know, with their derivatives.
+
+python scripts/formula_page.py            write the file
+python scripts/formula_page.py --check    exit with 1 if it is not current
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
+from volumetric.formula.expression import Expression  # noqa: E402
+from volumetric.formula.functions import ACTIVATIONS, FUNCTIONS  # noqa: E402
+
+SIGNS = {"add": (" + ", 1), "sub": (" - ", 1), "mul": (" · ", 2), "div": (" / ", 2)}
+COMPARED = {"less": "<", "at_most": "≤", "equal": "="}
+NAMES = {"twice_normal": "2Φ", "normal_density": "φ", "sigmoid": "σ", "positive": "max0"}
+PAGE = """# Formulas
+
+<!-- written by scripts/formula_page.py (`make docs`); do not edit -->
+
+What is computed of single numbers is written down once, in `volumetric/formula/`; the code of every device follows from
+there, and so does this page. Derivatives are by x, at a kink from the left. σ is the logistic function, Φ and φ are
+distribution and density of the standard normal distribution, max0(x) is the larger of x and 0.
+
+## Activations
+
+{activations}
+
+## Other functions of elements
+
+{functions}
+"""
+
+
+def text(of: Expression, around: int = 0) -> str:
+    """Return an expression as one reads it; `around`: how closely what is around it binds."""
+    if of.op in SIGNS:
+        sign, own = SIGNS[of.op]
+        a, b = of.args
+        inside = text(a, own) + sign + text(b, own + 1 if b.op in ("div", "sub") or of.op in ("div", "sub") else own)
+        return f"({inside})" if own < around else inside
+    if of.op == "neg":
+        return f"(−{text(of.args[0], 3)})" if around else f"−{text(of.args[0], 2)}"
+    if of.op == "where":
+        condition, then, otherwise = of.args
+        low, high = (text(arg) for arg in condition.args)
+        inside = f"{text(then)} where {low} {COMPARED[condition.op]} {high}, else {text(otherwise)}"
+        return f"({inside})" if around else inside
+    if of.args:
+        return f"{NAMES.get(of.op, of.op)}({', '.join(map(text, of.args))})"
+    return of.text.removesuffix(".0").replace("-", "−")
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of formulas."""
+    heads = tuple(heads)
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def page() -> str:
+    """Return the text of the file."""
+    lines = {name: (f"`{name}`", text(of.value), text(of.slope)) for name, of in FUNCTIONS.items()}
+    heads = ("name", "value", "derivative")
+    return PAGE.format(
+        activations=table(heads, (lines[name] for name in ACTIVATIONS)),
+        functions=table(heads, (lines[name] for name in FUNCTIONS if name not in ACTIVATIONS)),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_check(__doc__, {ROOT / "docs" / "formulas.md": page()}))

@@ -1,0 +1,116 @@
+"""Formulas: derivatives against differences in float64, and what is written of each for every device."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.formula.spoken import VECTORS, wgsl_function
+from volumetric.formula.derivative import derivative
+from volumetric.formula.elementary import DERIVATIVES
+from volumetric.formula.expression import Expression, node, variable
+from volumetric.formula.functions import ACTIVATIONS, FROM_RESULT, FUNCTIONS, SLOPES, X
+from volumetric.formula.writing import written
+from volumetric.graph.numeric.formulas import function_of
+from volumetric.kernels.cpu import formulas as vectors
+from volumetric.shaders import read
+
+POINTS = np.concatenate([np.linspace(-9, 9, 61), [-1e-3, 1e-3, 0.4, 2.3]])
+ODD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 88.8, -104.0], np.float32)
+POLES = frozenset({"log", "log_of_one_plus", "sqrt", "rsqrt", "reciprocal"})
+"""Functions without a value or a slope at 0, or below."""
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def values(arguments: str, of: Expression, *given: np.ndarray) -> np.ndarray:
+    return function_of(arguments, of)(*given)[0]
+
+
+def slopes_by_differences(arguments: str, of: Expression, *given: np.ndarray) -> np.ndarray:
+    """Of the first argument, in float64."""
+    x, *rest = given
+    step = 1e-5 * np.maximum(1, np.abs(x))
+    return (values(arguments, of, x + step, *rest) - values(arguments, of, x - step, *rest)) / (2 * step)
+
+
+def on_vectors(of: Expression, **given: Any) -> np.ndarray:
+    """What the text of the CPU's kernels means."""
+    statements, [text] = written([of], vectors.VECTORS)
+    kind = next(iter(given.values())).dtype.type
+    scope = {**VECTORS, "splat": kind, **given}
+    exec("\n".join((*statements, f"result = {text}")), scope)
+    return np.asarray(scope["result"])
+
+
+def away_from_kinks(name: str) -> np.ndarray:
+    points = POINTS[np.abs(POINTS) > 1e-4]
+    if name == "floor":
+        points = points[np.abs(points - np.round(points)) > 1e-3]
+    return np.abs(points[np.abs(points) > 0.1]) if name in POLES else points
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_slopes_of_functions_are_their_differences(name: str) -> None:
+    x, of = away_from_kinks(name), FUNCTIONS[name]
+    factors = np.float64(1.7), np.float64(0.3)
+    want = slopes_by_differences("x alpha beta", of.value, x, *factors)
+    for slope in (of.slope, derivative(of.value, X)):
+        np.testing.assert_allclose(values("x alpha beta", slope, x, *factors), want, rtol=2e-6, atol=2e-7)
+    gradient = of.input_gradient
+    if gradient is None:
+        assert not want.any()
+    else:
+        y = values("x alpha beta", of.value, x, *factors)
+        got = values("x y g alpha beta", gradient, x, y, 0.5 + x, *factors)
+        np.testing.assert_allclose(got, (0.5 + x) * want, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_slopes_of_elementary_functions_are_their_differences(name: str) -> None:
+    x = away_from_kinks(name)
+    of = node(name, X)
+    want = slopes_by_differences("x", of, x)
+    np.testing.assert_allclose(values("x", derivative(of, X), x), want, rtol=2e-6, atol=2e-7)
+
+
+@pytest.mark.parametrize("name", FROM_RESULT)
+def test_a_slope_by_the_result_is_that_by_the_input(name: str) -> None:
+    x = away_from_kinks(name)
+    y = values("x", ACTIVATIONS[name].value, x)
+    np.testing.assert_allclose(
+        values("x", SLOPES[FROM_RESULT[name]], y), values("x", ACTIVATIONS[name].slope, x), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_at_a_kink_the_slope_is_that_from_the_left() -> None:
+    zero = np.array([0.0, -0.0])
+    for name, want in (("relu", 0.0), ("leaky_relu", 0.01), ("relu2", 0.0)):
+        np.testing.assert_array_equal(values("x", SLOPES[name], zero), [want, want])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_device_computes_the_same_function(name: str) -> None:
+    x = np.concatenate([POINTS.astype(np.float32), ODD])
+    factors = {"alpha": np.float32(1.7), "beta": np.float32(0.3)}
+    want = values("x alpha beta", FUNCTIONS[name].value, x, *factors.values())
+    np.testing.assert_allclose(on_vectors(FUNCTIONS[name].value, x=x, **factors), want, rtol=1e-6)
+    apply = wgsl_function(read(f"unary/{name}"), "apply", dims=SimpleNamespace(**factors))
+    np.testing.assert_allclose(apply(x), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_every_device_computes_the_same_slope(name: str) -> None:
+    x = np.concatenate([POINTS.astype(np.float32), ODD])
+    want = values("x", SLOPES[name], x)
+    np.testing.assert_allclose(on_vectors(SLOPES[name], x=x), want, rtol=1e-6)
+    np.testing.assert_allclose(wgsl_function(read(f"graph/slope/{name}"), "slope")(x), want, rtol=1e-6)
+
+
+def test_a_derivative_is_what_one_would_write_by_hand() -> None:
+    x, c = variable("x"), variable("c")
+    assert derivative(x * node("sigmoid", x), x) is node("sigmoid", x) * (1 + x * (1 - node("sigmoid", x)))
+    assert derivative(0.25 * x * x * x, x) is 0.75 * x * x
+    assert derivative(c * x - x * c, c) is derivative(x, c) is derivative(node("sign", x), x)

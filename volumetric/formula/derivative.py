@@ -1,0 +1,178 @@
+"""Derivatives of expressions, as one would write them by hand.
+
+A derivative is a sum of products. Factors stay in the order of the formula, constants are gathered in front, equal
+products are added up, and what all of them have in common is taken out: that of ``x σ(x)`` is ``σ (1 + x (1 − σ))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from volumetric.errors import UnsupportedError
+from volumetric.formula.elementary import DERIVATIVES
+from volumetric.formula.expression import Expression, as_expression, constant, where
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A constant times factors."""
+
+    by: float
+    factors: tuple[Expression, ...] = ()
+
+    def __mul__(self, other: _Product) -> _Product:
+        return _Product(self.by * other.by, self.factors + other.factors)
+
+    def expression(self, by: float) -> Expression:
+        """Return the product with another constant."""
+        return reduce(lambda a, b: a * b, self.factors if by == 1.0 and self.factors else (constant(by), *self.factors))
+
+    def without(self, factors: Sequence[Expression]) -> _Product:
+        """Return the product with some factors taken out."""
+        left = list(self.factors)
+        for each in factors:
+            left.remove(each)
+        return _Product(self.by, tuple(left))
+
+
+def derivative(of: Expression, by: Expression) -> Expression:
+    """Return the derivative of an expression by a variable.
+
+    Raises
+    ------
+    UnsupportedError
+        No derivative is known of a function in it.
+    """
+    return _Rules(by).of(of)
+
+
+def scaled(by: Expression, of: Expression) -> Expression:
+    """Return a product without a factor of 1, with the sign and the denominator of the second factor around all."""
+    if of.op == "neg":
+        return -scaled(by, of.args[0])
+    if of.op == "div":
+        return scaled(by, of.args[0]) / of.args[1]
+    if of.op == "constant":
+        signs: dict[float, Expression] = {0.0: of, 1.0: by, -1.0: -by}
+        return signs.get(of.value, of * by)
+    return by * of
+
+
+class _Rules:
+    """Derivatives by one variable, each worked out once."""
+
+    def __init__(self, by: Expression) -> None:
+        self.by = by
+        self._known: dict[Expression, list[_Product]] = {}
+
+    def of(self, of: Expression) -> Expression:
+        """Return a derivative."""
+        return _sum(self._terms(of))
+
+    def _terms(self, of: Expression) -> list[_Product]:
+        """Products that a derivative is the sum of."""
+        if of not in self._known:
+            sums: dict[tuple[Expression, ...], float] = {}
+            for term in self._raw(of):
+                sums[term.factors] = sums.get(term.factors, 0.0) + term.by
+            self._known[of] = [_Product(by, factors) for factors, by in sums.items() if by]
+        return self._known[of]
+
+    def _whole(self, of: Expression) -> _Product | None:
+        """A derivative as one product, None where it is 0."""
+        terms = self._terms(of)
+        if len(terms) > 1:
+            return _Product(1.0, (_sum(terms),))
+        return terms[0] if terms else None
+
+    def _raw(self, of: Expression) -> list[_Product]:
+        if of is self.by:
+            return [_Product(1.0)]
+        if not of.args:
+            return []
+        rule: Callable[[Expression], list[_Product]] = getattr(self, f"_{of.op}", self._function)
+        return rule(of)
+
+    def _add(self, of: Expression) -> list[_Product]:
+        return [*self._terms(of.args[0]), *self._terms(of.args[1])]
+
+    def _sub(self, of: Expression) -> list[_Product]:
+        return [*self._terms(of.args[0]), *(_Product(-1.0) * term for term in self._terms(of.args[1]))]
+
+    def _neg(self, of: Expression) -> list[_Product]:
+        return [_Product(-1.0) * term for term in self._terms(of.args[0])]
+
+    def _mul(self, of: Expression) -> list[_Product]:
+        factors = _factors(of)
+        ways = [(at, whole) for at, each in enumerate(factors) if (whole := self._whole(each)) is not None]
+        return [_product(factors[:at]) * whole * _product(factors[at + 1 :]) for at, whole in ways]
+
+    def _div(self, of: Expression) -> list[_Product]:
+        a, b = of.args
+        made = [_Product(1.0, (self.of(a) / b,))] if self._terms(a) else []
+        return [*made, _Product(-1.0, (of, self.of(b) / b))] if self._terms(b) else made
+
+    def _where(self, of: Expression) -> list[_Product]:
+        condition, a, b = of.args
+        if not self._terms(a) and not self._terms(b):
+            return []
+        return [_Product(1.0, (where(condition, self.of(a), self.of(b)),))]
+
+    def _larger(self, of: Expression) -> list[_Product]:
+        a, b = of.args
+        return self._where(where(b > a, b, a))  # of equals the first one is taken
+
+    def _smaller(self, of: Expression) -> list[_Product]:
+        a, b = of.args
+        return self._where(where(a > b, b, a))
+
+    def _function(self, of: Expression) -> list[_Product]:
+        if of.op not in DERIVATIVES:
+            raise UnsupportedError(f"no derivative of {of.op} is known", hint="one of " + ", ".join(DERIVATIVES))
+        outer = _product([as_expression(DERIVATIVES[of.op](of.args[0], of))])
+        inner = self._whole(of.args[0])
+        if inner is None or not outer.by:
+            return []
+        # A constant joins the others in front; anything else stays together as it is.
+        return [outer * (_Product(1.0, (_sum([inner]),)) if inner.factors else inner)]
+
+
+def _factors(of: Expression) -> list[Expression]:
+    """Factors of a product in their order."""
+    return [*_factors(of.args[0]), of.args[1]] if of.op == "mul" else [of]
+
+
+def _product(factors: Sequence[Expression]) -> _Product:
+    """Gather the constants of a product."""
+    made = _Product(1.0)
+    for each in factors:
+        if each.op == "constant":
+            made *= _Product(each.value)
+        elif each.op == "neg":
+            made *= _Product(-1.0) * _product(each.args)
+        elif each.op == "mul":
+            made *= _product(_factors(each))
+        else:
+            made *= _Product(1.0, (each,))
+    return made
+
+
+def _sum(terms: Sequence[_Product]) -> Expression:
+    """A sum of products, what they have in common taken out."""
+    if not terms:
+        return constant(0.0)
+    shared = list(terms[0].factors) if len(terms) > 1 else []
+    for term in terms[1:]:
+        left, both = list(term.factors), list[Expression]()
+        for each in shared:
+            if each in left:
+                left.remove(each)
+                both.append(each)
+        shared = both
+    first, *more = (term.without(shared) for term in terms)
+    inside = -first.expression(1.0) if first.by == -1.0 and first.factors else first.expression(first.by)
+    for term in more:
+        inside = inside + term.expression(term.by) if term.by > 0 else inside - term.expression(-term.by)
+    return reduce(lambda a, b: a * b, [*shared, inside])

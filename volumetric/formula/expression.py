@@ -1,0 +1,152 @@
+"""Expressions of numbers: an immutable graph of operations, in the very order in which devices are to compute them.
+
+Nothing is rearranged: ``a * b * c`` is ``(a * b) * c`` on every device, so a formula says what its rounding is. Equal
+expressions are one object, and what is used twice is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeAlias
+
+Number: TypeAlias = "Expression | float"
+
+CONDITIONS: Final = ("less", "at_most", "equal", "either", "both")
+"""Operations whose result is no number."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """A number, or a condition, by what makes it of others; equal ones are the same object.
+
+    Attributes
+    ----------
+    op : ``constant``, ``variable``, ``add``, ``sub``, ``mul``, ``div``, ``neg``; ``where`` of a condition and two
+        numbers; one of `CONDITIONS`; or the name of a function
+    args : what it is made of
+    text : of a constant its shortest decimal number, of a variable its name
+    """
+
+    op: str
+    args: tuple[Expression, ...] = ()
+    text: str = ""
+
+    @property
+    def value(self) -> float:
+        """The number that a constant is."""
+        return float(self.text)
+
+    def with_args(self, *args: Expression) -> Expression:
+        """Return the same made of others."""
+        return _node(self.op, args, self.text)
+
+    def __add__(self, other: Number) -> Expression:
+        return node("add", self, as_expression(other))
+
+    def __radd__(self, other: Number) -> Expression:
+        return node("add", as_expression(other), self)
+
+    def __sub__(self, other: Number) -> Expression:
+        return node("sub", self, as_expression(other))
+
+    def __rsub__(self, other: Number) -> Expression:
+        return node("sub", as_expression(other), self)
+
+    def __mul__(self, other: Number) -> Expression:
+        return node("mul", self, as_expression(other))
+
+    def __rmul__(self, other: Number) -> Expression:
+        return node("mul", as_expression(other), self)
+
+    def __truediv__(self, other: Number) -> Expression:
+        return node("div", self, as_expression(other))
+
+    def __rtruediv__(self, other: Number) -> Expression:
+        return node("div", as_expression(other), self)
+
+    def __neg__(self) -> Expression:
+        return node("neg", self)
+
+    def __lt__(self, other: Number) -> Expression:
+        return node("less", self, as_expression(other))
+
+    def __gt__(self, other: Number) -> Expression:
+        return node("less", as_expression(other), self)
+
+    def __le__(self, other: Number) -> Expression:
+        return node("at_most", self, as_expression(other))
+
+    def __or__(self, other: Expression) -> Expression:
+        return node("either", self, other)
+
+    def __and__(self, other: Expression) -> Expression:
+        return node("both", self, other)
+
+
+@cache
+def _node(op: str, args: tuple[Expression, ...], text: str) -> Expression:
+    return Expression(op, args, text)
+
+
+def node(op: str, *args: Expression) -> Expression:
+    """Return the expression of an operation or function."""
+    return _node(op, args, "")
+
+
+def constant(value: float) -> Expression:
+    """Return a constant."""
+    return _node("constant", (), repr(float(value)))
+
+
+def variable(name: str) -> Expression:
+    """Return what is known by a name when the expression is computed."""
+    return _node("variable", (), name)
+
+
+def variables(names: str) -> tuple[Expression, ...]:
+    """Return several, of names with spaces between."""
+    return tuple(map(variable, names.split()))
+
+
+def as_expression(value: Number) -> Expression:
+    """Return an expression as it is, and a number as a constant."""
+    return value if isinstance(value, Expression) else constant(value)
+
+
+def where(condition: Expression, then: Number, otherwise: Number) -> Expression:
+    """`then` where the condition holds, else `otherwise`; comparisons with NaN do not hold."""
+    return node("where", condition, as_expression(then), as_expression(otherwise))
+
+
+def equal(a: Number, b: Number) -> Expression:
+    """Whether two numbers are equal; zeros of both signs are, NaN is not."""
+    return node("equal", as_expression(a), as_expression(b))
+
+
+def walk(*of: Expression) -> list[Expression]:
+    """Return all that expressions are made of and themselves, each once, operands first."""
+    seen: dict[Expression, None] = {}
+
+    def visit(each: Expression) -> None:
+        if each not in seen:
+            for arg in each.args:
+                visit(arg)
+            seen[each] = None
+
+    for each in of:
+        visit(each)
+    return list(seen)
+
+
+def replaced(of: Expression, by: Mapping[Expression, Expression]) -> Expression:
+    """Return an expression with parts of it, the largest first, replaced by others."""
+    if of in by:
+        return by[of]
+    return of.with_args(*(replaced(arg, by) for arg in of.args))
+
+
+def varies(of: Expression) -> bool:
+    """Whether an expression has a variable in it."""
+    return any(each.op == "variable" for each in walk(of))

@@ -1,0 +1,59 @@
+"""Expressions as nodes of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from volumetric.formula.expression import Expression
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
+
+
+def emitted(work: GraphBuilder, of: Expression, tensors: Mapping[str, int], numbers: Mapping[str, Any]) -> int:
+    """Emit the nodes of an expression; each part of it becomes one operation.
+
+    Parameters
+    ----------
+    tensors : variable → tensor
+    numbers : variable → number, where it is one
+    """
+    return _Emission(work, tensors, numbers).of(of)
+
+
+class _Emission:
+    def __init__(self, work: GraphBuilder, tensors: Mapping[str, int], numbers: Mapping[str, Any]) -> None:
+        self._work = work
+        self._tensors = tensors
+        self._numbers = numbers
+        self._made: dict[Expression, int] = {}
+
+    def of(self, each: Expression) -> int:
+        """Return the tensor of an expression."""
+        if each.op == "variable":
+            return self._tensors[each.text]
+        if each not in self._made:
+            self._made[each] = self._emit(each)
+        return self._made[each]
+
+    def _number(self, each: Expression) -> float | None:
+        """A number that is known when the graph is built."""
+        if each.op == "variable" and each.text in self._numbers:
+            return float(self._numbers[each.text])
+        return each.value if each.op == "constant" else None
+
+    def _emit(self, each: Expression) -> int:
+        work = self._work
+        if each.op == "constant":
+            return work.scalar(each.value)
+        if len(each.args) == 1:
+            return work.unary(self.of(each.args[0]), each.op)
+        a, b = each.args
+        if each.op == "mul":
+            for factor, of in ((a, b), (b, a)):
+                if (number := self._number(factor)) is not None:
+                    return work.affine(self.of(of), number)
+            if a is b:
+                return work.unary(self.of(a), "square")
+        return work.binary(each.op, self.of(a), self.of(b))

@@ -1,0 +1,69 @@
+"""Expressions as NumPy functions: what formulas mean, on arrays of any float type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.formula.expression import Expression, varies
+from volumetric.formula.writing import BASIC, Language, written
+
+
+def sigmoid(x: Array) -> Array:
+    """Logistic function 1/(1+e⁻ˣ) that neither overflows nor loses precision at either end."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype, copy=False)
+
+
+def erf(x: Array) -> Array:
+    """Error function, exact to the last bits (the C library's, element by element)."""
+    flat = np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size)
+    return flat.reshape(x.shape).astype(x.dtype, copy=False)
+
+
+_NUMPY: Final = Language(
+    constant=lambda value: f"number({value!r})",
+    words={
+        **BASIC,
+        **{name: f"np.{name}({{0}})" for name in ("exp", "log", "sqrt", "abs", "sign", "floor", "sin", "cos", "tanh")},
+        "where": "np.where({0}, {1}, {2})",
+        "either": "({0} | {1})",
+        "both": "({0} & {1})",
+        "larger": "np.maximum({0}, {1})",
+        "smaller": "np.minimum({0}, {1})",
+        "positive": "np.maximum({0}, number(0))",
+        "log_of_one_plus": "np.log1p({0})",
+        "softplus": "np.logaddexp({0}, number(0))",
+        "sigmoid": "sigmoid({0})",
+        "twice_normal": "(1 + erf({0} / math.sqrt(2)))",
+    },
+)
+
+
+def function_of(arguments: str, *results: Expression) -> Callable[..., tuple[Array, ...]]:
+    """Return the function of expressions: of arrays, or numbers of their type, to a tuple of arrays.
+
+    Parameters
+    ----------
+    arguments : names of variables with spaces between; the first one has the type of the results
+    """
+    return _compiled(tuple(arguments.split()), results)
+
+
+@cache
+def _compiled(arguments: Sequence[str], results: Sequence[Expression]) -> Callable[..., tuple[Array, ...]]:
+    statements, texts = written(results, _NUMPY)
+    values = ", ".join(
+        f"np.asarray({text}, dtype=kind)" if varies(each) else f"np.full_like({arguments[0]}, {text})"
+        for each, text in zip(results, texts, strict=True)
+    )
+    lines = [f"kind = {arguments[0]}.dtype", "number = kind.type", *statements, f"return ({values},)"]
+    code = f"def formula({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in lines)
+    scope: dict[str, Any] = {"np": np, "math": math, "sigmoid": sigmoid, "erf": erf}
+    exec(compile(code, "<formula>", "exec"), scope)
+    return scope["formula"]

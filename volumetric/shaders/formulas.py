@@ -1,0 +1,71 @@
+"""Expressions as WGSL: the preludes that are written from formulas, by the names of the files they stand in for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Final
+
+from volumetric.errors import SpecError
+from volumetric.formula.expression import Expression
+from volumetric.formula.functions import FUNCTIONS, SLOPES
+from volumetric.formula.writing import BASIC, Language, written
+
+_WGSL: Final = Language(
+    constant=lambda value: repr(value).replace("inf", "infinity()"),
+    let="let {name} = {value};",
+    words={
+        **BASIC,
+        **{name: f"{name}({{0}})" for name in ("sqrt", "abs", "softplus", "positive", "log_of_one_plus")},
+        "where": "select({2}, {1}, {0})",
+        "either": "({0} || {1})",
+        "both": "({0} && {1})",
+        "larger": "maximum({0}, {1})",
+        "smaller": "minimum({0}, {1})",
+        "exp": "exponential({0})",
+        "log": "logarithm({0})",
+        "sign": "sign_of({0})",
+        "floor": "floor_of({0})",
+        "sin": "turned({0}, 0)",
+        "cos": "turned({0}, 1)",
+        "tanh": "hyperbolic_tangent({0})",
+        "sigmoid": "logistic({0})",
+        "twice_normal": "(2.0 * normal_below({0}))",
+    },
+)
+
+
+def _function(head: str, results: Sequence[Expression], result: str, names: Mapping[str, str] | None = None) -> str:
+    """Return a function whose result holds the texts of expressions."""
+    statements, texts = written(results, _WGSL, names)
+    return "\n".join((f"{head} {{", *statements, f"return {result.format(*texts)};", "}\n"))
+
+
+def _unary(name: str) -> str:
+    names = {"alpha": "dims.alpha", "beta": "dims.beta"}
+    return _function("fn apply(x: f32) -> f32", [FUNCTIONS[name].value], "{0}", names)
+
+
+def _slope(name: str) -> str:
+    return _function("fn slope(x: f32) -> f32", [SLOPES[name]], "{0}")
+
+
+FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] = {
+    "unary": (FUNCTIONS, _unary),
+    "graph/slope": (SLOPES, _slope),
+}
+"""Folder → what is in it by name, and what writes it."""
+
+
+@cache
+def prelude(folder: str, name: str) -> str:
+    """Return a prelude of a folder that formulas fill.
+
+    Raises
+    ------
+    SpecError : there is no such formula
+    """
+    known, write = FOLDERS[folder]
+    if name not in known:
+        raise SpecError(f"no formula {name!r} in {folder}", hint=f"there are: {', '.join(known)}")
+    return write(name)

@@ -1,1 +1,0 @@
-fn apply(x: f32) -> f32 { return turned(x, 1); }
