@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
 from volumetric.formula.expression import Expression  # noqa: E402
 from volumetric.formula.functions import ACTIVATIONS, FUNCTIONS  # noqa: E402
+from volumetric.formula.pairs import PAIRS  # noqa: E402
 
 SIGNS = {"add": (" + ", 1), "sub": (" - ", 1), "mul": (" · ", 2), "div": (" / ", 2)}
 COMPARED = {"less": "<", "at_most": "≤", "equal": "="}
@@ -35,6 +36,12 @@ distribution and density of the standard normal distribution, max0(x) is the lar
 ## Other functions of elements
 
 {functions}
+
+## Functions of pairs of elements
+
+Gradients are those of a and b, where c is the result and g its gradient.
+
+{pairs}
 """
 
 
@@ -54,7 +61,12 @@ def text(of: Expression, around: int = 0) -> str:
         return f"({inside})" if around else inside
     if of.args:
         return f"{NAMES.get(of.op, of.op)}({', '.join(map(text, of.args))})"
-    return of.text.removesuffix(".0").replace("-", "−")
+    return of.text.removesuffix(".0").replace("-", "−").replace("inf", "∞")
+
+
+def optional(of: Expression | None) -> str:
+    """Return an expression, or that there is none."""
+    return "none" if of is None else text(of)
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -70,6 +82,10 @@ def page() -> str:
     heads = ("name", "value", "derivative")
     return PAGE.format(
         activations=table(heads, (lines[name] for name in ACTIVATIONS)),
+        pairs=table(
+            ("name", "value", "gradient of a", "gradient of b"),
+            ((f"`{name}`", text(of.value), *map(optional, of.input_gradients)) for name, of in PAIRS.items()),
+        ),
         functions=table(heads, (lines[name] for name in FUNCTIONS if name not in ACTIVATIONS)),
     )
 

@@ -13,6 +13,7 @@ from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import DERIVATIVES
 from volumetric.formula.expression import Expression, node, variable
 from volumetric.formula.functions import ACTIVATIONS, FROM_RESULT, FUNCTIONS, SLOPES, X
+from volumetric.formula.pairs import PAIRS
 from volumetric.formula.writing import written
 from volumetric.graph.numeric.formulas import function_of
 from volumetric.kernels.cpu import formulas as vectors
@@ -25,11 +26,11 @@ POLES = frozenset({"log", "log_of_one_plus", "sqrt", "rsqrt", "reciprocal"})
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def values(arguments: str, of: Expression, *given: np.ndarray) -> np.ndarray:
+def values(arguments: str, of: Expression, *given: Any) -> np.ndarray:
     return function_of(arguments, of)(*given)[0]
 
 
-def slopes_by_differences(arguments: str, of: Expression, *given: np.ndarray) -> np.ndarray:
+def slopes_by_differences(arguments: str, of: Expression, *given: Any) -> np.ndarray:
     """Of the first argument, in float64."""
     x, *rest = given
     step = 1e-5 * np.maximum(1, np.abs(x))
@@ -107,6 +108,40 @@ def test_every_device_computes_the_same_slope(name: str) -> None:
     want = values("x", SLOPES[name], x)
     np.testing.assert_allclose(on_vectors(SLOPES[name], x=x), want, rtol=1e-6)
     np.testing.assert_allclose(wgsl_function(read(f"graph/slope/{name}"), "slope")(x), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_of_pairs_are_their_differences(name: str) -> None:
+    a, b = np.meshgrid(np.linspace(-3, 3, 7) + 0.1, np.array([-2.3, -1.0, 0.7, 1.9]))
+    of = PAIRS[name]
+    if name == "mask":
+        b = np.ones_like(b)  # it holds 0 and 1 only
+    c = values("a b", of.value, a, b)
+    both = ("a b", (a, b)), ("b a", (b, a))
+    for (arguments, given), gradient, letter in zip(both, of.input_gradients, "ab", strict=True):
+        want = slopes_by_differences(arguments, of.value, *given)
+        if gradient is None:
+            assert letter in of.constant or not want.any()
+        else:
+            got = values("a b c g", gradient, a, b, c, 0.5 + a)
+            np.testing.assert_allclose(got, (0.5 + a) * want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_device_computes_the_same_of_pairs(name: str) -> None:
+    a, b = (each.ravel() for each in np.meshgrid(ODD, ODD[::-1]))
+    want = values("a b", PAIRS[name].value, a, b)
+    np.testing.assert_array_equal(on_vectors(PAIRS[name].value, a=a, b=b), want)
+    np.testing.assert_array_equal(wgsl_function(read(f"graph/binary/{name}"), "combine")(a, b), want)
+
+
+def test_equals_pass_the_gradient_to_the_first() -> None:
+    one = np.ones(1)
+    for name in ("max", "min"):
+        first, second = PAIRS[name].input_gradients
+        assert first is not None
+        assert second is not None
+        assert (values("a b g", first, one, one, 3 * one), values("a b g", second, one, one, 3 * one)) == (3, 0)
 
 
 def test_a_derivative_is_what_one_would_write_by_hand() -> None:

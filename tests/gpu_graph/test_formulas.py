@@ -9,9 +9,10 @@ import pytest
 
 from tests.devices import graphs
 from volumetric._typing import Array
+from volumetric.formula.pairs import FUSED
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.interpret import interpret
-from volumetric.kernels.gpu.graph.formulas import CODES, STEPS
+from volumetric.kernels.gpu.graph.formulas import STEPS
 from volumetric.runtime.gpu.graph import record
 from volumetric.runtime.gpu.graph.formulas import MOST, fuse_formulas
 
@@ -38,7 +39,7 @@ def odd(*shape: int) -> Array:
     return made
 
 
-@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("name", FUSED)
 def test_a_step_has_the_bits_of_the_operation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind an addition, with parts, turned and repeated."""
     work = GraphBuilder()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from volumetric.errors import UnsupportedError
-from volumetric.formula.elementary import DERIVATIVES
+from volumetric.formula.elementary import DERIVATIVES, EXPANDED
 from volumetric.formula.expression import Expression, as_expression, constant, where
 
 
@@ -120,15 +120,17 @@ class _Rules:
             return []
         return [_Product(1.0, (where(condition, self.of(a), self.of(b)),))]
 
-    def _larger(self, of: Expression) -> list[_Product]:
+    def _max(self, of: Expression) -> list[_Product]:
         a, b = of.args
         return self._where(where(b > a, b, a))  # of equals the first one is taken
 
-    def _smaller(self, of: Expression) -> list[_Product]:
+    def _min(self, of: Expression) -> list[_Product]:
         a, b = of.args
         return self._where(where(a > b, b, a))
 
     def _function(self, of: Expression) -> list[_Product]:
+        if of.op in EXPANDED and of.op not in DERIVATIVES:
+            return self._terms(EXPANDED[of.op](*of.args))
         if of.op not in DERIVATIVES:
             raise UnsupportedError(f"no derivative of {of.op} is known", hint="one of " + ", ".join(DERIVATIVES))
         outer = _product([as_expression(DERIVATIVES[of.op](of.args[0], of))])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from volumetric.formula.expression import Expression, Number, as_expression, node, where
+from volumetric.formula.expression import Expression, Number, as_expression, equal, node, where
 
 
 def exp(x: Number) -> Expression:
@@ -89,16 +89,28 @@ def normal_density(x: Number) -> Expression:
 
 def larger(a: Number, b: Number) -> Expression:
     """The larger one of two; NaN wins."""
-    return node("larger", as_expression(a), as_expression(b))
+    return node("max", as_expression(a), as_expression(b))
 
 
 def smaller(a: Number, b: Number) -> Expression:
     """The smaller one of two; NaN wins."""
-    return node("smaller", as_expression(a), as_expression(b))
+    return node("min", as_expression(a), as_expression(b))
 
 
-EXPANDED: Final[dict[str, Callable[[Expression], Expression]]] = {
+def greater(a: Number, b: Number) -> Expression:
+    """1 where ``a > b``, else 0."""
+    return node("greater", as_expression(a), as_expression(b))
+
+
+def mul_nonzero(a: Number, b: Number) -> Expression:
+    """``a · b``, but 0 where b is 0, whatever a is."""
+    return node("mul_nonzero", as_expression(a), as_expression(b))
+
+
+EXPANDED: Final[dict[str, Callable[..., Expression]]] = {
     "normal_density": lambda x: exp(-0.5 * x * x) * 0.3989422804014327,
+    "greater": lambda a, b: where(a > b, 1.0, 0.0),
+    "mul_nonzero": lambda a, b: where(equal(b, 0.0), 0.0, a * b),
 }
 """Function → what languages write for it that have no word for it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from volumetric.formula.expression import Expression
@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 
-def emitted(work: GraphBuilder, of: Expression, tensors: Mapping[str, int], numbers: Mapping[str, Any]) -> int:
-    """Emit the nodes of an expression; each part of it becomes one operation.
+def emitted(
+    work: GraphBuilder, of: Sequence[Expression | None], tensors: Mapping[str, int], numbers: Mapping[str, Any]
+) -> list[int | None]:
+    """Emit the nodes of expressions; each part of them becomes one operation.
 
     Parameters
     ----------
     tensors : variable → tensor
     numbers : variable → number, where it is one
     """
-    return _Emission(work, tensors, numbers).of(of)
+    emission = _Emission(work, tensors, numbers)
+    return [None if each is None else emission.of(each) for each in of]
 
 
 class _Emission:

@@ -9,6 +9,7 @@ from typing import Final
 from volumetric.errors import SpecError
 from volumetric.formula.expression import Expression
 from volumetric.formula.functions import FUNCTIONS, SLOPES
+from volumetric.formula.pairs import FUSED, PAIRS
 from volumetric.formula.writing import BASIC, Language, written
 
 _WGSL: Final = Language(
@@ -20,8 +21,8 @@ _WGSL: Final = Language(
         "where": "select({2}, {1}, {0})",
         "either": "({0} || {1})",
         "both": "({0} && {1})",
-        "larger": "maximum({0}, {1})",
-        "smaller": "minimum({0}, {1})",
+        "max": "maximum({0}, {1})",
+        "min": "minimum({0}, {1})",
         "exp": "exponential({0})",
         "log": "logarithm({0})",
         "sign": "sign_of({0})",
@@ -50,9 +51,26 @@ def _slope(name: str) -> str:
     return _function("fn slope(x: f32) -> f32", [SLOPES[name]], "{0}")
 
 
+def _pair(name: str) -> str:
+    return _function("fn combine(a: f32, b: f32) -> f32", [PAIRS[name].value], "{0}")
+
+
+def _steps(name: str) -> str:
+    """A function of the number of a step in `FUSED`, and of what it is about."""
+    lines = ["fn stepped(code: u32, a: f32, b: f32, alpha: f32, beta: f32) -> f32 {", "switch (code) {"]
+    for code, each in enumerate(FUSED):
+        value = (PAIRS if each in PAIRS else FUNCTIONS)[each].value
+        statements, [text] = written([value], _WGSL, {"x": "a"})
+        case = f"case {code}u" if code < len(FUSED) - 1 else "default"
+        lines.append(" ".join((case, ": {", *statements, f"return {text};", "}")))
+    return "\n".join((*lines, "}", "}\n"))
+
+
 FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] = {
     "unary": (FUNCTIONS, _unary),
     "graph/slope": (SLOPES, _slope),
+    "graph/binary": (PAIRS, _pair),
+    "graph/fused": ({"steps": FUSED}, _steps),
 }
 """Folder → what is in it by name, and what writes it."""
 

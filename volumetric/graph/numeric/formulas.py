@@ -27,15 +27,15 @@ def erf(x: Array) -> Array:
 
 
 _NUMPY: Final = Language(
-    constant=lambda value: f"number({value!r})",
+    constant=lambda value: f"number({value!r})".replace("inf", "np.inf"),
     words={
         **BASIC,
         **{name: f"np.{name}({{0}})" for name in ("exp", "log", "sqrt", "abs", "sign", "floor", "sin", "cos", "tanh")},
         "where": "np.where({0}, {1}, {2})",
         "either": "({0} | {1})",
         "both": "({0} & {1})",
-        "larger": "np.maximum({0}, {1})",
-        "smaller": "np.minimum({0}, {1})",
+        "max": "np.maximum({0}, {1})",
+        "min": "np.minimum({0}, {1})",
         "positive": "np.maximum({0}, number(0))",
         "log_of_one_plus": "np.log1p({0})",
         "softplus": "np.logaddexp({0}, number(0))",

@@ -12,14 +12,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.formula.functions import FROM_RESULT, FUNCTIONS, SLOPES
+from volumetric.formula.pairs import PAIRS
 from volumetric.graph.emitting import emitted
 from volumetric.graph.numeric.formulas import function_of
 from volumetric.graph.operations.base import Attrs, declare, floats, out, require
@@ -54,8 +53,7 @@ def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
         return [work.unary_grad(g, y, FROM_RESULT[name])]
     if name in SLOPES:
         return [work.unary_grad(g, x, name)]
-    wanted = FUNCTIONS[name].input_gradient
-    return [None if wanted is None else emitted(work, wanted, {"x": x, "y": y, "g": g}, node.attrs)]
+    return emitted(work, [FUNCTIONS[name].input_gradient], {"x": x, "y": y, "g": g}, node.attrs)
 
 
 def _infer_unary_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -71,18 +69,7 @@ def _run_unary_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [g * function_of("x", SLOPES[attrs["name"]])(x)[0]]
 
 
-_PAIRS: dict[str, Callable[[Array, Array], Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "max": np.maximum,
-    "min": np.minimum,
-    "greater": lambda a, b: a > b,
-    "mul_nonzero": lambda a, b: np.where(b == 0, 0, a * b),
-    "mask": lambda a, b: np.where(b == 0, -np.inf, a),
-}
-BINARY: tuple[str, ...] = tuple(_PAIRS)
+BINARY: tuple[str, ...] = tuple(PAIRS)
 """Names of `binary`."""
 
 
@@ -99,36 +86,14 @@ def _infer_binary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run_binary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    a, b = inputs
-    return [np.asarray(_PAIRS[attrs["name"]](a, b), a.dtype)]
+    return list(function_of("a b", PAIRS[attrs["name"]].value)(*inputs))
 
 
 def _vjp_binary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     a, b = node.inputs
-    if node.attrs["name"] == "greater":
-        return [None, None]
-    g_a, g_b = _pair_grads(work, node.attrs["name"], g, a, b, node.outputs[0])
-    return [fitted(work, g_a, work.shape(a)), None if g_b is None else fitted(work, g_b, work.shape(b))]
-
-
-def _pair_grads(work: GraphBuilder, name: str, g: int, a: int, b: int, c: int) -> tuple[int, int | None]:
-    if name == "add":
-        return g, g
-    if name == "sub":
-        return g, work.unary(g, "neg")
-    if name == "mul":
-        return work.binary("mul", g, b), work.binary("mul", g, a)
-    if name == "div":
-        g_a = work.binary("div", g, b)
-        return g_a, work.unary(work.binary("mul", g_a, c), "neg")
-    if name == "mask":
-        return work.binary("mul_nonzero", g, b), None
-    if name == "mul_nonzero":
-        there = work.binary("greater", work.unary(b, "abs"), work.scalar(0.0))
-        return work.binary("mul", g, b), work.binary("mul_nonzero", work.binary("mul", g, a), there)
-    second = work.binary("greater", *((b, a) if name == "max" else (a, b)))  # of equals the first one is taken
-    g_b = work.binary("mul", g, second)
-    return work.binary("sub", g, g_b), g_b
+    tensors = {"a": a, "b": b, "c": node.outputs[0], "g": g}
+    gradients = emitted(work, PAIRS[node.attrs["name"]].input_gradients, tensors, {})
+    return [None if g is None else fitted(work, g, work.shape(i)) for i, g in zip((a, b), gradients, strict=True)]
 
 
 def fitted(work: GraphBuilder, g: int, shape: Shape) -> int:

@@ -30,8 +30,8 @@ VECTORS: Final = Language(
         "sqrt": "root({0})",
         "sin": "turned({0}, 0)",
         "cos": "turned({0}, 1)",
-        "larger": "larger({0}, {1})",
-        "smaller": "smaller({0}, {1})",
+        "max": "larger({0}, {1})",
+        "min": "smaller({0}, {1})",
         "twice_normal": "(splat(f32(1.0)) + erf({0} * splat(f32(0.70710678))))",
     },
 )

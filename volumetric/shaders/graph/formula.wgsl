@@ -1,5 +1,6 @@
 // y = a formula of element-wise operations over parts of up to five tensors, which are read by strides: its steps one behind
-// the other, as the uniform has them, so that all formulas are one pipeline. Values are numbered, what is read first.
+// the other, as the uniform has them, so that all formulas are one pipeline. Values are numbered, what is read first. A prelude
+// says what a step does.
 struct Dims {
     head: vec4<u32>,  // elements, values that are read, steps
     size: vec4<u32>,  // of up to four axes
@@ -23,24 +24,6 @@ fn element(tensor: u32, at: u32) -> f32 {
         case 2u: { return x_2[at]; }
         case 3u: { return x_3[at]; }
         default: { return x_4[at]; }
-    }
-}
-
-// In the order of `CODES` in kernels/gpu/graph/formulas.py.
-fn stepped(code: u32, a: f32, b: f32, alpha: f32, beta: f32) -> f32 {
-    switch (code) {
-        case 0u: { return a + b; }
-        case 1u: { return a - b; }
-        case 2u: { return a * b; }
-        case 3u: { return a / b; }
-        case 4u: { return select(max(a, b), nan(), is_nan(a) || is_nan(b)); }
-        case 5u: { return select(min(a, b), nan(), is_nan(a) || is_nan(b)); }
-        case 6u: { return select(0.0, 1.0, a > b); }
-        case 7u: { return select(a * b, 0.0, b == 0.0); }
-        case 8u: { return alpha * a + beta; }
-        case 9u: { return abs(a); }
-        case 10u: { return a * a; }
-        default: { return -a; }
     }
 }
 

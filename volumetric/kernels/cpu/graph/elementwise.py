@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from volumetric.kernels.cpu.graph.curves import apply, slope
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_equal
+from volumetric.formula import pairs
+from volumetric.kernels.cpu.formulas import one_of
+from volumetric.kernels.cpu.graph.curves import WORDS, apply, slope
+from volumetric.kernels.cpu.graph.lanes import larger, load_part, smaller, store_part
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32
-from volumetric.kernels.cpu.simd import load, splat, store, where_less, where_nan
+from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import number, word
-
-PAIRS = ("add", "sub", "mul", "div", "max", "min", "greater", "mul_nonzero", "mask")
-"""Position = the code of a function of two numbers."""
-
-_ADD, _SUB, _MUL, _DIV, _MAX, _MIN, _GREATER, _MUL_NONZERO, _MASK = range(len(PAIRS))
-
-f32 = np.float32
 
 UNARY_ARGUMENTS = ("x", "y", "count", "alpha", "beta")
 
@@ -65,27 +58,11 @@ def unary_grad(code: int) -> Callable[..., None]:
     return unary_grad
 
 
-@kernel
-def pair(code, a, b):
-    """Function number `code` of `PAIRS`."""
-    zero = splat(f32(0.0))
-    if code == _ADD:
-        return a + b
-    if code == _SUB:
-        return a - b
-    if code == _MUL:
-        return a * b
-    if code == _DIV:
-        return a / b
-    if code == _MAX:
-        return where_nan(a, a, where_nan(b, b, where_less(a, b, b, a)))
-    if code == _MIN:
-        return where_nan(a, a, where_nan(b, b, where_less(b, a, b, a)))
-    if code == _GREATER:
-        return where_less(b, a, splat(f32(1.0)), zero)
-    if code == _MUL_NONZERO:
-        return where_equal(b, zero, zero, a * b)
-    return where_equal(b, zero, splat(f32(-np.inf)), a)
+PAIRS = tuple(pairs.PAIRS)
+"""Position = the code of a function of two numbers."""
+
+pair = one_of(__name__, "pair", "a b", [each.value for each in pairs.PAIRS.values()], (*WORDS, larger, smaller))
+"""(code, a, b) → function number `code` of `PAIRS`."""
 
 
 @kernel

@@ -144,6 +144,25 @@ def where_beats(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise:
     return e.b.select(e.b.and_(less, e.b.fcmp_ordered("ord", b, b)), then, otherwise)
 
 
+def _first_unless(e: Emitter, a: ir.Value, b: ir.Value, order: str) -> ir.Value:
+    """`b` where that order holds, else `a`; NaN where either is."""
+    chosen = e.b.select(e.b.fcmp_ordered(order, a, b), b, a)
+    with_b = e.b.select(e.b.fcmp_unordered("uno", b, b), b, chosen)
+    return e.b.select(e.b.fcmp_unordered("uno", a, a), a, with_b)
+
+
+@define(Floats, Floats, Floats)
+def larger(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The larger one; NaN wins."""
+    return _first_unless(e, a, b, "<")
+
+
+@define(Floats, Floats, Floats)
+def smaller(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The smaller one; NaN wins."""
+    return _first_unless(e, a, b, ">")
+
+
 @define(Floats, Floats)
 def root(e: Emitter, a: ir.Value) -> ir.Value:
     """Square root, rounded correctly."""

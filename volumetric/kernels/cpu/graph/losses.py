@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.curves import log
-from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
-from volumetric.kernels.cpu.graph.reduce import larger
+from volumetric.kernels.cpu.graph.lanes import larger, load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp

@@ -11,23 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part
+from volumetric.kernels.cpu.graph.lanes import larger, load_part, load_part_or, store_part
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import store_f32
-from volumetric.kernels.cpu.simd import load, peak, splat, store, total, where_less, where_nan
+from volumetric.kernels.cpu.simd import load, peak, splat, store, total, where_nan
 from volumetric.kernels.cpu.steps import number, word
 
 f32 = np.float32
 
 REDUCE_ARGUMENTS = ("x", "y", "k0", "r0", "k1", "r1", "k2", "factor")
 """The result is multiplied by `factor`."""
-
-
-@kernel
-def larger(a, b):
-    """The larger one; NaN wins."""
-    return where_nan(a, a, where_nan(b, b, where_less(a, b, b, a)))
 
 
 @kernel

@@ -5,24 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from volumetric.formula.pairs import FUSED
 from volumetric.graph.strides import padded
 from volumetric.kernels.gpu.graph.launch import Lowered, Request, alone, one_each, result, source
 
-CODES: Final = (
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "max",
-    "min",
-    "greater",
-    "mul_nonzero",
-    "affine",
-    "abs",
-    "square",
-    "neg",
-)
-"""What a step may be, by its number in the shader."""
 AXES: Final = 4
 TENSORS: Final = 5
 """Tensors that are read: with the result and what tells of guards they are within the storage buffers of any device."""
@@ -42,11 +28,13 @@ def formula(request: Request) -> Lowered:
     strides = [(*(0,) * (AXES - len(of)), *of) for _, _, of in reads]
     dims += padded([number for of in strides for number in of], AXES * READS)
     dims += padded([number for tensor, start, _ in reads for number in (tensor, start, 0, 0)], 4 * READS)
-    codes = [(CODES.index(name), a | b << 16, _bits(alpha), _bits(beta)) for name, a, b, alpha, beta in steps]
+    codes = [(FUSED.index(name), a | b << 16, _bits(alpha), _bits(beta)) for name, a, b, alpha, beta in steps]
     dims += padded([number for code in codes for number in code], 4 * STEPS)
     buffers = {f"x_{number}": source(number) for number in range(len(request.inputs))}
     constants = {"READS": READS, "STEPS": STEPS}
-    return alone(one_each("formula", count, request.caps, {**buffers, "y": result()}, dims, constants=constants))
+    buffers["y"] = result()
+    preludes = ("graph/fused/steps",)
+    return alone(one_each("formula", count, request.caps, buffers, dims, constants=constants, preludes=preludes))
 
 
 def _bits(number: float) -> int:

@@ -16,11 +16,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from volumetric._typing import Shape
+from volumetric.formula.pairs import FUSED
 from volumetric.graph.liveness import roots
 from volumetric.graph.ops import Graph, Node
 from volumetric.graph.pruning import pruned
 from volumetric.graph.strides import Axis, broadcast_strides, merged, strides_of
-from volumetric.kernels.gpu.graph.formulas import AXES, CODES, READS, STEPS, TENSORS
+from volumetric.kernels.gpu.graph.formulas import AXES, READS, STEPS, TENSORS
 
 MOST: Final = 1 << 18
 """Elements up to which a launch costs more than the steps of a formula, each of which is looked up."""
@@ -127,7 +128,7 @@ class _Formulas:
             return False
         if any(self.graph.tensors[i].dtype != "float32" for i in (*node.inputs, *node.outputs)):
             return False
-        return node.op in _VIEWS or (node.op in ("unary", "binary") and node.attrs["name"] in CODES)
+        return node.op in _VIEWS or (node.op in ("unary", "binary") and node.attrs["name"] in FUSED)
 
     def rewritten(self, node: Node) -> Node:
         """Return a node as a formula, if that leaves others out; note what it makes."""
