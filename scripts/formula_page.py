@@ -16,11 +16,12 @@ sys.path.insert(0, str(ROOT))
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
 from volumetric.formula.expression import Expression  # noqa: E402
 from volumetric.formula.functions import ACTIVATIONS, FUNCTIONS  # noqa: E402
+from volumetric.formula.losses import TERMS  # noqa: E402
 from volumetric.formula.pairs import PAIRS  # noqa: E402
 
 SIGNS = {"add": (" + ", 1), "sub": (" - ", 1), "mul": (" · ", 2), "div": (" / ", 2)}
 COMPARED = {"less": "<", "at_most": "≤", "equal": "="}
-NAMES = {"twice_normal": "2Φ", "normal_density": "φ", "sigmoid": "σ", "positive": "max0"}
+NAMES = {"twice_normal": "2Φ", "normal_density": "φ", "sigmoid": "σ", "positive": "max0", "log_of_one_plus": "log1p"}
 PAGE = """# Formulas
 
 <!-- written by scripts/formula_page.py (`make docs`); do not edit -->
@@ -42,6 +43,12 @@ distribution and density of the standard normal distribution, max0(x) is the lar
 Gradients are those of a and b, where c is the result and g its gradient.
 
 {pairs}
+
+## Losses of elements
+
+Of a prediction y and a target t; derivatives are by y. `bce_logits` is what `bce` is of logits.
+
+{losses}
 """
 
 
@@ -85,6 +92,10 @@ def page() -> str:
         pairs=table(
             ("name", "value", "gradient of a", "gradient of b"),
             ((f"`{name}`", text(of.value), *map(optional, of.input_gradients)) for name, of in PAIRS.items()),
+        ),
+        losses=table(
+            ("name", "meaning", *heads[1:]),
+            ((f"`{name}`", of.meaning, text(of.value), text(of.slope)) for name, of in TERMS.items()),
         ),
         functions=table(heads, (lines[name] for name in FUNCTIONS if name not in ACTIVATIONS)),
     )

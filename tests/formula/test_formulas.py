@@ -13,6 +13,7 @@ from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import DERIVATIVES
 from volumetric.formula.expression import Expression, node, variable
 from volumetric.formula.functions import ACTIVATIONS, FROM_RESULT, FUNCTIONS, SLOPES, X
+from volumetric.formula.losses import TERMS, Y
 from volumetric.formula.pairs import PAIRS
 from volumetric.formula.writing import written
 from volumetric.graph.numeric.formulas import function_of
@@ -133,6 +134,32 @@ def test_every_device_computes_the_same_of_pairs(name: str) -> None:
     want = values("a b", PAIRS[name].value, a, b)
     np.testing.assert_array_equal(on_vectors(PAIRS[name].value, a=a, b=b), want)
     np.testing.assert_array_equal(wgsl_function(read(f"graph/binary/{name}"), "combine")(a, b), want)
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_slopes_of_losses_are_their_differences(name: str) -> None:
+    of = TERMS[name]
+    y, t = np.meshgrid(np.linspace(0.05, 0.95, 9), [0.0, 0.3, 1.0])
+    if name != "bce":
+        y = 5 * y - 2
+    fields = [np.float64(0.7)] * len(of.fields)
+    arguments = " ".join(("y", "t", *of.fields))
+    want = slopes_by_differences(arguments, of.value, y, t, *fields)
+    for slope in (of.slope, derivative(of.value, Y)):
+        np.testing.assert_allclose(values(arguments, slope, y, t, *fields), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_every_device_computes_the_same_loss(name: str) -> None:
+    of = TERMS[name]
+    y, t = (each.ravel() for each in np.meshgrid(ODD, np.array([0.0, 0.3, 1.0], np.float32)))
+    fields = dict.fromkeys(of.fields, np.float32(0.7))
+    arguments = " ".join(("y", "t", *of.fields))
+    term = wgsl_function(read(f"graph/loss/{name}"), "term", **{key.upper(): item for key, item in fields.items()})
+    for part, got in zip((of.value, of.slope), term(y, t), strict=True):
+        want = values(arguments, part, y, t, *fields.values())
+        np.testing.assert_array_equal(on_vectors(part, y=y, t=t, **fields), want)
+        np.testing.assert_array_equal(got, want)
 
 
 def test_equals_pass_the_gradient_to_the_first() -> None:

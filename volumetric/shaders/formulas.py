@@ -9,6 +9,7 @@ from typing import Final
 from volumetric.errors import SpecError
 from volumetric.formula.expression import Expression
 from volumetric.formula.functions import FUNCTIONS, SLOPES
+from volumetric.formula.losses import TERMS
 from volumetric.formula.pairs import FUSED, PAIRS
 from volumetric.formula.writing import BASIC, Language, written
 
@@ -66,10 +67,17 @@ def _steps(name: str) -> str:
     return "\n".join((*lines, "}", "}\n"))
 
 
+def _term(name: str) -> str:
+    of = TERMS[name]
+    names = {field: field.upper() for field in of.fields}
+    return _function("fn term(y: f32, t: f32) -> vec2<f32>", [of.value, of.slope], "vec2<f32>({0}, {1})", names)
+
+
 FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] = {
     "unary": (FUNCTIONS, _unary),
     "graph/slope": (SLOPES, _slope),
     "graph/binary": (PAIRS, _pair),
+    "graph/loss": (TERMS, _term),
     "graph/fused": ({"steps": FUSED}, _steps),
 }
 """Folder → what is in it by name, and what writes it."""

@@ -6,15 +6,16 @@ micro-batches of an update is their quotient the mean over everything that count
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from dataclasses import dataclass, fields, make_dataclass
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
 from volumetric import tables
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
+from volumetric.formula.losses import TERMS, Term
+from volumetric.graph.numeric.formulas import terms_of
 from volumetric.graph.numeric.softmax import log_softmax
 from volumetric.keywords import explained
 from volumetric.train.fitting import (
@@ -118,49 +119,42 @@ class Loss:
         return 1 / count if self.reduction == "mean" else 1.0
 
 
-PerElement: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementLoss(Loss):
+    """Base of losses with a term for each element: that of `volumetric.formula.losses` whose name is the kind."""
 
-
-def _elementwise(loss: Loss, output: Array, target: Array, mask: Array | None, formula: PerElement) -> LossTerms:
-    """Sum `formula`, which gives value and derivative of each element."""
-    checked = loss.checked(output.shape, target, mask)
-    values, slopes = formula(output, target.astype(output.dtype, copy=False))
-    if checked.weights is None:
-        return LossTerms(float(values.sum(dtype=np.float64)), checked.count, slopes)
-    weights = checked.weights.astype(output.dtype)
-    total = float((values * weights).sum(dtype=np.float64))
-    return LossTerms(total, float(weights.sum(dtype=np.float64)), slopes * weights)
+    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        self.check_output(output)
+        checked = self.checked(output.shape, target, mask)
+        attrs = {"name": self.kind, **{f.name: getattr(self, f.name) for f in fields(self)}}
+        with np.errstate(divide="ignore"):
+            values, slopes = terms_of(output, target.astype(output.dtype, copy=False), attrs)
+        if checked.weights is None:
+            return LossTerms(float(values.sum(dtype=np.float64)), checked.count, slopes)
+        weights = checked.weights.astype(output.dtype)
+        total = float((values * weights).sum(dtype=np.float64))
+        return LossTerms(total, float(weights.sum(dtype=np.float64)), slopes * weights)
 
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MSE(Loss):
+class MSE(ElementLoss):
     """Mean squared error: ``(y − t)²`` for each element."""
 
     kind: ClassVar[str] = "mse"
 
-    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
-        def formula(y: Array, t: Array) -> tuple[Array, Array]:
-            d = y - t
-            return d * d, 2 * d
-
-        return _elementwise(self, output, target, mask, formula)
-
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
-class L1(Loss):
+class L1(ElementLoss):
     """Mean absolute error: ``|y − t|`` for each element; its slope is 0 where the two are equal, as in torch."""
 
     kind: ClassVar[str] = "l1"
 
-    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
-        return _elementwise(self, output, target, mask, lambda y, t: (np.abs(y - t), np.sign(y - t)))
-
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Huber(Loss):
+class Huber(ElementLoss):
     """Huber loss: ``d²/2`` where ``|d| ≤ delta``, else ``delta · (|d| − delta/2)``, with ``d = y − t``."""
 
     kind: ClassVar[str] = "huber"
@@ -173,18 +167,10 @@ class Huber(Loss):
         if not self.delta > 0:
             raise SpecError(f"huber: delta must be above 0, got {self.delta}")
 
-    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
-        def formula(y: Array, t: Array) -> tuple[Array, Array]:
-            d = y - t
-            slope = np.clip(d, -self.delta, self.delta)
-            return slope * (d - slope / 2), slope  # both branches in one: inside, slope is d
-
-        return _elementwise(self, output, target, mask, formula)
-
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BCE(Loss):
+class BCE(ElementLoss):
     """Binary cross entropy: ``−t log p − (1 − t) log(1 − p)`` for each element, targets in 0 … 1.
 
     Attributes
@@ -208,22 +194,6 @@ class BCE(Loss):
                 f"bce: probabilities lie in 0 … 1, got {output.min()} to {output.max()}",
                 hint="use BCE(logits=True) for raw outputs",
             )
-
-    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
-        self.check_output(output)
-        return _elementwise(self, output, target, mask, _bce_of_logits if self.logits else _bce_of_probabilities)
-
-
-def _bce_of_logits(z: Array, t: Array) -> tuple[Array, Array]:
-    small = np.exp(-np.abs(z))
-    p = np.where(z >= 0, 1, small) / (1 + small)
-    return np.maximum(z, 0) - z * t + np.log1p(small), p - t
-
-
-def _bce_of_probabilities(p: Array, t: Array) -> tuple[Array, Array]:
-    with np.errstate(divide="ignore"):
-        log_p, log_q = np.maximum(np.log(p), -100), np.maximum(np.log(1 - p), -100)
-    return -(t * log_p + (1 - t) * log_q), (p - t) / np.maximum(p * (1 - p), p.dtype.type(1e-12))
 
 
 @explained
@@ -307,8 +277,18 @@ class CrossEntropy(Loss):
         return values, np.exp(logp) * q.sum(-1, keepdims=True) - q
 
 
+def _made(name: str, of: Term) -> type[Loss]:
+    """Return the class of a loss that a formula alone defines."""
+    own = [(each, float, default) for each, default in of.fields.items()]
+    namespace = {"kind": name, "__doc__": of.meaning, "__module__": __name__}
+    made = make_dataclass(name, own, bases=(ElementLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True)
+    return explained(made)
+
+
+_CLASSES: Final[tuple[type[Loss], ...]] = (MSE, L1, CrossEntropy, BCE, Huber)
 LOSSES: Final[dict[str, type[Loss]]] = {
     "mae": L1,
-    **{cls.kind: cls for cls in (MSE, L1, CrossEntropy, BCE, Huber)},
+    **{cls.kind: cls for cls in _CLASSES},
+    **{name: _made(name, of) for name, of in TERMS.items() if name not in {"bce_logits", *(c.kind for c in _CLASSES)}},
 }
 """Name → loss; the mean absolute error has two."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.formula.expression import Expression, varies
+from volumetric.formula.losses import TERMS, term_of
 from volumetric.formula.writing import BASIC, Language, written
 
 
@@ -67,3 +68,10 @@ def _compiled(arguments: Sequence[str], results: Sequence[Expression]) -> Callab
     scope: dict[str, Any] = {"np": np, "math": math, "sigmoid": sigmoid, "erf": erf}
     exec(compile(code, "<formula>", "exec"), scope)
     return scope["formula"]
+
+
+def terms_of(y: Array, target: Array, attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """Return the terms of a loss of elements with these attributes, and their derivatives by the prediction `y`."""
+    of = TERMS[term_of(attrs)]
+    fields = [y.dtype.type(attrs[name]) for name in of.fields]
+    return function_of(" ".join(("y", "t", *of.fields)), of.value, of.slope)(y, target, *fields)

@@ -26,6 +26,8 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.errors import SpecError
+from volumetric.formula.losses import TERMS
+from volumetric.graph.numeric.formulas import terms_of
 from volumetric.graph.numeric.softmax import log_softmax
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.ops import Node, Tensor
@@ -34,9 +36,7 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 LOSS_FIELDS: dict[str, tuple[str, ...]] = {
-    "mse": (),
-    "l1": (),
-    "huber": ("delta",),
+    **{name: tuple(of.fields) for name, of in TERMS.items() if name != "bce_logits"},
     "bce": ("logits",),
     "cross_entropy": ("ignore_index", "label_smoothing"),
 }
@@ -61,23 +61,6 @@ def _infer_loss(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     return [out("total", 1), out("count", 1), out("slope", *prediction.shape)]
 
 
-def _elementwise(y: Array, t: Array, attrs: Attrs) -> tuple[Array, Array]:
-    if attrs["name"] == "huber":
-        d = y - t
-        bound = np.clip(d, -attrs["delta"], attrs["delta"])
-        return bound * (d - bound / 2), bound
-    if attrs["name"] == "mse":
-        d = y - t
-        return d * d, 2 * d
-    if attrs["name"] == "l1":
-        return np.abs(y - t), np.sign(y - t)
-    if attrs["logits"]:
-        small = np.exp(-np.abs(y))
-        return np.maximum(y, 0) - y * t + np.log1p(small), np.where(y >= 0, 1, small) / (1 + small) - t
-    log_p, log_q = np.maximum(np.log(y), -100), np.maximum(np.log(1 - y), -100)
-    return -(t * log_p + (1 - t) * log_q), (y - t) / np.maximum(y * (1 - y), y.dtype.type(1e-12))
-
-
 def _cross_entropy(z: Array, target: Array, weights: Array, attrs: Attrs) -> tuple[Array, Array, Array]:
     """Return the values of the terms, their gradients and their weights."""
     smooth, classes = attrs["label_smoothing"], z.shape[-1]
@@ -100,7 +83,7 @@ def _run_loss(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     if attrs["name"] == "cross_entropy":
         values, slopes, weights = _cross_entropy(y, target, given[0] if given else np.ones(len(y), y.dtype), attrs)
     else:
-        values, slopes = _elementwise(y, target, attrs)
+        values, slopes = terms_of(y, target, attrs)
         weights = given[0] if given else np.ones_like(values)
         slopes = slopes * weights
     total = (values * weights).sum(dtype=np.float64)

@@ -37,8 +37,10 @@ VECTORS: Final = Language(
 )
 
 
-def one_of(home: str, name: str, arguments: str, results: Sequence[Expression], words: Iterable[Any]) -> Any:
-    """Return the kernel ``name(code, …)`` that computes the expression of that number.
+def one_of(
+    home: str, name: str, arguments: str, results: Sequence[Expression | Sequence[Expression]], words: Iterable[Any]
+) -> Any:
+    """Return the kernel ``name(code, …)`` that computes the expression, or the expressions, of that number.
 
     Parameters
     ----------
@@ -48,8 +50,8 @@ def one_of(home: str, name: str, arguments: str, results: Sequence[Expression], 
     """
     lines: list[str] = []
     for code, each in enumerate(results):
-        statements, [value] = written([each], VECTORS)
-        body = [*statements, f"return {value}"]
+        statements, values = written([each] if isinstance(each, Expression) else each, VECTORS)
+        body = [*statements, f"return {', '.join(values)}"]
         if code < len(results) - 1:
             lines.append(f"    if code == {code}:")
             body = [f"    {line}" for line in body]

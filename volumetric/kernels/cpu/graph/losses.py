@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.curves import log
-from volumetric.kernels.cpu.graph.lanes import larger, load_part, load_part_or, store_part, where_equal
+from volumetric.formula import losses
+from volumetric.formula.expression import Expression, replaced, variables
+from volumetric.kernels.cpu.formulas import one_of
+from volumetric.kernels.cpu.graph.curves import WORDS, log
+from volumetric.kernels.cpu.graph.lanes import larger, load_part, load_part_or, smaller, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp
@@ -17,70 +20,41 @@ from volumetric.kernels.cpu.memory import load_f32, load_f64, load_i32, store_f3
 from volumetric.kernels.cpu.simd import (
     first_lanes,
     largest,
-    magnitude,
     peak,
-    smallest,
     splat,
     total,
-    where_less,
 )
 from volumetric.kernels.cpu.steps import number, word
 
 f32 = np.float32
 
-TERMS = ("mse", "l1", "huber", "bce", "bce_logits")
-"""Position = the code of a loss of elements."""
-
-_MSE, _L1, _HUBER, _BCE, _BCE_LOGITS = range(len(TERMS))
-
 CHUNK = 4096
 """Elements of one partial sum."""
 
-ELEMENT_LOSS_ARGUMENTS = ("prediction", "target", "weights", "slope", "partial", "count", "delta")
+ELEMENT_LOSS_ARGUMENTS = ("prediction", "target", "weights", "slope", "partial", "count", "field0", "field1")
 """`weights` may be 0 = none. `partial` holds a pair (sum, weight) of float64 for each chunk."""
 
 
 @kernel
-def _log1p(x):
+def log_of_one_plus(x):
     """``log(1 + x)`` for x in 0 … 1, without losing what 1 + x rounds away."""
     one = splat(f32(1.0))
     u = one + x
     return where_equal(u, one, x, log(u) * x / (u - one))
 
 
-@kernel
-def _value(code, y, t, delta):
-    zero = splat(f32(0.0))
-    one = splat(f32(1.0))
-    d = y - t
-    if code == _MSE:
-        return d * d
-    if code == _L1:
-        return magnitude(d)
-    if code == _HUBER:
-        bound = larger(smallest(d, delta), zero - delta)
-        return bound * (d - splat(f32(0.5)) * bound)
-    if code == _BCE:
-        limit = splat(f32(-100.0))
-        return zero - (t * larger(log(y), limit) + (one - t) * larger(log(one - y), limit))
-    return larger(y, zero) - y * t + _log1p(exp(zero - magnitude(y)))
+def _by_place(of: losses.Term) -> list[Expression]:
+    """Term and derivative of numbered fields."""
+    places = dict(zip(variables(" ".join(of.fields)), variables("field0 field1"), strict=False))
+    return [replaced(part, places) for part in (of.value, of.slope)]
 
 
-@kernel
-def _slope(code, y, t, delta):
-    zero = splat(f32(0.0))
-    one = splat(f32(1.0))
-    d = y - t
-    if code == _MSE:
-        return d + d
-    if code == _L1:
-        return where_less(d, zero, zero - one, where_less(zero, d, one, d))  # 0 and NaN stay
-    if code == _HUBER:
-        return larger(smallest(d, delta), zero - delta)
-    if code == _BCE:
-        return d / larger(y * (one - y), splat(f32(1e-12)))
-    small = exp(zero - magnitude(y))
-    return where_less(y, zero, small, one) / (one + small) - t
+TERMS = tuple(losses.TERMS)
+"""Position = the code of a loss of elements."""
+
+_WORDS = (*WORDS, larger, log_of_one_plus, smaller)
+_term = one_of(__name__, "term", "y t field0 field1", list(map(_by_place, losses.TERMS.values())), _WORDS)
+"""(code, prediction, target, …) → the term of loss number `code` of `TERMS`, and its derivative."""
 
 
 def element_loss(code: int) -> Callable[..., None]:
@@ -88,7 +62,7 @@ def element_loss(code: int) -> Callable[..., None]:
 
     def element_loss(step: Any, thread: Any, threads: Any, control: Any) -> None:
         weights, count = word(step, 2), word(step, 5)
-        delta = splat(number(step, 6))
+        field0, field1 = splat(number(step, 6)), splat(number(step, 7))
         zero = splat(f32(0.0))
         chunks = (count + CHUNK - 1) // CHUNK
         for chunk in range(share(chunks, thread, threads), share(chunks, thread + 1, threads)):
@@ -99,8 +73,7 @@ def element_loss(code: int) -> Callable[..., None]:
                 left = last - i
                 y = load_part(word(step, 0) + 4 * i, left)
                 t = load_part(word(step, 1) + 4 * i, left)
-                value = _value(code, y, t, delta)
-                slope = _slope(code, y, t, delta)
+                value, slope = _term(code, y, t, field0, field1)
                 if weights != 0:
                     w = load_part(weights + 4 * i, left)
                     value = value * w

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from volumetric.formula.losses import TERMS, term_of
 from volumetric.kernels.gpu.dispatch import Constant, ceil_div
 from volumetric.kernels.gpu.graph.launch import (
     Launch,
@@ -55,12 +56,9 @@ def _elementwise(request: Request) -> tuple[Launch, int]:
     attrs, count = request.attrs, request.size()
     size = workgroup_size(request.caps)
     chunks = min(ceil_div(count, size * _PER_INVOCATION), _CHUNKS)
-    name = attrs["name"]
-    if name == "bce" and attrs["logits"]:
-        name = "bce_logits"
+    name = term_of(attrs)
     constants: dict[str, Constant] = {"WEIGHTS": len(request.inputs) > 2}
-    if name == "huber":
-        constants["DELTA"] = float(attrs["delta"])
+    constants |= {field.upper(): float(attrs[field]) for field in TERMS[name].fields}
     chunk = ceil_div(count, max(chunks, 1))
     made = launch(
         "loss_elements",

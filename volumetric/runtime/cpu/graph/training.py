@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from volumetric.dtypes import Scheme, decode, encode
+from volumetric.formula.losses import TERMS as LOSSES
+from volumetric.formula.losses import term_of
 from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.losses import (
     CHUNK as LOSS_CHUNK,
@@ -50,12 +52,12 @@ def loss(draft: Draft, node: Node) -> None:
         given = {"rows": rows, "classes": width, "smoothing": smoothing, "ignored": ignored}
         draft.add("class_loss", CLASS_LOSS_ARGUMENTS, soft, reads=reads, writes=writes, work=work, **common, **given)
     else:
-        name = "bce_logits" if attrs["name"] == "bce" and attrs["logits"] else attrs["name"]
-        delta = float(attrs.get("delta", 1.0))
+        name = term_of(attrs)
+        numbers = {"field0": 0.0, "field1": 0.0, "count": size}
+        numbers |= {f"field{i}": float(attrs[field]) for i, field in enumerate(LOSSES[name].fields)}
         code = TERMS.index(name)
-        given = {"count": size, "delta": delta}
         draft.add(
-            "element_loss", ELEMENT_LOSS_ARGUMENTS, code, reads=reads, writes=writes, work=work, **common, **given
+            "element_loss", ELEMENT_LOSS_ARGUMENTS, code, reads=reads, writes=writes, work=work, **common, **numbers
         )
     given: dict[str, Any] = {"writes": {"total": total, "count": count}, "pairs": pairs}
     draft.add("pair_sum", PAIR_SUM_ARGUMENTS, reads={"partial": partial}, work=10 + pairs, **given)

@@ -1,0 +1,78 @@
+"""Losses of single elements, each in one entry: the term of a prediction and a target, and its derivative.
+
+An entry makes a loss on every device and, by its name, in `volumetric.train`, where a class of its own can say more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from volumetric.formula.derivative import derivative
+from volumetric.formula.elementary import exp, larger, log, log_of_one_plus, magnitude, positive, smaller
+from volumetric.formula.expression import Expression, variables, where
+
+Y, T, DELTA = variables("y t delta")
+"""The prediction, the target, and the field of huber."""
+_D = Y - T
+_BOUND = larger(smaller(_D, DELTA), -DELTA)  # both branches of huber in one: inside, it is the difference
+_SMALL = exp(-magnitude(Y))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The term of one element.
+
+    Attributes
+    ----------
+    value : of `Y`, `T` and the fields
+    derivative : by `Y`; None: that of `value`. Given where another form is more exact, or safer
+    fields : name of a parameter → its default; at most `FIELDS`
+    meaning : what the loss is, in a sentence
+    """
+
+    value: Expression
+    meaning: str
+    derivative: Expression | None = None
+    fields: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def slope(self) -> Expression:
+        """The derivative by `Y`."""
+        return derivative(self.value, Y) if self.derivative is None else self.derivative
+
+
+TERMS: Final[dict[str, Term]] = {
+    "mse": Term(_D * _D, "Mean squared error."),
+    "l1": Term(
+        magnitude(_D),
+        "Mean absolute error; its slope is 0 where prediction and target are equal, as in torch.",
+        where(_D < 0, -1.0, where(_D > 0, 1.0, _D)),
+    ),
+    "huber": Term(
+        _BOUND * (_D - 0.5 * _BOUND),
+        "Huber loss: half the square of the difference up to delta, from there on its line.",
+        _BOUND,
+        {"delta": 1.0},
+    ),
+    "bce": Term(
+        -(T * larger(log(Y), -100.0) + (1 - T) * larger(log(1 - Y), -100.0)),
+        "Binary cross entropy of probabilities; logarithms stop at −100, as in torch.",
+        _D / larger(Y * (1 - Y), 1e-12),
+    ),
+    "bce_logits": Term(
+        positive(Y) - Y * T + log_of_one_plus(_SMALL),
+        "Binary cross entropy of logits, which neither overflows nor cancels.",
+        where(Y < 0, _SMALL, 1.0) / (1 + _SMALL) - T,
+    ),
+}
+"""Name → term of an element."""
+
+FIELDS: Final = 2
+"""Parameters of a loss that kernels have room for."""
+
+
+def term_of(attrs: Mapping[str, Any]) -> str:
+    """Return the name of the term, from the attributes of a loss of elements: bce has two, one of logits."""
+    return "bce_logits" if attrs["name"] == "bce" and attrs["logits"] else attrs["name"]
