@@ -7,16 +7,17 @@ python scripts/formula_page.py --check    exit with 1 if it is not current
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
-from volumetric.formula.expression import Expression  # noqa: E402
+from volumetric.formula.expression import Expression, replaced, variable  # noqa: E402
 from volumetric.formula.functions import ACTIVATIONS, FUNCTIONS  # noqa: E402
 from volumetric.formula.losses import TERMS  # noqa: E402
+from volumetric.formula.optimisers import FORMS  # noqa: E402
 from volumetric.formula.pairs import PAIRS  # noqa: E402
 
 SIGNS = {"add": (" + ", 1), "sub": (" - ", 1), "mul": (" · ", 2), "div": (" / ", 2)}
@@ -49,6 +50,15 @@ Gradients are those of a and b, where c is the result and g its gradient.
 Of a prediction y and a target t; derivatives are by y. `bce_logits` is what `bce` is of logits.
 
 {losses}
+
+## Steps of optimisers
+
+Of a weight w and its gradient g, with what a step keeps beside each weight by name, new values
+with a mark. `rest_x` is 1 − x; first and second
+follow from the number of the update: for momentum, whether it is the first; for Adam, the factors against the bias of
+means that began at 0, `1 / (1 − beta1^t)` and `1 / √(1 − beta2^t)`.
+
+{optimisers}
 """
 
 
@@ -76,6 +86,13 @@ def optional(of: Expression | None) -> str:
     return "none" if of is None else text(of)
 
 
+def step(weight: Expression, after: Mapping[str, Expression]) -> tuple[str, str]:
+    """Return the texts of a new weight and of what is kept, of which the new values are marked."""
+    new = {each: variable(f"{name}′") for name, each in after.items()}
+    inside = {name: each.with_args(*(replaced(arg, new) for arg in each.args)) for name, each in after.items()}
+    return text(replaced(weight, new)), "; ".join(f"{name}′ = {text(each)}" for name, each in inside.items()) or "none"
+
+
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a table of formulas."""
     heads = tuple(heads)
@@ -96,6 +113,10 @@ def page() -> str:
         losses=table(
             ("name", "meaning", *heads[1:]),
             ((f"`{name}`", of.meaning, text(of.value), text(of.slope)) for name, of in TERMS.items()),
+        ),
+        optimisers=table(
+            ("form", "w becomes", "what is kept becomes"),
+            ((f"`{form}`", *step(weight, after)) for form, (weight, after) in FORMS.items()),
         ),
         functions=table(heads, (lines[name] for name in FUNCTIONS if name not in ACTIVATIONS)),
     )

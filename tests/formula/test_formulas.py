@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from tests.formula.spoken import VECTORS, wgsl_function
+from volumetric.formula import losses, optimisers
 from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import DERIVATIVES
 from volumetric.formula.expression import Expression, node, variable
 from volumetric.formula.functions import ACTIVATIONS, FROM_RESULT, FUNCTIONS, SLOPES, X
 from volumetric.formula.losses import TERMS, Y
+from volumetric.formula.optimisers import FORMS, fields_of
 from volumetric.formula.pairs import PAIRS
 from volumetric.formula.writing import written
 from volumetric.graph.numeric.formulas import function_of
@@ -160,6 +162,33 @@ def test_every_device_computes_the_same_loss(name: str) -> None:
         want = values(arguments, part, y, t, *fields.values())
         np.testing.assert_array_equal(on_vectors(part, y=y, t=t, **fields), want)
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_device_computes_the_same_update(form: str) -> None:
+    (weight, after), fields = FORMS[form], fields_of(form)
+    w, g, *slots = np.random.default_rng(2).standard_normal((2 + len(after), 40)).astype(np.float32)
+    slots = [np.abs(slot) for slot in slots]
+    numbers = {name: np.float32(0.1 + 0.1 * i) for i, name in enumerate(("rate", "second", *fields))}
+    for first in (np.float32(0), np.float32(1)):
+        given = {"w": w, "g": g, "first": first, **numbers, **dict(zip(after, slots, strict=True))}
+        want = [values(" ".join(given), each, *given.values()) for each in (weight, *after.values())]
+        for each, value in zip((weight, *after.values()), want, strict=True):
+            np.testing.assert_array_equal(on_vectors(each, **given), value)
+        for folder in ("update", "trial"):
+            kept = {f"slot_{i}": [slot] for i, slot in enumerate(slots)}
+            scalars = [numbers["rate"], 1, first, numbers["second"]]
+            text = read(f"graph/{folder}/{form}")
+            step = wgsl_function(text, "moved", scalars=scalars, **kept, **{n.upper(): numbers[n] for n in fields})
+            np.testing.assert_allclose(step(w, g, 0), want[0], rtol=1e-6)
+            for [slot], old, new in zip(kept.values(), slots, want[1:], strict=True):
+                np.testing.assert_allclose(slot, new if folder == "update" else old, rtol=1e-6)
+
+
+def test_forms_fit_the_room_of_kernels() -> None:
+    assert max(len(fields_of(form)) for form in FORMS) <= optimisers.FIELDS
+    assert max(len(slots) for _, slots in FORMS.values()) <= optimisers.SLOTS
+    assert max(len(of.fields) for of in TERMS.values()) <= losses.FIELDS
 
 
 def test_equals_pass_the_gradient_to_the_first() -> None:

@@ -63,7 +63,7 @@ class _Writer:
         texts: dict[Expression, str] = {}
         for each in self._all:
             text = self._text(each, texts)
-            if each.args and self._uses[each] > 1 and each.op not in CONDITIONS:
+            if self._uses[each] > 1 and each.op not in ("constant", "variable", *CONDITIONS):
                 name = f"{self._prefix}{len(statements)}"
                 statements.append(self._language.let.format(name=name, value=text))
                 text = name

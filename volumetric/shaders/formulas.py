@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from volumetric.errors import SpecError
 from volumetric.formula.expression import Expression
 from volumetric.formula.functions import FUNCTIONS, SLOPES
 from volumetric.formula.losses import TERMS
+from volumetric.formula.optimisers import FORMS, fields_of
 from volumetric.formula.pairs import FUSED, PAIRS
 from volumetric.formula.writing import BASIC, Language, written
 
@@ -73,11 +74,26 @@ def _term(name: str) -> str:
     return _function("fn term(y: f32, t: f32) -> vec2<f32>", [of.value, of.slope], "vec2<f32>({0}, {1})", names)
 
 
+def _update(form: str, *, trial: bool = False) -> str:
+    """What becomes of a weight; unless it is a trial, its slots are written too."""
+    weight, after = FORMS[form]
+    access = "read" if trial else "read_write"
+    lines = [f"@group(0) @binding({2 + i}) var<storage, {access}> slot_{i}: array<f32>;" for i in range(len(after))]
+    lines += ["fn moved(w: f32, g: f32, i: u32) -> f32 {", *(f"let old_{i} = slot_{i}[i];" for i in range(len(after)))]
+    names = {name: name.upper() for name in fields_of(form)} | {name: f"old_{i}" for i, name in enumerate(after)}
+    names |= {"rate": "scalars[0]", "first": "scalars[2]", "second": "scalars[3]"}
+    statements, [new, *slots] = written([weight] if trial else [weight, *after.values()], _WGSL, names)
+    lines += [*statements, f"let after = {new};", *(f"slot_{i}[i] = {value};" for i, value in enumerate(slots))]
+    return "\n".join((*lines, "return after;", "}\n"))
+
+
 FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] = {
     "unary": (FUNCTIONS, _unary),
     "graph/slope": (SLOPES, _slope),
     "graph/binary": (PAIRS, _pair),
     "graph/loss": (TERMS, _term),
+    "graph/update": (FORMS, _update),
+    "graph/trial": (FORMS, partial(_update, trial=True)),
     "graph/fused": ({"steps": FUSED}, _steps),
 }
 """Folder → what is in it by name, and what writes it."""

@@ -7,7 +7,7 @@ array shaped as the weight, zero before the first update.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
@@ -15,6 +15,10 @@ import numpy as np
 from volumetric import tables
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.formula import optimisers as formula
+from volumetric.formula.optimisers import FORMS, form_of
+from volumetric.formula.optimisers import OPTIMISERS as STEPS
+from volumetric.graph.numeric.formulas import moved
 from volumetric.keywords import explained
 
 Slots: TypeAlias = Mapping[str, Array]
@@ -45,7 +49,7 @@ class Optimiser:
     @property
     def slots(self) -> tuple[str, ...]:
         """Names of the state arrays of each weight."""
-        return ()
+        return tuple(FORMS[form_of(self.attributes)][1])
 
     def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
         """Return the new weight and its new slots; nothing is changed in place.
@@ -56,7 +60,9 @@ class Optimiser:
         step : number of this update, from 1
         rate : learning rate of this update
         """
-        raise NotImplementedError(self.kind)
+        knobs = (rate, *self.knobs(step))
+        new, *after = moved(w, g, [slots[name] for name in self.slots], self.attributes, knobs)
+        return new, dict(zip(self.slots, after, strict=True))
 
     def for_weight(self, axes: int, *, decay_vectors: bool) -> Self:
         """Return the optimiser of a weight with so many axes: without decay for a vector, unless `decay_vectors`."""
@@ -69,7 +75,7 @@ class Optimiser:
 
     def knobs(self, step: int) -> tuple[float, float]:
         """Return the two numbers of update number `step`, from 1, that this operation takes beside rate and factor."""
-        return 0.0, 0.0
+        return STEPS[self.kind].knobs(self.attributes, step)
 
     def _within(self, name: str, low: float, below: float = np.inf) -> None:
         value = getattr(self, name)
@@ -78,9 +84,6 @@ class Optimiser:
             usual = next(f.default for f in fields(self) if f.name == name)
             raise SpecError(f"{self.kind}: {name} must be {bound}, got {value}", hint=f"its default is {usual}")
 
-    def _decayed(self, w: Array, g: Array) -> Array:
-        return g + self.weight_decay * w if self.weight_decay else g
-
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +91,6 @@ class SGD(Optimiser):
     """Gradient descent: ``w ← w − rate · g``."""
 
     kind: ClassVar[str] = "sgd"
-
-    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
-        return w - rate * self._decayed(w, g), {}
 
 
 @explained
@@ -113,21 +113,6 @@ class Momentum(Optimiser):
         self._within("momentum", 0.0)
         if self.nesterov and (self.dampening or not self.momentum):
             raise SpecError("momentum: nesterov needs a momentum and no dampening")
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """The velocity."""
-        return ("velocity",)
-
-    def knobs(self, step: int) -> tuple[float, float]:
-        """1 in the first update."""
-        return float(step == 1), 0.0
-
-    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
-        g = self._decayed(w, g)
-        v = g if step == 1 else self.momentum * slots["velocity"] + (1 - self.dampening) * g
-        move = g + self.momentum * v if self.nesterov else v
-        return w - rate * move, {"velocity": v}
 
 
 @explained
@@ -154,24 +139,6 @@ class RMSprop(Optimiser):
         self._within("eps", 0.0)
         self._within("momentum", 0.0)
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """Mean square, and those of the options in use."""
-        return ("square", *(("mean",) if self.centered else ()), *(("velocity",) if self.momentum else ()))
-
-    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
-        g = self._decayed(w, g)
-        new = {"square": self.alpha * slots["square"] + (1 - self.alpha) * g * g}
-        spread = new["square"]
-        if self.centered:
-            new["mean"] = self.alpha * slots["mean"] + (1 - self.alpha) * g
-            # The variance cannot be below 0, but its rounded difference can.
-            spread = np.maximum(spread - new["mean"] * new["mean"], 0)
-        move = g / (np.sqrt(spread) + self.eps)
-        if self.momentum:
-            new["velocity"] = move = self.momentum * slots["velocity"] + move
-        return w - rate * move, new
-
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,25 +162,6 @@ class Adam(Optimiser):
         self._within("beta2", 0.0, 1.0)
         self._within("eps", 0.0)
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """First and second moment."""
-        return ("mean", "square")
-
-    def knobs(self, step: int) -> tuple[float, float]:
-        """What means are multiplied by, and roots of mean squares, because both began at 0."""
-        return 1 / (1 - self.beta1**step), float(1 / np.sqrt(1 - self.beta2**step))
-
-    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
-        move, new = self._move(self._decayed(w, g), slots, step, rate)
-        return w - move, new
-
-    def _move(self, g: Array, slots: Slots, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
-        m = self.beta1 * slots["mean"] + (1 - self.beta1) * g
-        v = self.beta2 * slots["square"] + (1 - self.beta2) * g * g
-        root = np.sqrt(v) / np.sqrt(1 - self.beta2**step).item() + self.eps
-        return (rate / (1 - self.beta1**step)) * m / root, {"mean": m, "square": v}
-
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,10 +175,18 @@ class AdamW(Adam):
 
     weight_decay: float = 1e-2
 
-    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
-        move, new = self._move(g, slots, step, rate)
-        return w * (1 - rate * self.weight_decay) - move, new
+
+def _made(name: str, of: formula.Optimiser) -> type[Optimiser]:
+    """Return the class of an optimiser that a formula alone defines."""
+    own = [(each, type(default), default) for each, default in of.fields.items()]
+    namespace = {"kind": name, "__doc__": f"The step `{name}` of formulas.", "__module__": __name__}
+    made = make_dataclass(name, own, bases=(Optimiser,), namespace=namespace, frozen=True, slots=True, kw_only=True)
+    return explained(made)
 
 
-OPTIMISERS: Final[dict[str, type[Optimiser]]] = {cls.kind: cls for cls in (SGD, Momentum, RMSprop, Adam, AdamW)}
+_CLASSES: Final[tuple[type[Optimiser], ...]] = (SGD, Momentum, RMSprop, Adam, AdamW)
+OPTIMISERS: Final[dict[str, type[Optimiser]]] = {
+    **{cls.kind: cls for cls in _CLASSES},
+    **{name: _made(name, of) for name, of in STEPS.items() if name not in {cls.kind for cls in _CLASSES}},
+}
 """Name → optimiser."""

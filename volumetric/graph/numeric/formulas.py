@@ -12,6 +12,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.formula.expression import Expression, varies
 from volumetric.formula.losses import TERMS, term_of
+from volumetric.formula.optimisers import FORMS, field, fields_of, form_of
 from volumetric.formula.writing import BASIC, Language, written
 
 
@@ -75,3 +76,20 @@ def terms_of(y: Array, target: Array, attrs: Mapping[str, Any]) -> tuple[Array, 
     of = TERMS[term_of(attrs)]
     fields = [y.dtype.type(attrs[name]) for name in of.fields]
     return function_of(" ".join(("y", "t", *of.fields)), of.value, of.slope)(y, target, *fields)
+
+
+def moved(
+    w: Array, g: Array, slots: Sequence[Array], attrs: Mapping[str, Any], knobs: Sequence[float]
+) -> tuple[Array, ...]:
+    """Return a weight and its slots after a step of an optimiser.
+
+    Parameters
+    ----------
+    attrs : name and fields of the optimiser
+    knobs : learning rate of the update, and the two numbers that `formula.optimisers` has of its number
+    """
+    form = form_of(attrs)
+    (new, after), fields = FORMS[form], fields_of(form)
+    numbers = [w.dtype.type(each) for each in (*knobs, *(field(attrs, name) for name in fields))]
+    arguments = " ".join(("w", "g", "rate", "first", "second", *fields, *after))
+    return function_of(arguments, new, *after.values())(w, g, *numbers, *slots)

@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +27,8 @@ from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.errors import SpecError
 from volumetric.formula.losses import TERMS
-from volumetric.graph.numeric.formulas import terms_of
+from volumetric.formula.optimisers import FORMS, OPTIMISERS, form_of
+from volumetric.graph.numeric.formulas import moved, terms_of
 from volumetric.graph.numeric.softmax import log_softmax
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.ops import Node, Tensor
@@ -96,21 +97,8 @@ def _vjp_loss(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     return [work.binary("mul", node.outputs[2], g), *none]
 
 
-UPDATE_FIELDS: dict[str, tuple[str, ...]] = {
-    "sgd": ("weight_decay",),
-    "momentum": ("weight_decay", "momentum", "dampening", "nesterov"),
-    "rmsprop": ("weight_decay", "alpha", "eps", "momentum", "centered"),
-    "adam": ("weight_decay", "beta1", "beta2", "eps"),
-    "adamw": ("weight_decay", "beta1", "beta2", "eps"),
-}
+UPDATE_FIELDS: dict[str, tuple[str, ...]] = {name: tuple(of.fields) for name, of in OPTIMISERS.items()}
 """Optimiser → its attributes besides the name."""
-
-
-def slots_of(attrs: Attrs) -> int:
-    """Return how many slots an optimiser has with these attributes."""
-    if attrs["name"] == "rmsprop":
-        return 1 + bool(attrs["centered"]) + bool(attrs["momentum"])
-    return {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}[attrs["name"]]
 
 
 def _infer_update(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -118,7 +106,8 @@ def _infer_update(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     if attrs["name"] not in UPDATE_FIELDS:
         raise SpecError(f"update: unknown name {attrs['name']!r}", hint="one of " + ", ".join(UPDATE_FIELDS))
     param, grad, *slots, scalars = inputs
-    require(len(slots) == slots_of(attrs), "update", f"{attrs['name']} has {slots_of(attrs)} slots, got {len(slots)}")
+    own = len(FORMS[form_of(attrs)][1])
+    require(len(slots) == own, "update", f"{attrs['name']} has {own} slots, got {len(slots)}")
     require(all(t.shape == param.shape for t in (grad, *slots)), "update", "shapes differ from the parameter's")
     require(scalars.shape == (5,), "update", "needs 5 scalars")
     return [Tensor(name=t.name, shape=t.shape, key=t.key if attrs["in_place"] else None) for t in (param, *slots)]
@@ -129,41 +118,7 @@ def _run_update(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     rate, factor, first, second, apply = scalars
     if apply == 0:
         return [w, *slots]
-    g = g * factor
-    decay = attrs["weight_decay"]
-    if attrs["name"] == "adamw":
-        return _adam(w * (1 - rate * decay), g, slots, attrs, rate, first, second)
-    if decay:
-        g = g + decay * w
-    if attrs["name"] == "adam":
-        return _adam(w, g, slots, attrs, rate, first, second)
-    if attrs["name"] == "sgd":
-        return [w - rate * g]
-    if attrs["name"] == "momentum":
-        v = g if first else attrs["momentum"] * slots[0] + (1 - attrs["dampening"]) * g
-        return [w - rate * (g + attrs["momentum"] * v if attrs["nesterov"] else v), v]
-    return _rmsprop(w, g, slots, attrs, rate)
-
-
-def _adam(w: Array, g: Array, slots: Sequence[Array], attrs: Attrs, rate: Any, first: Any, second: Any) -> list[Array]:
-    m = attrs["beta1"] * slots[0] + (1 - attrs["beta1"]) * g
-    v = attrs["beta2"] * slots[1] + (1 - attrs["beta2"]) * g * g
-    move = (rate * first) * m / (np.sqrt(v) * second + attrs["eps"])
-    return [w - move, m, v]
-
-
-def _rmsprop(w: Array, g: Array, slots: Sequence[Array], attrs: Attrs, rate: Any) -> list[Array]:
-    alpha = attrs["alpha"]
-    new = [alpha * slots[0] + (1 - alpha) * g * g]
-    spread = new[0]
-    if attrs["centered"]:
-        new.append(alpha * slots[1] + (1 - alpha) * g)
-        spread = np.maximum(spread - new[1] * new[1], 0)
-    move = g / (np.sqrt(spread) + attrs["eps"])
-    if attrs["momentum"]:
-        move = attrs["momentum"] * slots[-1] + move
-        new.append(move)
-    return [w - rate * move, *new]
+    return list(moved(w, g * factor, slots, attrs, (rate, first, second)))
 
 
 def _infer_sumsq(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:

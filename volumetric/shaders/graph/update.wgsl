@@ -1,5 +1,5 @@
-// One step of an optimiser, in place or, with TRIAL, to see what the parameter would become; `moved` is a prelude, and so is
-// each slot. Scalar 1 scales the gradient; where scalar 4 is 0 nothing changes.
+// One step of an optimiser, in place or, with TRIAL, to see what the parameter would become; `moved` is a prelude, with
+// the slots. Scalar 1 scales the gradient; where scalar 4 is 0 nothing changes.
 struct Dims { count: u32 }
 
 @group(0) @binding(0) var<storage, read_write> param: array<f32>;

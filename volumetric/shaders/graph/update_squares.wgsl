@@ -1,5 +1,5 @@
 // Sum of the squares of what one step of an optimiser would make of a parameter, without writing it anywhere: whether the
-// step is sound is seen before it is made. Each workgroup sums a chunk. `moved` is a prelude, and so is each slot.
+// step is sound is seen before it is made. Each workgroup sums a chunk. `moved` is a prelude, with the slots.
 struct Dims { count: u32, chunk: u32 }
 
 @group(0) @binding(0) var<storage, read> param: array<f32>;

@@ -1,4 +1,4 @@
-"""Optimiser steps, element by element; formulas as in `volumetric.train.optim`."""
+"""Optimiser steps, element by element; what they are is written from `volumetric.formula.optimisers`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, root, store_part
+from volumetric.formula import optimisers
+from volumetric.formula.expression import Expression, replaced, variable
+from volumetric.kernels.cpu.formulas import one_of
+from volumetric.kernels.cpu.graph.curves import WORDS
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.reduce import CHUNK, square_sum
 from volumetric.kernels.cpu.graph.shares import flat_share, share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, store_f32
-from volumetric.kernels.cpu.simd import largest, splat, total
+from volumetric.kernels.cpu.simd import splat, total
 from volumetric.kernels.cpu.steps import number, word
 
-OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
-"""Position = the code of an optimiser."""
-
-_SGD, _MOMENTUM, _RMSPROP, _ADAM, _ADAMW = range(len(OPTIMISERS))
+_SLOTS = [f"slot{i}" for i in range(optimisers.SLOTS)]
+_FIELDS = [f"field{i}" for i in range(optimisers.FIELDS)]
 
 UPDATE_ARGUMENTS = (
     "weight",
@@ -32,12 +34,7 @@ UPDATE_ARGUMENTS = (
     "new1",
     "new2",
     "count",
-    "decay",
-    "p0",  # momentum: momentum; rmsprop: alpha; adam, adamw: beta1
-    "q0",  # momentum: 1 - dampening; the others: 1 - p0
-    "p1",  # rmsprop: momentum; adam, adamw: beta2
-    "q1",  # 1 - p1
-    "eps",
+    *_FIELDS,
 )
 
 f32 = np.float32
@@ -52,8 +49,33 @@ def _keep(step, i, left):
             store_part(target + 4 * i, load_part(word(step, j) + 4 * i, left), left)
 
 
-def update(code: int, nesterov: int, centered: int, velocity: int, trial: int) -> Callable[..., None]:
-    """One step of optimiser number `code`; the flags are those of momentum and rmsprop.
+@kernel
+def _field(step, i):
+    return splat(number(step, 11 + i))
+
+
+def _by_place(form: str) -> list[Expression]:
+    """What becomes of a weight and of three slots, of numbered slots and numbered fields."""
+    weight, after = optimisers.FORMS[form]
+    names = dict(zip((*after, *optimisers.fields_of(form)), (*_SLOTS[: len(after)], *_FIELDS), strict=False))
+    places = {variable(name): variable(place) for name, place in names.items()}
+    return [*(replaced(each, places) for each in (weight, *after.values())), *map(variable, _SLOTS[len(after) :])]
+
+
+FORMS = tuple(optimisers.FORMS)
+"""Position = the code of an optimiser's form."""
+
+_ARGUMENTS = (*_FIELDS, "rate", "first", "second", "w", "g", *_SLOTS)
+_moved = one_of(__name__, "moved", " ".join(_ARGUMENTS), list(map(_by_place, FORMS)), WORDS)
+"""(code, …) → the new weight and three slots.
+
+LLVM puts the operand of a sum first that follows from earlier arguments, and of two products fuses the first with the
+sum: where formulas are written in the order of these arguments, nothing is swapped.
+"""
+
+
+def update(code: int, slots: int, trial: int) -> Callable[..., None]:
+    """One step of form number `code` of an optimiser, with so many slots.
 
     A trial writes nothing but the sums of squares of the new weight, which are finite where the weight is.
     """
@@ -62,78 +84,44 @@ def update(code: int, nesterov: int, centered: int, velocity: int, trial: int) -
         count, scalars = word(step, 10), word(step, 5)
         moves = load_f32(scalars + 16) != 0
         rate, factor = splat(load_f32(scalars)), splat(load_f32(scalars + 4))
-        third, fourth = load_f32(scalars + 8), load_f32(scalars + 12)
-        decay, eps = splat(number(step, 11)), splat(number(step, 16))
-        p0, q0, p1, q1 = (
-            splat(number(step, 12)),
-            splat(number(step, 13)),
-            splat(number(step, 14)),
-            splat(number(step, 15)),
-        )
+        first, second = splat(load_f32(scalars + 8)), splat(load_f32(scalars + 12))
+        f0, f1, f2, f3 = _field(step, 0), _field(step, 1), _field(step, 2), _field(step, 3)
+        f4, f5, f6, f7 = _field(step, 4), _field(step, 5), _field(step, 6), _field(step, 7)
         piece, end = 0, 1
         if trial:
             chunks = (count + CHUNK - 1) // CHUNK
             piece, end = share(chunks, thread, threads), share(chunks, thread + 1, threads)
         while piece < end:
-            first, last = flat_share(count, thread, threads), flat_share(count, thread + 1, threads)
+            begin, last = flat_share(count, thread, threads), flat_share(count, thread + 1, threads)
             if trial:
-                first, last = piece * CHUNK, min((piece + 1) * CHUNK, count)
+                begin, last = piece * CHUNK, min((piece + 1) * CHUNK, count)
             if not moves:
                 if trial:
-                    store_f32(word(step, 6) + 4 * piece, square_sum(word(step, 0) + 4 * first, last - first))
+                    store_f32(word(step, 6) + 4 * piece, square_sum(word(step, 0) + 4 * begin, last - begin))
                 else:
-                    for i in range(first, last, 16):
+                    for i in range(begin, last, 16):
                         _keep(step, i, last - i)
                 piece += 1
                 continue
             sums = splat(f32(0.0))
-            for i in range(first, last, 16):
+            for i in range(begin, last, 16):
                 left = last - i
                 w = load_part(word(step, 0) + 4 * i, left)
                 g = load_part(word(step, 1) + 4 * i, left) * factor
-                if code == _ADAM or code == _ADAMW:
-                    if code == _ADAM:
-                        g = g + decay * w
-                    m = p0 * load_part(word(step, 2) + 4 * i, left) + q0 * g
-                    v = p1 * load_part(word(step, 3) + 4 * i, left) + q1 * g * g
-                    move = rate * splat(third) * m / (root(v) * splat(fourth) + eps)
-                    if code == _ADAMW:
-                        w = w * (splat(f32(1.0)) - rate * decay)
-                    w = w - move
-                    if not trial:
-                        store_part(word(step, 7) + 4 * i, m, left)
-                        store_part(word(step, 8) + 4 * i, v, left)
-                else:
-                    g = g + decay * w
-                    move = g
-                    if code == _MOMENTUM:
-                        v = g
-                        if third == 0:
-                            v = p0 * load_part(word(step, 2) + 4 * i, left) + q0 * g
-                        if not trial:
-                            store_part(word(step, 7) + 4 * i, v, left)
-                        move = g + p0 * v if nesterov else v
-                    elif code == _RMSPROP:
-                        square = p0 * load_part(word(step, 2) + 4 * i, left) + q0 * g * g
-                        if not trial:
-                            store_part(word(step, 7) + 4 * i, square, left)
-                        spread = square
-                        if centered:
-                            mean = p0 * load_part(word(step, 3) + 4 * i, left) + q0 * g
-                            if not trial:
-                                store_part(word(step, 8) + 4 * i, mean, left)
-                            spread = largest(spread - mean * mean, splat(f32(0.0)))
-                        move = g / (root(spread) + eps)
-                        if velocity:
-                            # The velocity is the last slot: the second one, or the third behind the mean.
-                            move = p1 * load_part(word(step, 4 if centered else 3) + 4 * i, left) + move
-                            if not trial:
-                                store_part(word(step, 9 if centered else 8) + 4 * i, move, left)
-                    w = w - rate * move
+                s0 = load_part(word(step, 2) + 4 * i, left) if slots > 0 else w
+                s1 = load_part(word(step, 3) + 4 * i, left) if slots > 1 else w
+                s2 = load_part(word(step, 4) + 4 * i, left) if slots > 2 else w
+                w, s0, s1, s2 = _moved(code, f0, f1, f2, f3, f4, f5, f6, f7, rate, first, second, w, g, s0, s1, s2)
                 if trial:
                     sums = sums + w * w
-                else:
-                    store_part(word(step, 6) + 4 * i, w, left)
+                    continue
+                if slots > 0:
+                    store_part(word(step, 7) + 4 * i, s0, left)
+                if slots > 1:
+                    store_part(word(step, 8) + 4 * i, s1, left)
+                if slots > 2:
+                    store_part(word(step, 9) + 4 * i, s2, left)
+                store_part(word(step, 6) + 4 * i, w, left)
             if trial:
                 store_f32(word(step, 6) + 4 * piece, total(sums))
             piece += 1

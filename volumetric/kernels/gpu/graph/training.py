@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from volumetric.formula.losses import TERMS, term_of
+from volumetric.formula.optimisers import field, fields_of, form_of
 from volumetric.kernels.gpu.dispatch import Constant, ceil_div
 from volumetric.kernels.gpu.graph.launch import (
     Launch,
@@ -26,15 +27,6 @@ from volumetric.kernels.gpu.graph.rows import rowwise
 
 _CHUNKS = 1024
 _PER_INVOCATION = 16
-_FIELDS = {
-    "sgd": ("weight_decay",),
-    "momentum": ("weight_decay", "momentum", "dampening", "nesterov"),
-    "rmsprop": ("weight_decay", "alpha", "eps", "momentum", "centered"),
-    "adam": ("weight_decay", "beta1", "beta2", "eps"),
-    "adamw": ("weight_decay", "beta1", "beta2", "eps"),
-}
-_SLOTS = {"sgd": 0, "momentum": 1, "rmsprop": 3, "adam": 2, "adamw": 2}
-"""Slots that the shader declares; rmsprop may have fewer."""
 
 
 def loss(request: Request) -> Lowered:
@@ -84,10 +76,6 @@ def _cross_entropy(request: Request) -> tuple[Launch, int]:
     return made, rows
 
 
-_WEIGHTS = ("alpha", "beta1", "beta2", "dampening")
-"""Fields that weigh an old value; the new one has the rest of 1."""
-
-
 def update(request: Request) -> Lowered:
     """One step of an optimiser. It works in place: what is not updated in place is copied first.
 
@@ -104,7 +92,7 @@ def update(request: Request) -> Lowered:
     buffers |= {"before": source(0)} if trial else {}
     constants = _fields(attrs)
     constants["TRIAL"] = trial
-    preludes = _preludes(attrs["name"], trial=trial)
+    preludes = (f"graph/{'trial' if trial else 'update'}/{form_of(attrs)}",)
     step = elements("update", count, caps, buffers, (count,), constants=constants, preludes=preludes)
     return Lowered(launches=(*copies, step))
 
@@ -125,7 +113,7 @@ def update_squares(request: Request) -> Lowered:
         buffers,
         (count, chunk),
         constants=_fields(attrs),
-        preludes=_preludes(attrs["name"], trial=True),
+        preludes=(f"graph/trial/{form_of(attrs)}",),
         workgroup=size,
     )
     if chunks == 1:
@@ -134,15 +122,4 @@ def update_squares(request: Request) -> Lowered:
 
 
 def _fields(attrs: Mapping[str, Any]) -> dict[str, Constant]:
-    fields = _FIELDS[attrs["name"]]
-    constants: dict[str, Constant] = {
-        field.upper(): bool(attrs[field]) if field in ("nesterov", "centered") else float(attrs[field])
-        for field in fields
-    }
-    # Not 1.0 - BETA2 in the shader: in float32 that is 1.3e-5 off what the optimiser means.
-    return constants | {f"REST_{field.upper()}": 1 - float(attrs[field]) for field in fields if field in _WEIGHTS}
-
-
-def _preludes(name: str, *, trial: bool) -> tuple[str, ...]:
-    folder = "graph/slot/trial" if trial else "graph/slot"
-    return (*(f"{folder}/{i}" for i in range(_SLOTS[name])), f"graph/update/{name}")
+    return {name.upper(): field(attrs, name) for name in fields_of(form_of(attrs))}

@@ -9,6 +9,7 @@ import numpy as np
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.formula.losses import TERMS as LOSSES
 from volumetric.formula.losses import term_of
+from volumetric.formula.optimisers import FIELDS, field, fields_of, form_of
 from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.graph.losses import (
     CHUNK as LOSS_CHUNK,
@@ -22,7 +23,7 @@ from volumetric.kernels.cpu.graph.losses import (
 from volumetric.kernels.cpu.graph.reduce import CHUNK, SQUARES_ARGUMENTS
 from volumetric.kernels.cpu.graph.rounding import ROUND_ARGUMENTS
 from volumetric.kernels.cpu.graph.rounding import RULES as ROUNDING
-from volumetric.kernels.cpu.graph.updates import OPTIMISERS, UPDATE_ARGUMENTS
+from volumetric.kernels.cpu.graph.updates import FORMS, UPDATE_ARGUMENTS
 from volumetric.runtime.cpu.graph.elements import reduction
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Address, Draft, Step
@@ -91,12 +92,7 @@ def update(draft: Draft, node: Node) -> None:
     trial = node.op == "update_squares"
     partial = draft.temporary(4 * max(1, _chunks(draft, param))) if trial else 0
     made = (partial,) if trial else node.outputs
-    attrs, name = node.attrs, node.attrs["name"]
-    p0 = float(
-        attrs.get({"momentum": "momentum", "rmsprop": "alpha", "adam": "beta1", "adamw": "beta1"}.get(name, ""), 0.0)
-    )
-    p1 = float(attrs.get({"rmsprop": "momentum", "adam": "beta2", "adamw": "beta2"}.get(name, ""), 0.0))
-    flags = (bool(attrs.get("nesterov")), bool(attrs.get("centered")), name == "rmsprop" and bool(p1))
+    form = form_of(node.attrs)
     count = draft.tensor(param).size
     places = {f"slot{i}": Address(slots[i]) if i < len(slots) else 0 for i in range(3)}
     places |= {f"new{i}": Address(made[1 + i]) if i < len(slots) and not trial else 0 for i in range(3)}
@@ -105,10 +101,9 @@ def update(draft: Draft, node: Node) -> None:
     given |= {"shared": () if trial else (param, grad, *slots, *node.outputs)}
     given |= {"flat": 0 if trial else count, "weight": Address(param), "grad": Address(grad)}
     given |= {"scalars": Address(scalars), "new_weight": Address(made[0]), "count": count}
-    given |= {"decay": float(attrs["weight_decay"]), "p0": p0}
-    given |= {"q0": 1 - float(attrs["dampening"]) if name == "momentum" else 1 - p0, "p1": p1}
-    given |= {"q1": 1 - p1, "eps": float(attrs.get("eps", 0.0))}
-    draft.add("update", UPDATE_ARGUMENTS, OPTIMISERS.index(name), *map(int, flags), int(trial), **places, **given)
+    values = [field(node.attrs, name) for name in fields_of(form)]
+    given |= {f"field{i}": values[i] if i < len(values) else 0.0 for i in range(FIELDS)}
+    draft.add("update", UPDATE_ARGUMENTS, FORMS.index(form), len(slots), int(trial), **places, **given)
     if trial:
         _sum_up(draft, partial, _chunks(draft, param), node.outputs[0])
 

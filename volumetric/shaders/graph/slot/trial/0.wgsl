@@ -1,4 +1,0 @@
-// A slot that is only looked at.
-@group(0) @binding(2) var<storage, read> slot_0: array<f32>;
-fn old_0(i: u32) -> f32 { return slot_0[i]; }
-fn keep_0(i: u32, value: f32) { }
