@@ -58,7 +58,7 @@ WGSL: dict[str, Any] = {
 def wgsl_function(text: str, name: str, **constants: Any) -> Any:
     """Return a function of WGSL text, of which statements are ``let`` and ``return``, as one of arrays."""
     [(arguments, body)] = re.findall(rf"fn {name}\(([^)]*)\)[^{{]*\{{(.*?)\n\}}", text, re.DOTALL)
-    names = ", ".join(each.split(":")[0].strip() for each in arguments.split(","))
+    names = ", ".join(re.findall(r"(\w+):", arguments))
     lines = [line.removeprefix("let ").rstrip(";") for line in body.strip().splitlines()]
     lines = [re.sub(r"\bvec2<f32>", "", line).replace("||", "|").replace("&&", "&") for line in lines]
     scope = {**WGSL, **constants}

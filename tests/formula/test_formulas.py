@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+import re
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 
 from tests.formula.spoken import VECTORS, wgsl_function
 from volumetric.formula import losses, optimisers
+from volumetric.formula.cells import CELLS
 from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import DERIVATIVES
 from volumetric.formula.expression import Expression, node, variable
@@ -183,6 +187,54 @@ def test_every_device_computes_the_same_update(form: str) -> None:
             np.testing.assert_allclose(step(w, g, 0), want[0], rtol=1e-6)
             for [slot], old, new in zip(kept.values(), slots, want[1:], strict=True):
                 np.testing.assert_allclose(slot, new if folder == "update" else old, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_way_back_through_a_cell_is_the_derived_one(name: str) -> None:
+    of, rng = CELLS[name], np.random.default_rng(5)
+    before = {f"{kind}{i}": rng.standard_normal(50) for kind in "xr" for i in range(of.blocks)}
+    before |= {state: np.abs(rng.standard_normal(50)) for state in of.after}
+    arguments = " ".join(before)
+    given = before | {each: values(arguments, of.keeps[each], *before.values()) for each in of.keeps}
+    given |= {f"{each}_after": values(arguments, of.after[each], *before.values()) for each in of.after}
+    given |= {f"g_{each}": rng.standard_normal(50) for each in of.after}
+    inputs = [f"x{i}" for i in range(of.blocks)] + [f"r{i}" for i in range(of.blocks)] + list(of.direct)
+    whole = reduce(operator.add, (variable(f"g_{state}") * value for state, value in of.after.items()))
+    for back in (of.back, of.derived):
+        for wanted, each in zip(inputs, (*back.x, *back.r, *back.direct.values()), strict=True):
+            order = {wanted: given[wanted], **given}
+            want = slopes_by_differences(" ".join(order), whole, *order.values())
+            got = values(" ".join(order), each, *order.values())
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=wanted)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_device_computes_the_same_step_of_a_cell(name: str) -> None:
+    of, rng = CELLS[name], np.random.default_rng(6)
+    x, r = rng.standard_normal((2, 4, 50)).astype(np.float32)
+    states = np.abs(rng.standard_normal((len(of.after), 50))).astype(np.float32)
+    given = {f"{kind}{i}": of_kind[i] for kind, of_kind in (("x", x), ("r", r)) for i in range(of.blocks)}
+    given |= dict(zip(of.after, states, strict=True))
+    results = [*of.after.values(), *of.keeps.values()]
+    want = [values(" ".join(given), each, *given.values()) for each in results]
+    for each, value in zip(results, want, strict=True):
+        np.testing.assert_allclose(on_vectors(each, **given), value, rtol=1e-6)
+    kinds = {kind: lambda: SimpleNamespace(kept={}, x={}, r={}, c={}) for kind in ("Step", "Back")}
+    text = re.sub(r"var s: (\w+);", r"let s = \1();", read(f"graph/cell/{name}"))
+    step = wgsl_function(text, "cell", **kinds)(x, r, states[0], states[1:])
+    kept = [*want[len(of.after) :], *want[1 : len(of.after)]]
+    for got, value in zip((step.h, *step.kept.values()), (want[0], *kept), strict=True):
+        np.testing.assert_allclose(got, value, rtol=1e-6)
+    g = rng.standard_normal((len(of.after), 50)).astype(np.float32)
+    given |= dict(zip((f"{state}_after" for state in of.after), want, strict=False))
+    given |= dict(zip((*(f"g_{state}" for state in of.after), *of.keeps), (*g, *want[len(of.after) :]), strict=True))
+    back = wgsl_function(text, "cell_back", **kinds)(g[0], g[1:], want[0], kept, states[0], states[1:])
+    direct = back.c.values() if len(of.after) > 1 else [vars(back).get("h")] * len(of.direct)
+    found = (*back.x.values(), *back.r.values(), *direct)
+    for got, each in zip(found, (*of.back.x, *of.back.r, *of.back.direct.values()), strict=True):
+        value = values(" ".join(given), each, *given.values())
+        np.testing.assert_allclose(got, value, rtol=1e-6)
+        np.testing.assert_allclose(on_vectors(each, **given), value, rtol=1e-6)
 
 
 def test_forms_fit_the_room_of_kernels() -> None:

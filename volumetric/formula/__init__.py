@@ -1,6 +1,7 @@
 """What is computed for single numbers, each meaning once: as expressions that every device's code is written from.
 
-`functions` has the activations and other functions of one number. `expression` is what they are made of, `derivative`
-differentiates it, and `writing` makes statements of it in the language of a device: NumPy
-(`volumetric.graph.numeric.formulas`), Numba (`volumetric.kernels.cpu.formulas`), WGSL (`volumetric.shaders.formulas`).
+`functions` has activations and other functions of one number, `pairs` those of two, `losses` the terms of losses,
+`optimisers` steps, `cells` recurrent cells. `expression` is what they are made of, `derivative` differentiates it, and
+`writing` makes statements of it in the language of a device: NumPy (`volumetric.graph.numeric.formulas`), Numba
+(`volumetric.kernels.cpu.formulas`), WGSL (`volumetric.shaders.formulas`).
 """

@@ -126,12 +126,12 @@ def equal(a: Number, b: Number) -> Expression:
 
 
 def walk(*of: Expression) -> list[Expression]:
-    """Return all that expressions are made of and themselves, each once, operands first."""
+    """Return expressions and all that they are made of, each once: what makes another first, conditions last."""
     seen: dict[Expression, None] = {}
 
     def visit(each: Expression) -> None:
         if each not in seen:
-            for arg in each.args:
+            for arg in (*each.args[1:], each.args[0]) if each.op == "where" else each.args:
                 visit(arg)
             seen[each] = None
 

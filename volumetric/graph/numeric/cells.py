@@ -1,94 +1,55 @@
-"""The cells of recurrent layers by name: one step, and the way back through it, in NumPy."""
+"""The cells of recurrent layers by name, in NumPy: what `volumetric.formula.cells` says of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.graph.numeric.activations import activate, sigmoid
+from volumetric.formula import cells
+from volumetric.graph.numeric.formulas import function_of
 from volumetric.graph.numeric.recurrent_cell import Cell, States
-from volumetric.graph.numeric.slstm_cell import CELL as SLSTM_CELL
 
 
-def _tanh(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-    return (activate("tanh", from_x + from_h),), ()
+def _step(of: cells.Cell) -> Callable[[Array, Array, States], tuple[States, States]]:
+    blocks = [f"{kind}{i}" for kind in "xr" for i in range(of.blocks)]
+    run = function_of(" ".join((*blocks, *of.after)), *of.after.values(), *of.keeps.values())
+
+    def step(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
+        pre = (part for both in (from_x, from_h) for part in np.split(both, of.blocks, axis=-1))
+        made = run(*pre, *before)
+        return made[: len(of.after)], made[len(of.after) :]
+
+    return step
 
 
-def _tanh_back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
-    g_pre = g[0] * (1 - np.square(after[0]))
-    return g_pre, g_pre, ()
+def _back(of: cells.Cell) -> Callable[[States, States, States, States], tuple[Array, Array, States]]:
+    states = (*of.after, *(f"{name}_after" for name in of.after), *(f"g_{name}" for name in of.after))
+    run = function_of(" ".join((*states, *of.keeps)), *of.back.x, *of.back.r, *of.back.direct.values())
 
+    def back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
+        made = run(*before, *after, *g, *kept)
+        x, r = (np.concatenate(made[n * of.blocks : (n + 1) * of.blocks], axis=-1) for n in (0, 1))
+        return x, r, made[2 * of.blocks :]
 
-def _relu(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-    return (activate("relu", from_x + from_h),), ()
-
-
-def _relu_back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
-    g_pre = g[0] * (after[0] > 0)
-    return g_pre, g_pre, ()
-
-
-def _lstm(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-    i, f, g, o = np.split(from_x + from_h, 4, axis=-1)
-    i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
-    c = f * before[1] + i * g
-    return (o * np.tanh(c), c), (i, f, g, o)
-
-
-def _lstm_back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
-    i, f, new, o = kept
-    gh, gc = g
-    bounded = np.tanh(after[1])
-    gc = gc + gh * o * (1 - bounded * bounded)
-    g_i = gc * new * i * (1 - i)
-    g_f = gc * before[1] * f * (1 - f)
-    g_new = gc * i * (1 - new * new)
-    g_o = gh * bounded * o * (1 - o)
-    g_pre = np.concatenate([g_i, g_f, g_new, g_o], axis=-1)
-    return g_pre, g_pre, (gc * f,)
-
-
-def _gru(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-    xr, xz, xn = np.split(from_x, 3, axis=-1)
-    hr, hz, hn = np.split(from_h, 3, axis=-1)
-    r, z = sigmoid(xr + hr), sigmoid(xz + hz)
-    n = np.tanh(xn + r * hn)
-    return ((1 - z) * n + z * before[0],), (r, z, n, hn)
-
-
-def _gru_back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
-    r, z, n, hn = kept
-    g_n = g[0] * (1 - z) * (1 - n * n)
-    g_z = g[0] * (before[0] - n) * z * (1 - z)
-    g_r = g_n * hn * r * (1 - r)
-    g_x = np.concatenate([g_r, g_z, g_n], axis=-1)
-    g_h = np.concatenate([g_r, g_z, g_n * r], axis=-1)
-    return g_x, g_h, (g[0] * z,)
+    return back
 
 
 CELLS: Mapping[str, Cell] = MappingProxyType(
     {
-        cell.name: cell
-        for cell in (
-            Cell(name="rnn_tanh", blocks=1, step=_tanh, back=_tanh_back),
-            Cell(name="rnn_relu", blocks=1, step=_relu, back=_relu_back),
-            Cell(
-                name="lstm",
-                blocks=4,
-                states=("h", "c"),
-                keeps=("i", "f", "g", "o"),
-                direct=("c",),
-                step=_lstm,
-                back=_lstm_back,
-            ),
-            Cell(
-                name="gru", blocks=3, keeps=("r", "z", "n", "hn"), direct=("h",), apart=True, step=_gru, back=_gru_back
-            ),
-            SLSTM_CELL,
+        name: Cell(
+            name=name,
+            blocks=of.blocks,
+            states=tuple(of.after),
+            keeps=tuple(of.keeps),
+            direct=of.direct,
+            apart=of.back.x != of.back.r,
+            step=_step(of),
+            back=_back(of),
         )
+        for name, of in cells.CELLS.items()
     }
 )
-"""Name → cell: its one definition in NumPy. Kernels name their cells alike."""
+"""Name → cell. Kernels name their cells alike."""

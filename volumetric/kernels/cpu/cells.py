@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from volumetric.formula import cells
+from volumetric.kernels.cpu.formulas import by_code, placed
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import sigmoid, tanh
+from volumetric.kernels.cpu.maths import WORDS
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
-from volumetric.kernels.cpu.simd import load, splat, store_first, where_less
+from volumetric.kernels.cpu.simd import load, store_first
 from volumetric.kernels.cpu.steps import (
     COUNT_WORD,
     PIECE_WORDS,
@@ -27,30 +27,11 @@ from volumetric.kernels.cpu.steps import (
     word,
 )
 
-f32 = np.float32
-
-CELLS = ("rnn_tanh", "rnn_relu", "lstm", "gru")
+CELLS = tuple(name for name, of in cells.CELLS.items() if len(of.after) <= 2)
 """Position = the code of a cell."""
-_TANH, _RELU, _LSTM, _GRU = range(4)
 
 STATE_ARGUMENTS = ("state", "slot", "size")
 """Number of the state in a piece's state table, slot of the rows beside it, numbers in it."""
-
-
-@kernel
-def lstm(i, f, g, o, c):
-    """Gates, c and h after a step of up to 16 units, from pre-activations and c before it."""
-    i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
-    after = f * c + i * g
-    return i, f, g, o, after, o * tanh(after)
-
-
-@kernel
-def gru(r, z, from_x, from_h, h):
-    """Gates, the new part and h after a step, from pre-activations (of the new part in its two terms) and h before."""
-    r, z = sigmoid(r), sigmoid(z)
-    n = tanh(from_x + r * from_h)
-    return r, z, n, (splat(f32(1.0)) - z) * n + z * h
 
 
 @kernel
@@ -87,6 +68,25 @@ CELL_ARGUMENTS = ("from_x", "from_h", "y", "h", "c", "size")
 """Slots of the pre-activations by row and by piece, the output by row, h and c (lstm) by piece; hidden units."""
 
 
+def _step(of: cells.Cell) -> list[str]:
+    loads = {f"x{i}": f"load(x + {i} * block)" for i in range(of.blocks)}
+    loads |= {f"r{i}": f"load(h + {i} * block)" for i in range(of.blocks)}
+    lines, texts = placed(of.after.values(), loads | dict(zip(of.after, ("load(held)", "load(kept)"), strict=False)))
+    lines += [f"after{i} = {text}" for i, text in enumerate(texts)]
+    stores = [f"store_first({place}, after{i}, lanes)" for i, place in enumerate(("held", "kept")[: len(texts)])]
+    return [*lines, *stores, "store_first(out, after0, lanes)"]
+
+
+step_of = by_code(
+    __name__,
+    "step_of",
+    "x h held kept out block lanes",
+    (_step(cells.CELLS[name]) for name in CELLS),
+    (*WORDS, load, store_first),
+)
+"""(code, …) → one step of up to 16 units: addresses of pre-activations, h, c and the output, and bytes of a block."""
+
+
 def cell(code: int) -> Callable[..., None]:
     """One step of time of cell number `code` of `CELLS`; its number is the first row of the control block."""
 
@@ -104,23 +104,7 @@ def cell(code: int) -> Callable[..., None]:
             h = slot_address(control, word(step, 1)) + number * slot_stride(control, word(step, 1)) + at
             out = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2)) + at
             held = slot_address(control, word(step, 3)) + number * slot_stride(control, word(step, 3)) + at
-            block = 4 * size
-            lanes = min(size - at // 4, 16)
-            if code == _LSTM:
-                kept = slot_address(control, word(step, 4)) + number * slot_stride(control, word(step, 4)) + at
-                f, g = load(x + block) + load(h + block), load(x + 2 * block) + load(h + 2 * block)
-                o = load(x + 3 * block) + load(h + 3 * block)
-                _, _, _, _, c, y = lstm(load(x) + load(h), f, g, o, load(kept))
-                store_first(kept, c, lanes)
-            elif code == _GRU:
-                z = load(x + block) + load(h + block)
-                _, _, _, y = gru(load(x) + load(h), z, load(x + 2 * block), load(h + 2 * block), load(held))
-            elif code == _TANH:
-                y = tanh(load(x) + load(h))
-            else:
-                pre = load(x) + load(h)
-                y = where_less(pre, splat(f32(0.0)), splat(f32(0.0)), pre)
-            store_first(held, y, lanes)
-            store_first(out, y, lanes)
+            kept = slot_address(control, word(step, 4)) + number * slot_stride(control, word(step, 4)) + at
+            step_of(code, x, h, held, kept, out, 4 * size, min(size - at // 4, 16))
 
     return cell

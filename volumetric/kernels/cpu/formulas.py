@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from volumetric.formula.expression import Expression
+from volumetric.formula.expression import Expression, node, replaced, variable
 from volumetric.formula.writing import BASIC, Language, written
 from volumetric.kernels.cpu.jit import kernel
 
@@ -48,20 +48,25 @@ def one_of(
     arguments : names of variables with spaces between
     words : the functions that `VECTORS` calls
     """
-    lines: list[str] = []
-    for code, each in enumerate(results):
-        statements, values = written([each] if isinstance(each, Expression) else each, VECTORS)
-        body = [*statements, f"return {', '.join(values)}"]
-        if code < len(results) - 1:
-            lines.append(f"    if code == {code}:")
-            body = [f"    {line}" for line in body]
-        lines += [f"    {line}" for line in body]
-    return compiled(home, name, "\n".join((f"def {name}(code, {', '.join(arguments.split())}):", *lines)), words)
+    each = (written([of] if isinstance(of, Expression) else of, VECTORS) for of in results)
+    return by_code(home, name, arguments, ([*lines, f"return {', '.join(texts)}"] for lines, texts in each), words)
 
 
-def compiled(home: str, name: str, text: str, words: Iterable[Any]) -> Any:
-    """Return the kernel `name` of a text."""
+def by_code(home: str, name: str, arguments: str, bodies: Iterable[Sequence[str]], words: Iterable[Any]) -> Any:
+    """Return the kernel ``name(code, …)`` of statements, of which those of a number are run; parameters as `one_of`."""
+    lines = [f"def {name}(code, {', '.join(arguments.split())}):"]
+    *several, last = bodies
+    for code, body in enumerate(several):
+        lines += [f"    {'if' if code == 0 else 'elif'} code == {code}:", *(f"        {line}" for line in body)]
+    lines += ["    else:", *(f"        {line}" for line in last)]
+    text = "\n".join(lines)
     scope: dict[str, Any] = {"__name__": home, "np": np, "f32": np.float32, **{each.__name__: each for each in words}}
     exec(compile(text, str(sys.modules[home].__file__), "exec"), scope)
     scope[name].__qualname__ = f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return kernel(scope[name])
+
+
+def placed(results: Iterable[Expression], loads: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Write expressions of which variables are read from memory, each once: name → text, of operations too."""
+    leaves = {variable(name): node(name) for name in loads}
+    return written([replaced(each, leaves) for each in results], Language(VECTORS.constant, {**VECTORS.words, **loads}))

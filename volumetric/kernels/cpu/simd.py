@@ -206,6 +206,12 @@ def where_less(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: 
     return e.b.select(e.b.fcmp_ordered("<", a, b), then, otherwise)
 
 
+@define(Floats, Floats, Floats, Floats, Floats)
+def where_at_most(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """`then` where ``a <= b``, else `otherwise`."""
+    return e.b.select(e.b.fcmp_ordered("<=", a, b), then, otherwise)
+
+
 @define(Floats, Floats)
 def positive(e: Emitter, a: ir.Value) -> ir.Value:
     """What is above 0, else 0; unlike the larger of the two, it lets NaN through."""

@@ -10,10 +10,11 @@ from typing import Any
 
 from volumetric.formula import pairs
 from volumetric.kernels.cpu.formulas import one_of
-from volumetric.kernels.cpu.graph.curves import WORDS, apply, slope
-from volumetric.kernels.cpu.graph.lanes import larger, load_part, smaller, store_part
+from volumetric.kernels.cpu.graph.curves import apply, slope
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.maths import WORDS
 from volumetric.kernels.cpu.memory import load_f32
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import number, word
@@ -61,7 +62,7 @@ def unary_grad(code: int) -> Callable[..., None]:
 PAIRS = tuple(pairs.PAIRS)
 """Position = the code of a function of two numbers."""
 
-pair = one_of(__name__, "pair", "a b", [each.value for each in pairs.PAIRS.values()], (*WORDS, larger, smaller))
+pair = one_of(__name__, "pair", "a b", [each.value for each in pairs.PAIRS.values()], WORDS)
 """(code, a, b) → function number `code` of `PAIRS`."""
 
 

@@ -132,12 +132,6 @@ def where_equal(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise:
 
 
 @define(Floats, Floats, Floats, Floats, Floats)
-def where_at_most(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
-    """`then` where ``a <= b``, else `otherwise`."""
-    return e.b.select(e.b.fcmp_ordered("<=", a, b), then, otherwise)
-
-
-@define(Floats, Floats, Floats, Floats, Floats)
 def where_beats(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
     """`then` where `a` takes the place of `b` as the largest: it is greater, or the first NaN; else `otherwise`."""
     less = e.b.fcmp_unordered("<", b, a)  # true for any NaN as well

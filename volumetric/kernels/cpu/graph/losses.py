@@ -11,11 +11,10 @@ import numpy as np
 from volumetric.formula import losses
 from volumetric.formula.expression import Expression, replaced, variables
 from volumetric.kernels.cpu.formulas import one_of
-from volumetric.kernels.cpu.graph.curves import WORDS, log
-from volumetric.kernels.cpu.graph.lanes import larger, load_part, load_part_or, smaller, store_part, where_equal
+from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import exp
+from volumetric.kernels.cpu.maths import WORDS, exp, log
 from volumetric.kernels.cpu.memory import load_f32, load_f64, load_i32, store_f32, store_f64
 from volumetric.kernels.cpu.simd import (
     first_lanes,
@@ -35,14 +34,6 @@ ELEMENT_LOSS_ARGUMENTS = ("prediction", "target", "weights", "slope", "partial",
 """`weights` may be 0 = none. `partial` holds a pair (sum, weight) of float64 for each chunk."""
 
 
-@kernel
-def log_of_one_plus(x):
-    """``log(1 + x)`` for x in 0 … 1, without losing what 1 + x rounds away."""
-    one = splat(f32(1.0))
-    u = one + x
-    return where_equal(u, one, x, log(u) * x / (u - one))
-
-
 def _by_place(of: losses.Term) -> list[Expression]:
     """Term and derivative of numbered fields."""
     places = dict(zip(variables(" ".join(of.fields)), variables("field0 field1"), strict=False))
@@ -52,8 +43,7 @@ def _by_place(of: losses.Term) -> list[Expression]:
 TERMS = tuple(losses.TERMS)
 """Position = the code of a loss of elements."""
 
-_WORDS = (*WORDS, larger, log_of_one_plus, smaller)
-_term = one_of(__name__, "term", "y t field0 field1", list(map(_by_place, losses.TERMS.values())), _WORDS)
+_term = one_of(__name__, "term", "y t field0 field1", list(map(_by_place, losses.TERMS.values())), WORDS)
 """(code, prediction, target, …) → the term of loss number `code` of `TERMS`, and its derivative."""
 
 

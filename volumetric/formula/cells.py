@@ -1,0 +1,142 @@
+"""Recurrent cells, each in one entry: the states after a step from pre-activations and the states before, and back.
+
+``x0``, ``x1``, … are the blocks of pre-activations that come from the input of a step, ``r0``, ``r1``, … those from
+the output of the step before. A state is called by its name before the step, and with ``_after`` after it; ``g_``
+before it is its gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Final
+
+from volumetric.formula.derivative import derivative
+from volumetric.formula.elementary import exp, sigmoid, smaller, softplus, tanh
+from volumetric.formula.expression import Expression, equal, replaced, variable, variables, where
+
+EPS: Final = 1e-6
+"""Is added to the normaliser of an slstm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The gradients of what a step takes, from those of the states after it and from what it keeps.
+
+    Attributes
+    ----------
+    x, r : of the pre-activations, block by block
+    direct : state → gradient of what it was before, on the ways that do not go through ``r``
+    """
+
+    x: tuple[Expression, ...]
+    r: tuple[Expression, ...]
+    direct: Mapping[str, Expression]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A recurrent cell.
+
+    Attributes
+    ----------
+    blocks : pre-activations of a hidden unit, of each kind
+    after : state → its value after the step; the first one is the output
+    keeps : name → number of a unit that `back` needs besides the states
+    direct : states whose gradient also comes another way than through ``r``
+    own_back : the way back in a form of its own; None: `derived`
+    """
+
+    blocks: int
+    after: Mapping[str, Expression]
+    keeps: Mapping[str, Expression] = field(default_factory=dict)
+    direct: tuple[str, ...] = ()
+    own_back: Back | None = None
+
+    @cached_property
+    def back(self) -> Back:
+        """The way back."""
+        return self.own_back or self.derived
+
+    @property
+    def derived(self) -> Back:
+        """The way back by the rules of derivatives; what is kept, and the states after the step, are not computed."""
+        known = {value: variable(name) for name, value in self.keeps.items()}
+        known |= {value: variable(f"{name}_after") for name, value in self.after.items() if value.args}
+        whole = reduce(lambda a, b: a + b, (variable(f"g_{name}") * value for name, value in self.after.items()))
+
+        def by(name: str) -> Expression:
+            return replaced(derivative(whole, variable(name)), known)
+
+        x, r = (tuple(by(f"{kind}{i}") for i in range(self.blocks)) for kind in "xr")
+        return Back(x, r, {name: by(name) for name in self.direct})
+
+
+_X = variables("x0 x1 x2 x3")
+_R = variables("r0 r1 r2 r3")
+_PRE = tuple(x + r for x, r in zip(_X, _R, strict=True))
+_GH: Final = variable("g_h")
+
+
+def _same(*pre: Expression, **direct: Expression) -> Back:
+    return Back(pre, pre, direct)
+
+
+def _plain(value: Expression, back: Expression) -> Cell:
+    return Cell(1, {"h": value}, own_back=_same(back))
+
+
+def _lstm() -> Cell:
+    i, f, g, o = sigmoid(_PRE[0]), sigmoid(_PRE[1]), tanh(_PRE[2]), sigmoid(_PRE[3])
+    after = f * variable("c") + i * g
+    states, keeps = {"h": o * tanh(after), "c": after}, {"i": i, "f": f, "g": g, "o": o}
+    i, f, g, o, c, gc = variables("i f g o c g_c")
+    bounded = tanh(variable("c_after"))
+    gc = _GH * o * (1 - bounded * bounded) + gc
+    pre = gc * g * i * (1 - i), gc * c * f * (1 - f), gc * i * (1 - g * g), _GH * bounded * o * (1 - o)
+    return Cell(4, states, keeps, ("c",), _same(*pre, c=gc * f))
+
+
+def _gru() -> Cell:
+    r, z, hn, h = sigmoid(_PRE[0]), sigmoid(_PRE[1]), _R[2], variable("h")
+    n = tanh(_X[2] + r * hn)
+    states, keeps = {"h": (1 - z) * n + z * h}, {"r": r, "z": z, "n": n, "hn": hn}
+    r, z, n, hn = variables("r z n hn")
+    g_n, g_z = _GH * (1 - z) * (1 - n * n), _GH * (h - n) * z * (1 - z)
+    g_r = g_n * hn * r * (1 - r)
+    return Cell(3, states, keeps, ("h",), Back((g_r, g_z, g_n), (g_r, g_z, g_n * r), {"h": _GH * z}))
+
+
+def _slstm() -> Cell:
+    i, f = _PRE[:2]
+    z, o, s = tanh(_PRE[2]), sigmoid(_PRE[3]), sigmoid(f)
+    c, n, m = variables("c n m")
+    passed = m - softplus(-f)  # m is the logarithm of the largest gate so far, σ(f) the part of it that is kept
+    most = where(equal(n, 0.0), i, where(i > passed, i, passed))
+    open_i, open_f = exp(i - most), exp(smaller(passed - most, 0.0))
+    memory, whole = z * open_i + open_f * c, open_i + open_f * n
+    states = {"y": o * memory / (whole + EPS), "c": memory, "n": whole, "m": most}
+    keeps = {"i": open_i, "f": open_f, "z": z, "o": o, "s": s}
+    i, f, z, o, s, memory, g, gc, gn, gm = variables("i f z o s c_after g_y g_c g_n g_m")
+    inverse = 1 / (variable("n_after") + EPS)
+    along = g * inverse
+    gc, gn = gc + along * o, gn - along * o * memory * inverse
+    by_i, by_f = (gc * z + gn) * i, (gc * c + gn * n) * f
+    fresh, first = equal(n, 0.0), equal(i, 1.0)  # of equals, the gate i gave the largest
+    by_f = where(fresh & equal(f, 1.0), 0.0, by_f)  # it is below the gate i there: both have that exponent
+    rest = gm - by_i - by_f
+    to_f = by_f + where(fresh | first, 0.0, rest)
+    pre = by_i + where(fresh | first, rest, 0.0), to_f * (1 - s), gc * i * (1 - z * z), along * memory * o * (1 - o)
+    return Cell(4, states, keeps, ("c", "n", "m"), _same(*pre, c=gc * f, n=gn * f, m=to_f))
+
+
+_H_AFTER: Final = variable("h_after")
+CELLS: Final[dict[str, Cell]] = {
+    "rnn_tanh": _plain(tanh(_PRE[0]), _GH * (1 - _H_AFTER * _H_AFTER)),
+    "rnn_relu": _plain(where(_PRE[0] <= 0, 0.0, _PRE[0]), where(_H_AFTER <= 0, 0.0, _GH)),
+    "lstm": _lstm(),
+    "gru": _gru(),
+    "slstm": _slstm(),  # exponential gates over a running maximum: xLSTM, Beck et al. 2024 (arXiv 2405.04517)
+}
+"""Name → cell."""
