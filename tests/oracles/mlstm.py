@@ -13,9 +13,14 @@ from tests.oracles.memory import Memory, covering, start_of
 from tests.oracles.numeric.causal_conv import causal_conv, causal_conv_vjp
 from tests.oracles.projections import run_map, run_map_back
 from volumetric._typing import Array
+from volumetric.formula.cells import EPS
 from volumetric.graph.numeric.activations import activate, sigmoid, slope
-from volumetric.graph.numeric.slstm_cell import EPS, log_sigmoid
 from volumetric.layers.mlstm import MLSTM, MOST
+
+
+def log_sigmoid(x: Array) -> Array:
+    """``log σ(x)``, which neither overflows nor loses small values."""
+    return -np.logaddexp(x.dtype.type(0), -x)
 
 
 class Held(NamedTuple):

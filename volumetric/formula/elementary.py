@@ -12,100 +12,26 @@ from typing import Final
 from volumetric.formula.expression import Expression, Number, as_expression, equal, node, where
 
 
-def exp(x: Number) -> Expression:
-    """``eˣ``."""
-    return node("exp", as_expression(x))
+def _function(name: str) -> Callable[..., Expression]:
+    """Return what makes the expression of a function of expressions or numbers."""
+
+    def of(*args: Number) -> Expression:
+        return node(name, *map(as_expression, args))
+
+    return of
 
 
-def log(x: Number) -> Expression:
-    """Natural logarithm."""
-    return node("log", as_expression(x))
-
-
-def log_of_one_plus(x: Number) -> Expression:
-    """``log(1 + x)`` for x in 0 … 1, with all digits of a small x."""
-    return node("log_of_one_plus", as_expression(x))
-
-
-def sqrt(x: Number) -> Expression:
-    """Square root."""
-    return node("sqrt", as_expression(x))
-
-
-def magnitude(x: Number) -> Expression:
-    """``|x|``."""
-    return node("abs", as_expression(x))
-
-
-def sign(x: Number) -> Expression:
-    """−1, 0 or 1."""
-    return node("sign", as_expression(x))
-
-
-def floor(x: Number) -> Expression:
-    """Largest whole number that is at most x."""
-    return node("floor", as_expression(x))
-
-
-def sin(x: Number) -> Expression:
-    """Sine."""
-    return node("sin", as_expression(x))
-
-
-def cos(x: Number) -> Expression:
-    """Cosine."""
-    return node("cos", as_expression(x))
-
-
-def tanh(x: Number) -> Expression:
-    """Hyperbolic tangent."""
-    return node("tanh", as_expression(x))
-
-
-def sigmoid(x: Number) -> Expression:
-    """Logistic function ``1 / (1 + e⁻ˣ)``."""
-    return node("sigmoid", as_expression(x))
-
-
-def softplus(x: Number) -> Expression:
-    """``log(1 + eˣ)``."""
-    return node("softplus", as_expression(x))
-
-
-def positive(x: Number) -> Expression:
-    """``max(x, 0)``."""
-    return node("positive", as_expression(x))
-
-
-def twice_normal(x: Number) -> Expression:
-    """``1 + erf(x / √2)``: twice the standard normal distribution function."""
-    return node("twice_normal", as_expression(x))
-
-
-def normal_density(x: Number) -> Expression:
-    """Standard normal density ``exp(−x²/2) / √(2π)``."""
-    return node("normal_density", as_expression(x))
-
-
-def larger(a: Number, b: Number) -> Expression:
-    """The larger one of two; NaN wins."""
-    return node("max", as_expression(a), as_expression(b))
-
-
-def smaller(a: Number, b: Number) -> Expression:
-    """The smaller one of two; NaN wins."""
-    return node("min", as_expression(a), as_expression(b))
-
-
-def greater(a: Number, b: Number) -> Expression:
-    """1 where ``a > b``, else 0."""
-    return node("greater", as_expression(a), as_expression(b))
-
-
-def mul_nonzero(a: Number, b: Number) -> Expression:
-    """``a · b``, but 0 where b is 0, whatever a is."""
-    return node("mul_nonzero", as_expression(a), as_expression(b))
-
+exp, log, sqrt, sin, cos, tanh = map(_function, ("exp", "log", "sqrt", "sin", "cos", "tanh"))
+magnitude, sign, floor = map(_function, ("abs", "sign", "floor"))
+sigmoid = _function("sigmoid")  # 1 / (1 + e⁻ˣ)
+softplus = _function("softplus")  # log(1 + eˣ)
+log_of_one_plus = _function("log_of_one_plus")  # log(1 + x) for x in 0 … 1, with all digits of a small x
+positive = _function("positive")  # max(x, 0)
+twice_normal = _function("twice_normal")  # 1 + erf(x / √2): twice the standard normal distribution function
+normal_density = _function("normal_density")  # exp(−x²/2) / √(2π)
+larger, smaller = _function("max"), _function("min")  # of two; NaN wins
+greater = _function("greater")  # 1 where a > b, else 0
+mul_nonzero = _function("mul_nonzero")  # a · b, but 0 where b is 0, whatever a is
 
 EXPANDED: Final[dict[str, Callable[..., Expression]]] = {
     "normal_density": lambda x: exp(-0.5 * x * x) * 0.3989422804014327,

@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from volumetric._typing import Shape
+from volumetric.formula.cells import EPS
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.slstm_cell import EPS
 from volumetric.graph.operations.linear_scan import linear_scan
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (

@@ -8,8 +8,7 @@ from typing import ClassVar
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.slstm_cell import CELL
-from volumetric.graph.numeric.slstm_cell import CELL as SLSTM_CELL
+from volumetric.graph.numeric.cells import CELLS
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
     LayerSpec,
@@ -32,6 +31,7 @@ from volumetric.layers.projections import (
 from volumetric.layers.scope import Scope, flat, start
 
 GATES = ("i", "f", "z", "o")
+_CELL = CELLS["slstm"]
 
 
 @layer("slstm")
@@ -99,7 +99,7 @@ class SLSTM(LayerSpec):
         if not is_sequence(*inputs):
             return ()
         conv = (conv_state(self.embed_dim, self.kernel_size),) if self.kernel_size > 1 else ()
-        own = (StateSpec(name=name, shape=(self.embed_dim,), kind="fixed") for name in CELL.states)
+        own = (StateSpec(name=name, shape=(self.embed_dim,), kind="fixed") for name in _CELL.states)
         return *conv, *own, *map_states(self.maps, *inputs)
 
     def output_shape(self, *inputs: Shape) -> Shape:
@@ -113,12 +113,12 @@ class SLSTM(LayerSpec):
         seen = causal_conv(scope, x, p["conv.weight"], p["conv.bias"], activation="silu") if self.kernel_size else x
         from_x = scope.sequenced(_gates_of_maps(scope, self, seen, x) if self.maps else _gates(scope, self, p, seen, x))
         batch, length, _ = work.shape(from_x)
-        starts = [start(scope, x, name, (self.embed_dim,)) for name in SLSTM_CELL.states]
+        starts = [start(scope, x, name, (self.embed_dim,)) for name in _CELL.states]
         weight = work.reshape(p["r.weight"], (4 * self.embed_dim, width))
-        y, *others = work.recurrent(SLSTM_CELL.name, from_x, weight, starts, None, scope.kept_before(x))
+        y, *others = work.recurrent(_CELL.name, from_x, weight, starts, None, scope.kept_before(x))
         if scope.keeps_state(x) and length:
             ends = (work.reshape(work.last(y, 1), (batch, self.embed_dim)), *others)
-            for name, end in zip(SLSTM_CELL.states, ends, strict=False):
+            for name, end in zip(_CELL.states, ends, strict=False):
                 scope.keep(name, end)
         return head_norm(work, work.reshape(y, (batch, length, heads, width)), p["norm.weight"], x)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from volumetric._typing import Array
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric import slstm_cell
 from volumetric.graph.numeric.cells import CELLS
 from volumetric.graph.operations.cell import cell_step
 from volumetric.layers.axon import turn_nodes
@@ -27,7 +26,7 @@ def step_of(cell: Cell) -> Step | None:
     if isinstance(cell, RNN):
         return CELLS[f"rnn_{cell.nonlinearity}"]
     if isinstance(cell, SLSTM):
-        return slstm_cell.CELL
+        return CELLS["slstm"]
     return CELLS[cell.__struct_config__.tag] if isinstance(cell, LSTM | GRU) else None  # pyright: ignore[reportArgumentType]  (a name)
 
 
