@@ -69,7 +69,10 @@ def _forward(of: Cell) -> list[str]:
     loads |= {head: "load_part(h, left)"}
     loads |= {name: f"load_part(c + {i} * c_step, left)" for i, name in enumerate(others)}
     results = [*of.after.values(), *of.keeps.values()]
-    lines, texts = placed(results, loads)
+    # All is read before anything is computed: reading branches, and what is computed together overlaps.
+    read = [each for each in walk(*results) if each.text in loads]
+    lines, texts = placed([*read, *results], loads)
+    texts = texts[len(read) :]
     kept = texts[len(of.after) :]
     if kept:
         stores = (f"    store_part(kept + {4 * i} * size, {text}, left)" for i, text in enumerate(kept))
