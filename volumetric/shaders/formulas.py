@@ -133,5 +133,5 @@ def prelude(folder: str, name: str) -> str:
     """
     known, write = FOLDERS[folder]
     if name not in known:
-        raise SpecError(f"no formula {name!r} in {folder}", hint=f"there are: {', '.join(known)}")
+        raise SpecError(f"there is no formula of the prelude {folder}/{name}", hint=f"there are: {', '.join(known)}")
     return write(name)
