@@ -7,7 +7,7 @@
                     own states. ``cell`` rnn_tanh rnn_relu (n=1, no kept), lstm (n=4; kept [B,T,5H] = i f g o c', blocks
                     side by side), gru (n=3; kept [B,T,4H] = r z n hn), slstm (n=4; kept [B,T,8H] = i f z o σ(f̃) c' n'
                     m'). ``bias``, ``resets``: whether b_hh and keep are there. Where keep, 0 or 1, is 0, the step
-                    begins with zeros, whatever the states were. Equations: `numeric.cells`. y, whose last step is
+                    begins with zeros, whatever the states were. Equations: `formula.cells`. y, whose last step is
                     h_T, and the other last states have gradients; all inputs but keep get them. T = 0: c_T = c0.
 ``recurrent_grad``  gy [, g of c_T, …], y [, kept], w_hh, h0 [, c0, …] [, keep] → g_from_x [B,T,nH] [, g_from_h [B,T,nH]
                     for gru; for the others they are equal] [, g_direct [n,B,H]: of c0 and those behind it; for gru of

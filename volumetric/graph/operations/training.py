@@ -1,13 +1,13 @@
 """Operations of training: losses with their gradients, optimiser steps, sums of squares and rounding to a scheme.
 
 ``loss``        prediction, target [, weights] → total [1], count [1], gradient of total. ``name`` and fields, all of
-                `train.losses`: mse; l1; huber ``delta``; bce ``logits``: any shape, target and weights alike.
+                `formula.losses`: mse; l1; huber ``delta``; bce ``logits``: any shape, target and weights alike.
                 cross_entropy ``ignore_index label_smoothing``: prediction [R,C], target int32 [R] or float32 [R,C],
                 weights [R].
                 Terms of weight 0 are 0, even if NaN or infinite (cross_entropy only).
                 count: sum of weights, or number of terms.
 ``update``      param, grad, slots …, scalars [5] → param, slots …; ``in_place``: outputs are the buffers of inputs
-                with a key. ``name`` sgd momentum rmsprop adam adamw, and the fields of `train.optim` except lr.
+                with a key. ``name`` sgd momentum rmsprop adam adamw, and the fields of `formula.optimisers`.
                 Slots in the optimiser's order. scalars: rate; factor on the gradient, before all else; momentum: 1 in
                 the first update (velocity = g), else 0; adam, adamw: 1/(1 − β₁ᵗ); then 1/√(1 − β₂ᵗ); last: 0 leaves
                 everything as it is, whatever the gradient.
