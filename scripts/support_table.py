@@ -83,10 +83,10 @@ Forward and backward of every layer kind, for rows, sequences, batches and image
 *native*: kernels of the device compute it in float32. The inference column says how a layer runs inside of a network:
 *rows*: as operations on the rows of a call, on packed weights; *programs*: in float32, by programs of fixed shape that
 stand between those. Every layer of a network runs as it can; training is programs throughout. The reference device
-runs a layer as NumPy code of its own, or interprets its graph.
+interprets the same graph in NumPy.
 
-| kind | class | inference | reference | cpu: forward | backward | gpu: forward | backward |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| kind | class | inference | cpu: forward | backward | gpu: forward | backward |
+| --- | --- | --- | --- | --- | --- | --- |
 {layers}
 
 {cells} cells of layer kind × role × numeric type × device; {none} of them are *none*.
@@ -158,8 +158,7 @@ def layer_rows() -> list[str]:
         outcomes |= {runs_on_rows(spec, shape) for spec, shape in CASES.values() if spec.kind == kind}
         path = "rows or programs" if len(outcomes) > 1 else "rows" if outcomes == {True} else "programs"
         cells = [runs_as_graph(kind, role, device) for device in DEVICES for role in ROLES]
-        reference = "its graph" if cls.forward is LayerSpec.forward else "own NumPy"
-        lines.append(f"| `{kind}` | {cls.__name__} | {path} | {reference} | {' | '.join(cells)} |")
+        lines.append(f"| `{kind}` | {cls.__name__} | {path} | {' | '.join(cells)} |")
     return lines
 
 
