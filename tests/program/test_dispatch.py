@@ -14,7 +14,7 @@ from tests.program.dispatch_oracles import CASES, FIXTURES, Case, load
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers.program.attention.gated import CLOSED
+from volumetric.layers.program.attention.by_heads import CLOSED
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.dispatch import dispatch as emit

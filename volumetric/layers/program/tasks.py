@@ -12,7 +12,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.layers.base import ParamSpec
 from volumetric.layers.program.attention import Attention, Pairs, rule_of
-from volumetric.layers.program.attention.gated import gate
+from volumetric.layers.program.attention.by_heads import gate
 from volumetric.layers.program.facts import Facts, Place, Wire
 from volumetric.layers.program.frames import Part
 

@@ -8,7 +8,7 @@ from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.program.attention.base import AttentionOracle
 from volumetric._typing import Array
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.copy import Copy
+from volumetric.layers.program.attention.moved import Copy
 
 
 @oracle_of(Copy)

@@ -9,7 +9,7 @@ from tests.oracles.program.attention.heads import apart, direction, hidden, only
 from volumetric._typing import Array
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.cosine import Cosine
+from volumetric.layers.program.attention.by_heads import Cosine
 
 
 @oracle_of(Cosine)

@@ -7,7 +7,7 @@ from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
 from volumetric._typing import Array
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.cross import Cross
+from volumetric.layers.program.attention.by_heads import Cross
 
 
 @oracle_of(Cross)

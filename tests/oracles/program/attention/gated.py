@@ -8,7 +8,7 @@ from tests.oracles.program.attention.heads import cross
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.gated import Gated
+from volumetric.layers.program.attention.by_heads import Gated
 
 
 @oracle_of(Gated)

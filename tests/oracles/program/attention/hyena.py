@@ -10,7 +10,7 @@ from tests.oracles.program.attention.base import AttentionOracle
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.hyena import Hyena, bins, transform_length
+from volumetric.layers.program.attention.frequencies import Hyena, bins, transform_length
 
 
 @oracle_of(Hyena)

@@ -10,7 +10,7 @@ from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import apart, only, together
 from volumetric._typing import Array
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.linear import LEAST, Linear
+from volumetric.layers.program.attention.by_heads import LEAST, Linear
 
 
 @oracle_of(Linear)

@@ -7,7 +7,7 @@ from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
 from volumetric._typing import Array
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.local import Local
+from volumetric.layers.program.attention.by_heads import Local
 
 
 @oracle_of(Local)

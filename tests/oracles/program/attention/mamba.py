@@ -13,7 +13,7 @@ from volumetric.graph.numeric.activations import activate
 from volumetric.graph.numeric.selective_scan import linear_scan, softplus
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.mamba import EPS, Mamba
+from volumetric.layers.program.attention.scanned import EPS, Mamba
 
 
 @oracle_of(Mamba)

@@ -12,7 +12,7 @@ from volumetric._typing import Array
 from volumetric.graph.numeric.largest import keep_largest
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.mixture import Mixture
+from volumetric.layers.program.attention.composed import Mixture
 
 
 @oracle_of(Mixture)

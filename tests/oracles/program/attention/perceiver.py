@@ -9,7 +9,7 @@ from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
 from volumetric._typing import Array
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.perceiver import COMPRESS, READOUT, Perceiver
+from volumetric.layers.program.attention.composed import COMPRESS, READOUT, Perceiver
 
 
 @oracle_of(Perceiver)

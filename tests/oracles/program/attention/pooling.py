@@ -8,7 +8,7 @@ from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import only
 from volumetric._typing import Array
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.pooling import Pooling, shares
+from volumetric.layers.program.attention.moved import Pooling, shares
 
 
 @oracle_of(Pooling)

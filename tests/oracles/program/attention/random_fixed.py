@@ -7,7 +7,7 @@ from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
 from volumetric._typing import Array
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.random_fixed import RandomFixed
+from volumetric.layers.program.attention.by_heads import RandomFixed
 
 
 @oracle_of(RandomFixed)

@@ -11,7 +11,7 @@ from volumetric._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.numeric.selective_scan import linear_scan
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.rwkv import BOUND, LEAST, RWKV
+from volumetric.layers.program.attention.scanned import BOUND, LEAST, RWKV
 
 
 @oracle_of(RWKV)

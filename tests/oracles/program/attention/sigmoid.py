@@ -8,7 +8,7 @@ from tests.oracles.program.attention.heads import hidden, only, read, scores
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.sigmoid import Sigmoid
+from volumetric.layers.program.attention.by_heads import Sigmoid
 
 
 @oracle_of(Sigmoid)

@@ -8,7 +8,7 @@ from tests.oracles.program.attention.heads import cross
 from volumetric._typing import Array
 from volumetric.graph.numeric.largest import keep_largest
 from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.sparse import Sparse
+from volumetric.layers.program.attention.by_heads import Sparse
 
 
 @oracle_of(Sparse)

@@ -97,9 +97,18 @@ class Attention:
         return np.ones(pairs.queries, np.bool_) if seen is None else np.asarray(np.any(seen, axis=1))
 
 
-RULES: Registry[type[Attention]] = Registry(
-    modules_of("volumetric.layers.program.attention", dict(zip(names.RULES, names.RULES, strict=True)))
+DECLARED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "by_heads": "cross linear cosine sigmoid gated sparse local random_fixed",
+        "composed": "perceiver mixture",
+        "frequencies": "hyena",
+        "moved": "pooling copy none",
+        "scanned": "mamba rwkv",
+    }
 )
+"""Module → rules that it declares, with their nodes."""
+
+RULES: Registry[type[Attention]] = Registry(modules_of("volumetric.layers.program.attention", DECLARED))
 """Name → rule, filled by `attention`."""
 
 A = TypeVar("A", bound=type[Attention])
@@ -187,16 +196,6 @@ class Reading:
 Lowering: TypeAlias = Callable[[Reading], int]
 """Emits what is read, ``[E, B, N, d]``; what is not written may be anything."""
 
-DECLARED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "by_heads": "cross linear cosine sigmoid gated sparse local random_fixed",
-        "composed": "perceiver mixture",
-        "frequencies": "hyena",
-        "moved": "pooling copy none",
-        "scanned": "mamba rwkv",
-    }
-)
-"""Module → rules whose nodes it emits."""
 BY_HEADS: Final = frozenset(DECLARED["by_heads"].split())
 """Rules whose keys and values are maps of what is read, row by row."""
 LOWERINGS: Registry[Lowering] = Registry(modules_of("volumetric.layers.program.attention", DECLARED))

@@ -1,9 +1,17 @@
-"""Nodes of rules whose queries and keys meet head by head."""
+"""Rules whose queries and keys meet head by head, and their nodes."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Literal, get_args
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.program.attention.base import Reading, lowering
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.program.attention.base import Pairs, Reading, attention, lowering, positive
 from volumetric.layers.program.attention.heads import (
     ByHeads,
     affine,
@@ -18,8 +26,142 @@ from volumetric.layers.program.attention.heads import (
     softmax,
     together,
 )
-from volumetric.layers.program.attention.linear import LEAST
-from volumetric.layers.program.attention.sparse import Sparse
+from volumetric.rng import generator
+
+
+@attention("cross")
+class Cross(ByHeads):
+    """``a = W_o softmax(q kᵀ / √e) v + b_o``, by heads of e = d / heads features (Vaswani et al. 2017)."""
+
+
+CLOSED = -4.0
+"""What gates begin with: σ(-4) is 0.018, so that a new edge disturbs little."""
+
+
+def gate(name: str = "gate") -> ParamSpec:
+    """Parameter of a gate: one number, behind a sigmoid."""
+    return ParamSpec(name=name, shape=(1,), init="uniform", bounds=(CLOSED, CLOSED), packable=False)
+
+
+@attention("gated")
+class Gated(ByHeads):
+    """``a = σ(g) · cross``, g one number, -4 at first."""
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return *self.maps(d), gate()
+
+
+@attention("sparse")
+class Sparse(ByHeads):
+    """``cross`` over the `top_k` largest logits of each query and head, of equal ones the earlier.
+
+    Attributes
+    ----------
+    top_k : keys that count, all if there are fewer
+    """
+
+    top_k: int = 8
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "top_k")
+
+
+@attention("sigmoid")
+class Sigmoid(ByHeads):
+    """``a = W_o σ(q kᵀ / √e) v + b_o`` by heads: a sum, which grows with the number of keys."""
+
+
+@attention("cosine")
+class Cosine(ByHeads):
+    """``a = W_o softmax(τ q̂ k̂ᵀ) v + b_o`` by heads, ``q̂ = q / max(|q|, 1e-12)``; τ is learned, 10 at first."""
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        sharpness = ParamSpec(name="temperature", shape=(1,), init="uniform", bounds=(10.0, 10.0), packable=False)
+        return *self.maps(d), sharpness
+
+
+LEAST = 1e-6
+"""Added to the sum that results are divided by."""
+
+
+@attention("linear")
+class Linear(ByHeads):
+    """``a = W_o φ(q) (φ(k)ᵀ v) / (φ(q) · Σ φ(k) + 1e-6) + b_o`` by heads, φ(x) = elu(x) + 1.
+
+    Katharopoulos et al. 2020, arXiv 2006.16236.
+    """
+
+
+Metric = Literal["order", "grid"]
+
+
+@attention("local")
+class Local(ByHeads):
+    """``cross`` over keys nearby; a query that has none nearby is not written.
+
+    Attributes
+    ----------
+    window : key j is near query i where ``|i - ⌊j N / M⌋| ≤ ⌊window / 2⌋``, in the order of positions, or where their
+        distance on the canvas is at most ``window / 2``
+    metric : ``"order"`` or ``"grid"``, which of the two
+    """
+
+    window: int = 8
+    metric: Metric = "order"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "window")
+        if self.metric not in get_args(Metric):
+            raise SpecError(f"local: unknown metric {self.metric!r}", hint="one of " + ", ".join(get_args(Metric)))
+
+    def seen(self, pairs: Pairs) -> Array | None:
+        if self.metric == "order":
+            key = np.arange(pairs.keys) * pairs.queries // pairs.keys
+            near = np.abs(np.arange(pairs.queries)[:, None] - key) <= self.window // 2
+        elif pairs.places is None:
+            raise SpecError("local with metric='grid' needs places on a canvas", hint="metric='order' goes without")
+        else:
+            asks, told = (place.astype(np.int64) for place in pairs.places)
+            near = 4 * np.square(asks[:, None] - told).sum(2) <= self.window**2
+        return near if pairs.mask is None else near & pairs.mask
+
+
+@attention("random_fixed")
+class RandomFixed(ByHeads):
+    """``cross`` over a few keys of each query, drawn without repetition from those that it may see.
+
+    Attributes
+    ----------
+    count : keys of a query, all if there are fewer
+    seed : query i draws by the stream i of this seed: the same keys whenever the program runs
+    """
+
+    count: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "count")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
+            raise SpecError(f"random_fixed: seed must be a whole number from 0 on, got {self.seed!r}")
+
+    def seen(self, pairs: Pairs) -> Array | None:
+        if self.count >= pairs.keys:
+            return pairs.mask
+        return _drawn(self.count, self.seed, pairs)
+
+
+@lru_cache(maxsize=256)
+def _drawn(count: int, seed: int, pairs: Pairs) -> Array:
+    """Keys of each query, drawn once for the pairs of an edge."""
+    found = np.zeros((pairs.queries, pairs.keys), np.bool_)
+    for i in range(pairs.queries):
+        may = np.arange(pairs.keys) if pairs.mask is None else np.flatnonzero(pairs.mask[i])
+        found[i, generator(seed, i).permutation(may)[:count]] = True
+    found.setflags(write=False)
+    return found
 
 
 def _rule(of: Reading) -> ByHeads:

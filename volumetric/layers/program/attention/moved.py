@@ -1,10 +1,47 @@
-"""Nodes of rules that move what is read, or its mean."""
+"""Rules that move rows without asking, and their nodes."""
 
 from __future__ import annotations
 
-from volumetric.layers.program.attention.base import Reading, lowering
-from volumetric.layers.program.attention.heads import affine
-from volumetric.layers.program.attention.pooling import shares
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.program.attention.base import Attention, Pairs, Reading, attention, lowering
+from volumetric.layers.program.attention.heads import affine, square_maps
+
+
+def shares(seen: Array) -> Array:
+    """How much each key counts in the mean of a query, ``[N, M]``: zeros where it sees none."""
+    return seen / seen.sum(1, keepdims=True).clip(1)
+
+
+@attention("pooling")
+class Pooling(Attention):
+    """``a = W mean(v) + b``, the same for all queries that see the same keys. It has no heads."""
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return square_maps(d, "proj.")
+
+
+@attention("copy")
+class Copy(Attention):
+    """Row i of the source for query i, zeros beyond its end. It has neither parameters nor heads."""
+
+    whole = True
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return ()
+
+
+@attention("none")
+class Nothing(Attention):
+    """No position is written, and none counts as written."""
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return ()
+
+    def written(self, pairs: Pairs) -> Array:
+        return np.zeros(pairs.queries, np.bool_)
 
 
 @lowering("pooling")

@@ -1,4 +1,4 @@
-"""Nodes of rules that go through their source in order."""
+"""Rules that go through their source in order, and their nodes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,73 @@ import numpy as np
 
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.linear_scan import linear_scan
-from volumetric.layers.program.attention.base import Reading, lowering
-from volumetric.layers.program.attention.heads import affine, by_edge, softmax
-from volumetric.layers.program.attention.mamba import EPS, Mamba
-from volumetric.layers.program.attention.rwkv import BOUND, LEAST
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.dense import affine_params
+from volumetric.layers.program.attention.base import Attention, Reading, attention, lowering, positive
+from volumetric.layers.program.attention.heads import affine, by_edge, softmax, square_maps
+
+EPS = 1e-5
+"""Of the norm of queries."""
+
+
+@attention("mamba")
+class Mamba(Attention):
+    """``a = W_o softmax(LN(q) pᵀ / √d) p + b_o``, where p are results of a scan over the source (Gu & Dao 2023).
+
+    ``(x, z) = W_in v + b``, ``(r, B, C) = W_x x + b``, ``δ = softplus(W_dt r + b)``, and for each feature and each of
+    `state_size` rates a = 1, 2, …: ``s ← e^{-δ a} s + δ B x``. Then ``p = (Σ s C + D x) · silu(z)``. It has no heads.
+
+    Attributes
+    ----------
+    state_size : rates
+    """
+
+    whole = True
+
+    state_size: int = 16
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "state_size")
+
+    @staticmethod
+    def rank(d: int) -> int:
+        """Width of r."""
+        return max(1, d // 16)
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return (
+            *affine_params("in.", 2 * d, d, bias=True),
+            *affine_params("x.", self.rank(d) + 2 * self.state_size, d, bias=True),
+            *affine_params("dt.", d, self.rank(d), bias=True),
+            ParamSpec(name="d", shape=(d,), init="ones", packable=False),
+            ParamSpec(name="norm.weight", shape=(d,), init="ones", packable=False),
+            ParamSpec(name="norm.bias", shape=(d,), init="zeros", packable=False),
+            *affine_params("o.", d, d, bias=True),
+        )
+
+
+BOUND, LEAST = 10.0, 1e-6
+"""Largest key, either way; what is added to the sum that is divided by."""
+
+
+@attention("rwkv")
+class RWKV(Attention):
+    """``a = W_o (σ(r) · wkv) + b_o``, query i with the mean up to key i (Peng et al. 2023, arXiv 2305.13048).
+
+    With ``κ = exp(clip(k, ±10))`` and ``w = exp(-exp(decay))`` for each feature,
+    ``wkv_t = (num + e^u κ_t v_t) / (den + e^u κ_t + 1e-6)``; then ``num ← w num + κ_t v_t`` and ``den ← w den + κ_t``.
+    Queries beyond the last key take that one's. It has no heads.
+    """
+
+    whole = True
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return (
+            *square_maps(d, "r.", "k.", "v.", "o."),
+            ParamSpec(name="decay", shape=(d,), init="uniform", bounds=(-5.0, -5.0), packable=False),
+            ParamSpec(name="bonus", shape=(d,), init="zeros", packable=False),
+        )
 
 
 @lowering("mamba")
