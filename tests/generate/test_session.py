@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -180,3 +183,12 @@ def test_a_running_session_can_be_forked_and_saved(name, tmp_path):
         assert session.tokens == (0, 1, *alone[:-1])
     with model.session(restore=tmp_path / "session") as again:
         assert again.tokens == held
+
+
+def test_python_may_exit_in_the_middle_of_a_stream():
+    program = (
+        "from tests.devices import device\nfrom tests.generate.letters import recurrent_letters\n"
+        "stream = recurrent_letters(device('cpu')).stream('a', max_tokens=9)\nnext(stream)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
@@ -162,6 +163,8 @@ class Stream:
 
     def _end(self) -> None:
         """Give the state back, which holds what was told, settle the transcript, and tell who waits for it, once."""
+        if sys.is_finalizing():
+            return  # Python exits in the middle of a stream: nothing is given back to what is gone
         self._transcript.forget(self._told)
         if self._lent:
             self._lent = False
