@@ -11,7 +11,8 @@ import numpy as np
 
 from volumetric.formula import functions
 from volumetric.kernels.cpu.formulas import one_of
-from volumetric.kernels.cpu.graph.lanes import (
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import (
     bits_of,
     both_bits,
     larger,
@@ -21,7 +22,6 @@ from volumetric.kernels.cpu.graph.lanes import (
     splat_int,
     where_equal,
 )
-from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.simd import (
     as_floats,
     magnitude,

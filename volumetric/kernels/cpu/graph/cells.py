@@ -11,8 +11,8 @@ import numpy as np
 from volumetric.formula.cells import CELLS, Cell
 from volumetric.formula.expression import node, replaced, variable, walk
 from volumetric.kernels.cpu.formulas import by_code, placed
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.maths import WORDS
 from volumetric.kernels.cpu.simd import splat
 

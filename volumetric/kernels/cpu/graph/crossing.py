@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.gemm import pack
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block, where_equal
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import panel_rows
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part, transpose_block, where_equal
 from volumetric.kernels.cpu.maths import exp
 from volumetric.kernels.cpu.memory import load_i32
 from volumetric.kernels.cpu.simd import largest, load, splat, store

@@ -6,8 +6,8 @@ import numpy as np
 
 from volumetric.formula import functions
 from volumetric.kernels.cpu.formulas import one_of
-from volumetric.kernels.cpu.graph.lanes import where_equal
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import where_equal
 from volumetric.kernels.cpu.maths import WORDS, exp, log
 from volumetric.kernels.cpu.simd import splat
 

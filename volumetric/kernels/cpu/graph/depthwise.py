@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, load_strided, store_part
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, load_strided, store_part
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32, store_i64
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import scratch, word

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.maths import exp
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.simd import largest, load, peak, splat, store, total

@@ -11,9 +11,9 @@ from typing import Any
 from volumetric.formula import pairs
 from volumetric.kernels.cpu.formulas import one_of
 from volumetric.kernels.cpu.graph.curves import apply, slope
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.maths import WORDS
 from volumetric.kernels.cpu.memory import load_f32
 from volumetric.kernels.cpu.simd import load, splat, store

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.curves import apply
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import panel_rows
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part, transpose_block
 from volumetric.kernels.cpu.memory import call_operation, load_f32, load_i64, store_i64
 from volumetric.kernels.cpu.simd import splat, store
 from volumetric.kernels.cpu.steps import scratch, slot_address, word

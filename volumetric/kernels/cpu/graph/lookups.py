@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.memory import load_i32
 from volumetric.kernels.cpu.simd import splat
 from volumetric.kernels.cpu.steps import word

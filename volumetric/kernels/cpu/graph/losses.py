@@ -11,9 +11,9 @@ import numpy as np
 from volumetric.formula import losses
 from volumetric.formula.expression import Expression, replaced, variables
 from volumetric.kernels.cpu.formulas import one_of
-from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.maths import WORDS, exp, log
 from volumetric.kernels.cpu.memory import load_f32, load_f64, load_i32, store_f32, store_f64
 from volumetric.kernels.cpu.simd import (

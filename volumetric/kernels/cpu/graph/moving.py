@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from volumetric.kernels.cpu.graph.lanes import load_part, load_strided, store_part, transpose_block
 from volumetric.kernels.cpu.graph.shares import flat_share, share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, load_strided, store_part, transpose_block
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import number, scratch, word

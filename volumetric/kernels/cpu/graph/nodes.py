@@ -13,11 +13,11 @@ import numpy as np
 
 from volumetric.kernels.cpu.graph.cells import backward, forward, keeps
 from volumetric.kernels.cpu.graph.gemm import pack
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.norms import normalised, statistics
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import panel_rows
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.memory import load_i32
 from volumetric.kernels.cpu.simd import splat, store
 from volumetric.kernels.cpu.steps import number, scratch, word

@@ -9,9 +9,9 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.kernels.cpu.emit import I32, Emitter
-from volumetric.kernels.cpu.graph.lanes import load_part, root, store_part
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, root, store_part
 from volumetric.kernels.cpu.maths import log_of_normal, turned
 from volumetric.kernels.cpu.memory import load_u32
 from volumetric.kernels.cpu.simd import Floats, define, load, splat, store

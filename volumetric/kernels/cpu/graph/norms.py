@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.reduce import contiguous
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.prepare import inverse_root, variance_about
 from volumetric.kernels.cpu.simd import first_lanes, splat, total

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import even_lanes, load_part, odd_lanes, store_part, where_beats, where_equal
 from volumetric.kernels.cpu.graph.taps import (
     WIDEST_STRIDE,
     add_inside,
@@ -29,6 +28,7 @@ from volumetric.kernels.cpu.graph.windows import (
     last_window,
 )
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import even_lanes, load_part, odd_lanes, store_part, where_beats, where_equal
 from volumetric.kernels.cpu.simd import load, splat
 
 f32 = np.float32

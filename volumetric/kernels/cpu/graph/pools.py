@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part_or, store_part, where_beats, where_equal
 from volumetric.kernels.cpu.graph.pool_lines import (
     first_tap,
     last_tap,
@@ -22,6 +21,7 @@ from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.taps import lane_numbers
 from volumetric.kernels.cpu.graph.windows import BEFORE, COUNTS, DILATION, KERNEL, SIZES, STRIDE, field
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part_or, store_part, where_beats, where_equal
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.simd import load, magnitude, peak, peak_size, splat, store
 from volumetric.kernels.cpu.steps import scratch, word

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import larger, load_part, load_part_or, store_part
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import larger, load_part, load_part_or, store_part
 from volumetric.kernels.cpu.memory import store_f32
 from volumetric.kernels.cpu.simd import load, peak, splat, store, total, where_nan
 from volumetric.kernels.cpu.steps import number, word

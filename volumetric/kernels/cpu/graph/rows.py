@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.curves import power
-from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.maths import exp, log
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.mixing import largest_of_row

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.cells import backward, forward, keeps
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import dot_tile, panel_tile
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part, transpose_block
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import number, scratch, word

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.gemm import call_finish
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.memory import load_f32
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import scratch, word

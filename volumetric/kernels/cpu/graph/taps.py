@@ -10,7 +10,8 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.kernels.cpu.emit import F32X, I32, LANES, Emitter
-from volumetric.kernels.cpu.graph.lanes import (
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import (
     even_lanes,
     load_between,
     masked_load,
@@ -21,7 +22,6 @@ from volumetric.kernels.cpu.graph.lanes import (
     spread_last_odd,
     store_between,
 )
-from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.simd import Floats, define, load, store
 
 WIDEST_STRIDE = 2

@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.kernels.cpu.emit import F32X, LANES, Emitter, constant
-from volumetric.kernels.cpu.graph.lanes import mask_of_first, masked_load, masked_store, transposed
 from volumetric.kernels.cpu.jit import intrinsic
+from volumetric.kernels.cpu.lanes import mask_of_first, masked_load, masked_store, transposed
 from volumetric.kernels.cpu.target import target
 
 # Sums, the vectors of one k and a broadcast number fill the register file; sums hide latency from 8 on.

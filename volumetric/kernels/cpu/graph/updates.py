@@ -10,10 +10,10 @@ import numpy as np
 from volumetric.formula import optimisers
 from volumetric.formula.expression import Expression, replaced, variable
 from volumetric.kernels.cpu.formulas import one_of
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.reduce import CHUNK, square_sum
 from volumetric.kernels.cpu.graph.shares import flat_share, share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.maths import WORDS
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.simd import splat, total

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import (
+from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import (
     even_lanes,
     load_between,
     spread_first,
@@ -17,8 +19,6 @@ from volumetric.kernels.cpu.graph.lanes import (
     store_between,
     store_part,
 )
-from volumetric.kernels.cpu.graph.shares import share
-from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import word

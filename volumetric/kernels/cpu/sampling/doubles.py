@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import lower_builtin
 
 from volumetric.kernels.cpu.emit import F32X, I32, I32X, I64, LANES, Emitter, constant
-from volumetric.kernels.cpu.graph.lanes import mask_of_first, masked_load
+from volumetric.kernels.cpu.lanes import mask_of_first, masked_load
 from volumetric.kernels.cpu.simd import Floats, VectorType, define
 
 F64 = ir.DoubleType()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from volumetric.kernels.cpu.cells import piece_address, state_address
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.maths import activate
 from volumetric.kernels.cpu.memory import load_i64
 from volumetric.kernels.cpu.simd import load

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.prepare import inverse_root, square_sum
 from volumetric.kernels.cpu.simd import load, splat
 from volumetric.kernels.cpu.steps import last_row, number, slot_address, slot_stride, word

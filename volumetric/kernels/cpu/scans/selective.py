@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.cells import piece_address, state_address
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.lanes import load_part, store_part
 from volumetric.kernels.cpu.maths import exp, sigmoid, softplus
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
 from volumetric.kernels.cpu.simd import load, splat, store, where_less
