@@ -50,7 +50,7 @@ def values_of(network: Network, params: Params, x: np.ndarray, resets: np.ndarra
     embedding, fabric, dense = (spec for _, spec in all_of(network))
     assert isinstance(fabric, Fabric)
     at = [c for c, _ in all_of(network)]
-    read = graphed(embedding).forward(of[at[0]], x)[0].astype(np.float64)
+    read = oracle(embedding).forward(of[at[0]], x)[0].astype(np.float64)
     memory, made, shown = Memory(streams=2), [], []
     for t in range(x.shape[1]):
         now = Memory(t, memory.values, streams=2, resets=resets[:, t : t + 1])
