@@ -5,15 +5,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from volumetric.bench.layers.limits import each, enough
-from volumetric.bench.layers.peer import TorchPeer
-from volumetric.bench.program.cases import HEADS, SIDE, Canvas, Fires, Share
+from benchmarks.suites.program.cases import HEADS, SIDE, Canvas, Fires, Share
+from benchmarks.timing import Rates, each, median
+from benchmarks.torch_peer import TorchPeer
 from volumetric.network import initialise
 from volumetric.runtime.device import Device
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
@@ -100,22 +100,12 @@ class ProgramRow:
 
 @dataclass(slots=True)
 class _Run:
-    """Something that is timed, in steps a second of rounds."""
+    """Something that is timed, in steps a second."""
 
     share: Share
     role: Role
-    rows: int
     setup: float
-    burst: Callable[[int], float]
-    count: int
-    ours: list[float] = field(default_factory=list)
-    busy: list[float] = field(default_factory=list)
-
-    def go(self) -> None:
-        """Time a burst."""
-        used = time.process_time()
-        self.ours.append(self.rows / self.burst(self.count))
-        self.busy.append(self.rows * self.count / max(time.process_time() - used, 1e-9))
+    rates: Rates
 
 
 def measure_programs(
@@ -130,18 +120,19 @@ def measure_programs(
         learns = any(run.role == "update" for run in runs)
         for _ in range(repetitions):
             for run in runs:
-                run.go()
+                run.rates.run()
             if peer is not None:
                 for role in ("forward", "train") if learns else ("forward",):
                     seconds, busy = peer.times(role)
                     steps = LEARNED if role == "train" else 1
                     theirs[role].append((steps / seconds, steps / max(busy, 1e-9)))
                     time.sleep(_PAUSE)
-        firing = next(run for run in runs if run.role == "clocked")
+        firing = next(run.rates for run in runs if run.role == "clocked")
         for run in runs:
-            steps = statistics.median(run.ours)
+            rates = run.rates
+            steps = statistics.median(rates.ours)
             beside = theirs["train" if run.role == "update" else "forward"] if run.role in ("run", "update") else []
-            sides = [(of.ours if apart_from_host else of.busy) for of in (firing, run)]
+            sides = [(of.ours if apart_from_host else of.busy) for of in (firing, rates)]
             shares = [a / b for a, b in zip(*sides, strict=True)]
             yield ProgramRow(
                 regions=canvas.regions,
@@ -149,17 +140,17 @@ def measure_programs(
                 batch=canvas.batch,
                 share=run.share,
                 role=run.role,
-                rows=run.rows,
+                rows=rates.units,
                 device=device.info.name,
                 steps=steps,
-                least=min(run.ours),
-                most=max(run.ours),
-                busy=statistics.median(run.busy),
+                least=rates.least,
+                most=rates.most,
+                busy=statistics.median(rates.busy),
                 edge_us=1e6 / (steps * len(canvas.edges) * canvas.batch),
                 of_firing=statistics.median(shares) if run.role == "quiet" else None,
                 setup=run.setup,
-                peer=statistics.median(rate for rate, _ in beside) if beside else None,
-                peer_busy=statistics.median(busy for _, busy in beside) if beside else None,
+                peer=median([rate for rate, _ in beside]),
+                peer_busy=median([busy for _, busy in beside]),
                 apart=apart if (run.role, run.share) == ("run", "rule") else None,
             )
 
@@ -171,9 +162,8 @@ def _runs(canvas: Canvas, device: Device) -> Iterator[_Run]:
         began = time.perf_counter()
         run = _learning(canvas, device, share) if role == "update" else _running(canvas, device, share, role, rows)
         run()
-        setup, burst = time.perf_counter() - began, each(run)
-        count = LEARNED if role == "update" else rows
-        yield _Run(share, role, count, setup, burst, enough(burst, _BURST_SECONDS))
+        setup = time.perf_counter() - began
+        yield _Run(share, role, setup, Rates.warm(each(run), LEARNED if role == "update" else rows, _BURST_SECONDS))
 
 
 _FIRES: dict[Role, Fires] = {"run": "always", "clocked": "clocked", "quiet": "never"}

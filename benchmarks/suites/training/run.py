@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -15,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.suites.training.cases import BATCHES, RATE, TrainingCase
+from benchmarks.workers import run_once
 from volumetric import rng
-from volumetric.bench.training.cases import BATCHES, RATE, TrainingCase
-from volumetric.errors import DeviceError
 from volumetric.layers import Dense, Reshape, RMSNorm
 from volumetric.layers.conv import Conv
 from volumetric.network import Params
 from volumetric.train import MSE, SGD, ArrayData, Learner, LearnerOptions, OpenLearner, Tally
 from volumetric.weights import WeightStore
 
-WORKER = Path(__file__).with_name("torch_worker.py")
+WORKER = "suites/training/torch_worker.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,17 +136,8 @@ def _torch(
             "device": device,
             "threads": threads,
         }
-        command = [str(python or sys.executable), str(WORKER), json.dumps(request)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise DeviceError(
-                f"cannot start {command[0]}: {error.strerror}", hint="name a Python interpreter"
-            ) from None
-    if done.returncode:
-        last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise DeviceError(f"PyTorch: {last}", hint="pip install torch, or leave --torch-python out")
-    return json.loads(done.stdout.splitlines()[-1])
+        missing = "pip install torch, or leave --torch-python out"
+        return json.loads(run_once(python, WORKER, json.dumps(request), name="PyTorch", missing=missing))
 
 
 def _described(case: TrainingCase) -> Iterator[dict[str, Any]]:

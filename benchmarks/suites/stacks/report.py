@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from volumetric.bench.stacks.run import StackRow
+from benchmarks.suites.stacks.run import StackRow
 from volumetric.bench.tables import render_table
 
 _HEAD = (

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.workers import Worker
 from volumetric._typing import Array
-from volumetric.bench.layers.cases import LayerCase
 from volumetric.errors import DeviceError
 from volumetric.layers import LayerSpec, Parallel
 
-WORKER = Path(__file__).with_name("torch_worker.py")
+if TYPE_CHECKING:
+    from benchmarks.suites.layers.cases import LayerCase
+
+WORKER = "suites/layers/torch_worker.py"
 
 
-class TorchPeer:
+class TorchPeer(Worker):
     """A PyTorch process that times layers.
 
     Parameters
@@ -39,16 +39,11 @@ class TorchPeer:
     """
 
     def __init__(self, python: str | Path | None = None, *, device: str = "cpu", threads: int | None = None) -> None:
-        command = [str(python or sys.executable), str(WORKER), device, str(threads or 0)]
-        try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        except OSError as error:
-            raise DeviceError(
-                f"cannot start {command[0]}: {error.strerror}", hint="name a Python interpreter"
-            ) from None
+        missing = "pip install torch, or leave --torch-python out"
+        super().__init__(python or sys.executable, WORKER, device, str(threads or 0), name="PyTorch", missing=missing)
         self._folder = tempfile.TemporaryDirectory()
         try:
-            self.about: str = self._answer()["about"]
+            self.about: str = self.answer()["about"]
         except DeviceError:
             self.close()
             raise
@@ -61,7 +56,7 @@ class TorchPeer:
         """Prepare what `described` returns of a layer, or what the worker knows beside layers."""
         path = Path(self._folder.name) / "layer.npz"
         np.savez(path, allow_pickle=False, **arrays)
-        self._ask({"do": "load", "arrays": str(path), "layer": layer})
+        self.ask({"do": "load", "arrays": str(path), "layer": layer})
 
     def time(self, role: str) -> float:
         """Return the seconds of one run, from a burst of them."""
@@ -69,47 +64,19 @@ class TorchPeer:
 
     def times(self, role: str) -> tuple[float, float]:
         """Return these, and the processor time of the peer's process."""
-        found = self._ask({"do": "time", "role": role})
+        found = self.ask({"do": "time", "role": role})
         return float(found["seconds"]), float(found["busy"])
 
     def repeat(self, count: int) -> Array:
         """Return what is there after the layer has read what it made, so often, begun with ``x``."""
         path = Path(self._folder.name) / "made.npy"
-        self._ask({"do": "repeat", "count": count, "to": str(path)})
+        self.ask({"do": "repeat", "count": count, "to": str(path)})
         return np.load(path, allow_pickle=False)
 
     def close(self) -> None:
         """End the process."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process.wait(timeout=30)
+        super().close()
         self._folder.cleanup()
-
-    def __enter__(self) -> TorchPeer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None  # it was asked for
-        try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            raise DeviceError("the PyTorch process ended") from None
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None  # it was asked for
-        line = self._process.stdout.readline()
-        if not line:
-            raise DeviceError("the PyTorch process ended", hint="its own message is above")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise DeviceError(f"PyTorch: {answer['error']}", hint="pip install torch, or leave --torch-python out")
-        return answer
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from volumetric.bench.layers.limits import bursts, each, enough
-from volumetric.bench.layers.peer import TorchPeer, described
-from volumetric.bench.stacks.cases import CellCase, Role
+from benchmarks.suites.stacks.cases import CellCase, Role
+from benchmarks.timing import Rates, bursts, each, median
+from benchmarks.torch_peer import TorchPeer, described
 from volumetric.errors import DeviceError
 from volumetric.network import Params, initialise
 
@@ -68,23 +67,11 @@ class StackRow:
 
 @dataclass(slots=True)
 class _Run:
-    """Something that is timed, in rows a second of rounds."""
+    """Something that is timed, in rows a second."""
 
     role: Mode
     resets: bool
-    rows: int
-    burst: Callable[[int], float]
-    count: int
-    ours: list[float] = field(default_factory=list)
-    busy: list[float] = field(default_factory=list)
-    theirs: list[float] = field(default_factory=list)
-    theirs_busy: list[float] = field(default_factory=list)
-
-    def go(self) -> None:
-        """Time a burst."""
-        used = time.process_time()
-        self.ours.append(self.rows / self.burst(self.count))
-        self.busy.append(self.rows * self.count / max(time.process_time() - used, 1e-9))
+    rates: Rates
 
     @property
     def theirs_name(self) -> str:
@@ -102,28 +89,26 @@ def measure_stacks(
         name = None if peer is None else _give(peer, case, params)
         for _ in range(repetitions):
             for run in runs:
-                run.go()
+                run.rates.run()
                 if peer is not None and (name == "cortical" or run.theirs_name in ROLES):
-                    seconds, busy = peer.times(run.theirs_name)
-                    run.theirs.append(run.rows / seconds)
-                    run.theirs_busy.append(run.rows / max(busy, 1e-9))
-                    time.sleep(_PAUSE)
-        plain = {run.role: run for run in runs if not run.resets}
+                    run.rates.run_peer(peer, run.theirs_name, _PAUSE)
+        plain = {run.role: run.rates for run in runs if not run.resets}
         for run in runs:
-            pairs = zip(plain[run.role].busy, run.busy, strict=True)
+            rates = run.rates
+            pairs = zip(plain[run.role].busy, rates.busy, strict=True)
             yield StackRow(
                 cell=case.kind,
                 role=run.role,
                 resets=run.resets,
                 device=device.info.name,
-                tokens=statistics.median(run.ours),
-                least=min(run.ours),
-                most=max(run.ours),
-                busy=statistics.median(run.busy),
+                tokens=statistics.median(rates.ours),
+                least=rates.least,
+                most=rates.most,
+                busy=statistics.median(rates.busy),
                 cost=statistics.median(a / b for a, b in pairs) if run.resets else None,
-                peer=statistics.median(run.theirs) if run.theirs else None,
-                peer_busy=statistics.median(run.theirs_busy) if run.theirs_busy else None,
-                peer_name=name if run.theirs else None,
+                peer=median(rates.theirs),
+                peer_busy=median(rates.theirs_busy),
+                peer_name=name if rates.theirs else None,
             )
 
 
@@ -135,15 +120,14 @@ def _windows(case: CellCase, params: Params, device: Any) -> Iterator[_Run]:
     for resets in (False, True):
         for role in ROLES:
             burst = bursts(graphs.compile(case.graph(role, resets=resets), store))
-            rows = case.batch * case.rows
-            yield _Run(role, resets, rows, burst, enough(burst, _BURST_SECONDS))
+            yield _Run(role, resets, Rates.warm(burst, case.batch * case.rows, _BURST_SECONDS))
 
 
 def _decoding(case: CellCase, params: Params, device: Any) -> _Run:
     stream = device.stream(case.network, params, batch=1)
     row = case.arrays(params)["x"][:1, :1]
     burst = each(lambda: stream.run(row))
-    return _Run("decode", False, 1, burst, enough(burst, _BURST_SECONDS))
+    return _Run("decode", False, Rates.warm(burst, 1, _BURST_SECONDS))
 
 
 def _give(peer: TorchPeer, case: CellCase, params: Params) -> str:

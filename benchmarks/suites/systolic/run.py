@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from benchmarks.timing import Rates, each, median
+from benchmarks.torch_peer import TorchPeer
 from volumetric import rng
 from volumetric._typing import Array, F32Array
-from volumetric.bench.layers.limits import each, enough
-from volumetric.bench.layers.peer import TorchPeer
 from volumetric.clocked import Clocked
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
@@ -99,15 +98,6 @@ class SystolicRow:
         return None if self.torch is None else self.ticks / self.torch
 
 
-@dataclass(slots=True)
-class _Rates:
-    """Ticks a second of rounds."""
-
-    ours: list[float] = field(default_factory=list)
-    busy: list[float] = field(default_factory=list)
-    theirs: list[float] = field(default_factory=list)
-
-
 def measure_systolic(
     cubes: Sequence[Cube], device: Device, *, repetitions: int = 5, peer: TorchPeer | None = None
 ) -> Iterator[SystolicRow]:
@@ -117,19 +107,14 @@ def measure_systolic(
         runs: dict[Role, Callable[[], object]] = {"run": _running(cube, params, device)}
         if cube.side**3 * cube.batch <= LEARNED:
             runs["update"] = _learning(cube, params, device)
-        timed: dict[Role, Callable[[int], float]] = {role: each(run) for role, run in runs.items()}
-        counts = {role: enough(burst, _BURST_SECONDS) for role, burst in timed.items()}
+        rates: dict[Role, Rates] = {role: Rates.warm(each(run), TICKS, _BURST_SECONDS) for role, run in runs.items()}
         if peer is not None:
             peer.give({"kind": "clocked"}, _arrays(cube, params))
-        rates: dict[Role, _Rates] = {role: _Rates() for role in runs}
         for _ in range(repetitions):
-            for role, burst in timed.items():
-                used = time.process_time()
-                rates[role].ours.append(TICKS / burst(counts[role]))
-                rates[role].busy.append(TICKS * counts[role] / max(time.process_time() - used, 1e-9))
+            for role, found in rates.items():
+                found.run()
                 if peer is not None:
-                    rates[role].theirs.append(TICKS / peer.time(_THEIRS[role]))
-                    time.sleep(_PAUSE)
+                    found.run_peer(peer, _THEIRS[role], _PAUSE)
         for role, found in rates.items():
             ticks = statistics.median(found.ours)
             yield SystolicRow(
@@ -138,16 +123,16 @@ def measure_systolic(
                 role=role,
                 device=device.info.name,
                 ticks=ticks,
-                least=min(found.ours),
-                most=max(found.ours),
+                least=found.least,
+                most=found.most,
                 busy=statistics.median(found.busy),
                 gflops=ticks * cube.flops * (3 if role == "update" else 1) / 1e9,
                 share=_share(rates) if role == "update" else None,
-                torch=statistics.median(found.theirs) if found.theirs else None,
+                torch=median(found.theirs),
             )
 
 
-def _share(rates: Mapping[Role, _Rates]) -> float:
+def _share(rates: Mapping[Role, Rates]) -> float:
     pairs = zip(rates["update"].ours, rates["run"].ours, strict=True)
     return statistics.median(3 * update / run for update, run in pairs)
 

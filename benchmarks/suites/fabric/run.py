@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from benchmarks.timing import Rates, each
 from volumetric import fabric, rng
 from volumetric._typing import F32Array
-from volumetric.bench.layers.limits import each, enough
 from volumetric.bench.tables import render_table
 from volumetric.fabric import Blueprint, DotProduct, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
@@ -122,34 +122,30 @@ def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int
             made["long"] = MANY, partial(_running, sheet, model, device, MANY)
             made["update"] = LEARNED, partial(_learning, sheet, model, device)
         setup = dict[Role, float]()
-        runs = dict[Role, tuple[int, Callable[[], object]]]()
-        for role, (count, make) in made.items():
+        runs = dict[Role, Callable[[], object]]()
+        for role, (_, make) in made.items():
             began = time.perf_counter()
             run = make()
             run()
-            runs[role], setup[role] = (count, run), time.perf_counter() - began
-        timed: dict[Role, Callable[[int], float]] = {role: each(run) for role, (_, run) in runs.items()}
-        counts = {role: enough(burst, _BURST_SECONDS) for role, burst in timed.items()}
-        rates: dict[Role, list[tuple[float, float]]] = {role: [] for role in runs}
+            runs[role], setup[role] = run, time.perf_counter() - began
+        rates = {role: Rates.warm(each(run), made[role][0], _BURST_SECONDS) for role, run in runs.items()}
         for _ in range(repetitions):
-            for role, burst in timed.items():
-                rows, used = runs[role][0], time.process_time()
-                rate = rows / burst(counts[role])
-                rates[role].append((rate, rows * counts[role] / max(time.process_time() - used, 1e-9)))
+            for found in rates.values():
+                found.run()
         for role, found in rates.items():
-            steps = statistics.median(rate for rate, _ in found)
+            steps = statistics.median(found.ours)
             yield FabricRow(
                 side=sheet.side,
                 nodes=nodes,
                 share=sheet.share,
                 batch=sheet.batch,
                 role=role,
-                rows=runs[role][0],
+                rows=found.units,
                 device=device.info.name,
                 steps=steps,
-                least=min(rate for rate, _ in found),
-                most=max(rate for rate, _ in found),
-                busy=statistics.median(busy for _, busy in found),
+                least=found.least,
+                most=found.most,
+                busy=statistics.median(found.busy),
                 node_ns=1e9 / (steps * nodes * sheet.batch),
                 node_bytes=held,
                 setup=setup[role],

@@ -6,11 +6,12 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from volumetric.bench.layers.cases import LayerCase
-from volumetric.bench.layers.limits import Limits, bursts, enough, measure_limits
-from volumetric.bench.layers.peer import TorchPeer
-from volumetric.bench.layers.report import LayerRow
-from volumetric.bench.layers.work import Work, layer_works, values
+from benchmarks.suites.layers.cases import LayerCase
+from benchmarks.suites.layers.limits import Limits, measure_limits
+from benchmarks.suites.layers.report import LayerRow
+from benchmarks.suites.layers.work import Work, layer_works, values
+from benchmarks.timing import bursts, enough, median
+from benchmarks.torch_peer import TorchPeer
 from volumetric.errors import SpecError
 from volumetric.graph import GraphProgram
 from volumetric.runtime.cpu.cores import default_threads
@@ -85,5 +86,5 @@ def _row(
         flops=work.flops,
         moved=work.moved,
         of_limit=max(work.flops / limits.flops, work.moved / limits.bandwidth) / seconds,
-        torch=statistics.median(theirs) if theirs else None,
+        torch=median(theirs),
     )

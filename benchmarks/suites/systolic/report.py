@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from volumetric.bench.systolic.run import SystolicRow
+from benchmarks.suites.systolic.run import SystolicRow
 from volumetric.bench.tables import render_table
 
 _HEAD = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from volumetric.bench.program.run import ProgramRow
+from benchmarks.suites.program.run import ProgramRow
 from volumetric.bench.tables import render_table
 
 _HEAD = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from volumetric.bench.layers.cases import CASES, LayerCase, chosen
-from volumetric.bench.layers.report import LayerRow, render_layers
-from volumetric.bench.layers.run import measure_layers
+from benchmarks.suites.layers.cases import CASES, LayerCase, chosen
+from benchmarks.suites.layers.report import LayerRow, render_layers
+from benchmarks.suites.layers.run import measure_layers
 
 __all__ = ["CASES", "LayerCase", "LayerRow", "chosen", "measure_layers", "render_layers"]

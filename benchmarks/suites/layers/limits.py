@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.timing import bursts, each, enough
 from volumetric.graph import GraphBuilder, GraphDevice, GraphProgram
 
 _NUMBERS = 1 << 25  # 128 MiB: beyond any last-level cache, within the least binding that GPUs offer
@@ -45,40 +45,6 @@ def measure_limits(device: GraphDevice, *, side: int, host: bool) -> Limits:
     return Limits(flops=flops, bandwidth=8.0 * _NUMBERS / _best(bursts(_copy(device, _NUMBERS))))
 
 
-_WARM_RUNS, _WARM_SECONDS = 16, 0.5
-_WARM_MOST = 2.0
-"""Seconds of warm-up after which few runs are enough: such a run is in parts, which are measured one by one."""
-
-
-def bursts(program: GraphProgram) -> Callable[[int], float]:
-    """Return what runs a program so many times and gives the seconds of one run; only the last run is waited for."""
-    submit = getattr(program, "submit", None) or program.run
-
-    def burst(count: int) -> float:
-        start = time.perf_counter()
-        for _ in range(count - 1):
-            submit([])
-        program.run([])
-        return (time.perf_counter() - start) / count
-
-    return burst
-
-
-def enough(burst: Callable[[int], float], seconds: float) -> int:
-    """Return how many runs take about so long, after a warm-up in which devices choose how they run a program.
-
-    The CPU device puts its number of threads to the proof within the first dozen runs.
-    """
-    start, spent = time.perf_counter(), 0.0
-    for number in range(1, _WARM_RUNS + 1):
-        burst(1)
-        spent = time.perf_counter() - start
-        if spent > _WARM_MOST or (2 * number > _WARM_RUNS and spent > _WARM_SECONDS):
-            break
-    each = burst(2 if spent < _WARM_MOST else 1)
-    return max(1, min(1000, int(seconds / max(each, 1e-6))))
-
-
 def _product(device: GraphDevice, side: int) -> GraphProgram:
     work, store = GraphBuilder(), device.store()
     for key in ("a", "b"):
@@ -92,18 +58,6 @@ def _copy(device: GraphDevice, numbers: int) -> GraphProgram:
     store.put("a", np.ones(numbers, np.float32))
     y = work.unary(work.stored("a", (numbers,)), "neg")
     return device.compile(work.finish([work.slice(y, (0,), (1,))]), store)
-
-
-def each(run: Callable[[], object]) -> Callable[[int], float]:
-    """Return what makes some runs and tells the seconds of one."""
-
-    def burst(count: int) -> float:
-        start = time.perf_counter()
-        for _ in range(count):
-            run()
-        return (time.perf_counter() - start) / count
-
-    return burst
 
 
 def _best(burst: Callable[[int], float]) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from benchmarks.suites.training.run import TrainingRow
 from volumetric.bench.tables import render_table
-from volumetric.bench.training.run import TrainingRow
 
 _HEAD = "network | device | epochs | s (least–most) | loss | torch s | torch loss | times torch"
 
