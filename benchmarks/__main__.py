@@ -38,7 +38,7 @@ def suites() -> cyclopts.App:
         help_epilogue="Programs:\n\n" + "\n".join(f"- {name}: {text}" for name, text in programs().items()),
     )
     for name in SUITES:
-        built.command(f"benchmarks.suites.commands:{name}", name=name)
+        built.command(f"benchmarks.suites.commands:{name}", name=name, help_epilogue="")
     return built
 
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = suites()(words)
             return result if isinstance(result, int) else exits.OK
         sys.argv = [str(HERE / f"{name}.py"), *words[1:]]
-        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
     except (exits.UsageError, cyclopts.CycloptsError) as error:
         more = f"see: python -m benchmarks {f'{name} ' if name in SUITES else ''}--help"
         return exits.explain(exits.USAGE, str(error), getattr(error, "hint", None) or more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 
-def parser(about: str | None) -> argparse.ArgumentParser:
+def argument_parser(about: str | None) -> argparse.ArgumentParser:
     """Return a parser whose help is a module's docstring, as it stands."""
     return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
 

@@ -1,9 +1,9 @@
 """GPU speed without a model file: decode and prefill of known shapes with random weights, and sweeps of matvec cuts.
 
-    python benchmarks/gpu_kernels.py models [--models smollm2,tinyllama,llama7b] [--dtypes float16,q4_k] [--int8]
-    python benchmarks/gpu_kernels.py batches [--models …] [--dtypes …] [--batches 1,4,16,64]
-    python benchmarks/gpu_kernels.py sweep [--models …] [--dtypes …] [--int8]
-    python benchmarks/gpu_kernels.py sweep-batches [--models …] [--dtypes …] [--batches 2,4,8,16,64]
+    python -m benchmarks gpu_kernels models [--models smollm2,tinyllama,llama7b] [--dtypes float16,q4_k] [--int8]
+    python -m benchmarks gpu_kernels batches [--models …] [--dtypes …] [--batches 1,4,16,64]
+    python -m benchmarks gpu_kernels sweep [--models …] [--dtypes …] [--int8]
+    python -m benchmarks gpu_kernels sweep-batches [--models …] [--dtypes …] [--batches 2,4,8,16,64]
 
 `models` prints tokens per second and where a token's GPU time goes, `batches` the same of several sequences together
 beside one, in turn. `sweep` searches for faster cuts of these shapes'
@@ -15,10 +15,8 @@ correctness on the same device.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.arguments import argument_parser, numbers
 from tests.blocks import random_blocks
 from volumetric.dtypes import Packed, Scheme
 from volumetric.grid import Coord, Grid
@@ -354,7 +351,7 @@ def cut_text(cut: MatvecTuning) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=["models", "batches", "sweep", "sweep-batches"])
     parser.add_argument("--device", help="index or part of the adapter's name; default: the best")
     parser.add_argument("--models", default="smollm2,tinyllama,llama7b")
@@ -370,7 +367,7 @@ def main() -> None:
     device = GpuDevice(args.device)
     print(device.info.description, device.context.caps, flush=True)
     names, dtypes = args.models.split(","), args.dtypes.split(",")
-    batches = [int(count) for count in args.batches.split(",")]
+    batches = numbers(args.batches)
     if args.what in ("models", "batches"):
         compute = "int8" if args.int8 else "float32"
         options = RunOptions(context=CONTEXT, compute=compute, kv_dtype=args.kv_dtype)

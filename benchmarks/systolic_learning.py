@@ -1,18 +1,18 @@
 """Clocked networks: what grids learn through their ticks, beside the same layers without ticks.
 
-    python benchmarks/systolic.py learn [--only recall,far,letters,online] [--seeds 3] [--device cpu] [--update]
+    python -m benchmarks systolic_learning learn [--only recall,far,letters,online] [--seeds 3] [--device cpu]
+        [--update]
 
 All networks are 3 × 3 × 3 grids of dense layers of 32: with links between neighbours both ways, forward alone, or
 without; and with links forward, but as a network that runs row by row. ``recall``: of 8 symbols, one a row, name that
 of 8 rows ago. ``far``: that of 32 rows ago; those links forward that do not only repeat the order of the layers take
 `FAR_LINK` ticks. ``letters``: the next letter of English text, the topics of Python's own help. ``online``: ``recall``
 by targets while the grid runs. `--update` writes the tables into docs/clocked.md. For their speed there is
-`volumetric bench --suite systolic`.
+`python -m benchmarks systolic`.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 import pydoc_data.topics
@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric import Clocked, Coord, Grid, Link, Network, initialise
 from volumetric.layers import Dense
 from volumetric.train import (
@@ -232,7 +233,7 @@ def learn(given: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Learn."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     verbs = parser.add_subparsers(required=True)
     sub = verbs.add_parser("learn")
     sub.add_argument("--only", default=",".join(TASKS))

@@ -6,9 +6,10 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from volumetric.graph import GraphProgram
+if TYPE_CHECKING:
+    from volumetric.graph import GraphProgram
 
 _WARM_RUNS, _WARM_SECONDS = 16, 0.5
 _WARM_MOST = 2.0

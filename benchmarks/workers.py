@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,9 +34,7 @@ def run_once(
     """
     command = [str(python), str(HERE / script), *arguments]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=os.environ | (environment or {})
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=_variables(python, environment))
     except OSError as error:
         raise DeviceError(f"cannot start {command[0]}: {error.strerror}", hint="name a Python interpreter") from None
     if done.returncode:
@@ -68,7 +67,7 @@ class Worker:
         command: Sequence[str] = [str(python), str(HERE / script), *arguments]
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | (environment or {})
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_variables(python, environment)
             )
         except OSError as error:
             raise DeviceError(
@@ -110,3 +109,9 @@ class Worker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _variables(python: str | Path, environment: Mapping[str, str] | None) -> dict[str, str]:
+    """Return variables for a process: this interpreter finds there what it finds here."""
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, (str(HERE.parent), os.environ.get("PYTHONPATH"))))}
+    return os.environ | (own if str(python) == sys.executable else {}) | (environment or {})

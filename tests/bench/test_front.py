@@ -56,8 +56,8 @@ def test_workers_answer_or_say_why_not(tmp_path, capfd: pytest.CaptureFixture[st
         with pytest.raises(DeviceError, match="echo: no"):
             worker.ask(0)
     with Worker(sys.executable, tmp_path / "nothing.py", name="echo") as worker:
-        with pytest.raises(DeviceError, match="the echo process ended"):
-            worker.answer()
+        failure = pytest.raises(DeviceError, worker.answer)
+    assert failure.match("the echo process ended")
     assert "nothing.py" in capfd.readouterr().err
     once = tmp_path / "once.py"
     once.write_text("import os, sys\nprint(1)\nprint(os.environ['SAYS'], sys.argv[1])\n")
