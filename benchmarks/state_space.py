@@ -94,8 +94,9 @@ def main() -> None:
             decode = (clock() - start) / given.tokens
             made.close()
             others: dict[str, float] = {}
-            for what in ("prompt", "decode") if peer else ():
-                others[f"peer {what}"] = float(peer.ask({"do": what})["cpu" if given.cpu_time else "seconds"])
+            if peer is not None:
+                for what in ("prompt", "decode"):
+                    others[f"peer {what}"] = float(peer.ask({"do": what})["cpu" if given.cpu_time else "seconds"])
             if i == 0:
                 continue  # the round that compiles
             bound = (run.memory.weights + 2 * states) / bandwidth

@@ -39,7 +39,7 @@ def run_once(
         raise DeviceError(f"cannot start {command[0]}: {error.strerror}", hint="name a Python interpreter") from None
     if done.returncode:
         last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise DeviceError(f"{name or Path(script).name}: {last}", hint=missing)
+        raise DeviceError(f"{name or Path(script).name}: {last}", hint=missing or f"{python} ran it")
     return done.stdout.splitlines()[-1] if done.stdout else ""
 
 
@@ -63,7 +63,7 @@ class Worker:
         self, python: str | Path, script: str | Path, *arguments: str, name: str, missing: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self._name, self._missing = name, missing
+        self._name, self._missing = name, missing or f"{python} runs it"
         command: Sequence[str] = [str(python), str(HERE / script), *arguments]
         try:
             self._process = subprocess.Popen(
@@ -113,5 +113,8 @@ class Worker:
 
 def _variables(python: str | Path, environment: Mapping[str, str] | None) -> dict[str, str]:
     """Return variables for a process: this interpreter finds there what it finds here."""
-    own = {"PYTHONPATH": os.pathsep.join(filter(None, (str(HERE.parent), os.environ.get("PYTHONPATH"))))}
-    return os.environ | (own if str(python) == sys.executable else {}) | (environment or {})
+    variables = {**os.environ, **(environment or {})}
+    if str(python) == sys.executable:
+        paths = str(HERE.parent), os.environ.get("PYTHONPATH")
+        variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return variables

@@ -55,9 +55,9 @@ def test_workers_answer_or_say_why_not(tmp_path, capfd: pytest.CaptureFixture[st
         assert worker.ask(4) == {"double": 8}
         with pytest.raises(DeviceError, match="echo: no"):
             worker.ask(0)
-    with Worker(sys.executable, tmp_path / "nothing.py", name="echo") as worker:
-        failure = pytest.raises(DeviceError, worker.answer)
-    assert failure.match("the echo process ended")
+    worker = Worker(sys.executable, tmp_path / "nothing.py", name="echo")
+    with worker, pytest.raises(DeviceError, match="the echo process ended"):
+        worker.answer()
     assert "nothing.py" in capfd.readouterr().err
     once = tmp_path / "once.py"
     once.write_text("import os, sys\nprint(1)\nprint(os.environ['SAYS'], sys.argv[1])\n")

@@ -128,7 +128,9 @@ def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int
             run = make()
             run()
             runs[role], setup[role] = run, time.perf_counter() - began
-        rates = {role: Rates.warm(each(run), made[role][0], _BURST_SECONDS) for role, run in runs.items()}
+        rates: dict[Role, Rates] = {
+            role: Rates.warm(each(run), made[role][0], _BURST_SECONDS) for role, run in runs.items()
+        }
         for _ in range(repetitions):
             for found in rates.values():
                 found.run()
