@@ -29,21 +29,42 @@ from benchmarks.arguments import argument_parser, numbers
 from tests.blocks import random_blocks
 from volumetric.dtypes import Packed, Scheme
 from volumetric.grid import Coord, Grid
+from volumetric.kernels.gpu import tiles
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, cut_matvec, fits_memory, tune_batch, tune_matvec
-from volumetric.kernels.gpu.tiles import choose_tile
+from volumetric.kernels.gpu.tiles import GemmTile, choose_tile
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
 from volumetric.runtime import Executable, RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.profile import passes_seconds
 from volumetric.runtime.gpu.tuning import Product, search
 from volumetric.weights import WeightStore
 
 CONTEXT = 1024
+
+
+class Tiled(Product):
+    """A product that runs by tiles, too."""
+
+    def __init__(self, context: GpuContext, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int) -> None:
+        super().__init__(context, shape, units, cold_bytes, rows=rows)
+        self._stats = context.buffer(16 * rows, "row statistics")
+
+    def tile_calls(self, tile: GemmTile) -> list[Call]:
+        """The product by tiles with each copy in turn."""
+        dispatch = tiles.gemm(self._shape, self._context.caps, tile, first=0, units=self._units)
+        more = {"ctl": self._control} | ({"stats": self._stats} if self._shape.norm else {})
+        return [self._context.bind(dispatch, {**self._shared, **more, "weights": w}) for w in self._weights]
+
+    def close(self) -> None:
+        """Free the copies."""
+        self._context.free(self._stats)
+        super().close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +237,7 @@ def run_batch_sweep(
         for what, (n, k, gated) in MODELS[name].products().items():
             norm = "rms" if what in ("qkv", "gate+up", "head") else None
             shape = MatmulShape(k=k, n=n, gated=gated, format=FORMATS[dtype], norm=norm)
-            product = Product(context, shape, n, cold_mib << 20, rows=max(batches))
+            product = Tiled(context, shape, n, cold_mib << 20, rows=max(batches))
             for rows in batches:
                 default = tune_batch(shape, n, caps, rows)
                 cuts = {

@@ -26,8 +26,8 @@ import volumetric
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
 from benchmarks.workers import Worker
+from tests.oracles.sampler import ReferenceSampler
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.reference_sampler import ReferenceSampler
 from volumetric.generate.sampler import Sampler, draw_together
 
 TEXT = Path(__file__).parents[1] / "README.md"

@@ -1,7 +1,7 @@
 """The sampler: from the logits of one position to the next token.
 
 The order is fixed, and is that of transformers: logit bias → penalties → temperature → top-k → top-p → min-p → draw.
-`volumetric.generate.reference_sampler` has it in NumPy; here one compiled kernel does it for all rows of a batch.
+`tests/oracles/sampler.py` has it in NumPy; here one compiled kernel does it for all rows of a batch.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
@@ -61,6 +62,22 @@ def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
     token = int(logits.argmax())  # a NaN wins over every number
     check_likeliest(logits.item(token), sequence=sequence)
     return token
+
+
+def top_k_indices(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+    """Return the indices of the `k` largest of `scores`, ascending; the lowest indices among equals."""
+    if k >= scores.size:
+        return np.arange(scores.size)
+    least = np.partition(scores, scores.size - k)[scores.size - k]
+    above = np.flatnonzero(scores > least)
+    equal = np.flatnonzero(scores == least)[: k - above.size]
+    return np.sort(np.concatenate((above, equal)))
+
+
+def likeliest(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+    """Return the indices of the `k` largest of `scores`, largest first; the lowest index first among equals."""
+    ids = top_k_indices(scores, k)
+    return ids[np.argsort(-scores[ids], kind="stable")]
 
 
 def check_likeliest(top: float, *, sequence: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The sampler in NumPy, which says what `volumetric.generate.sampler` computes: tests hold that to this."""
+"""The sampler in NumPy, to which `volumetric.generate.sampler` is held."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw
-from volumetric.runtime.logits import require_usable
+from volumetric.runtime.logits import likeliest, require_usable, top_k_indices
 
 # A top-p set seldom needs more tokens than this, and finding them is ten times cheaper than sorting a vocabulary.
 _TOP_P_FIRST = 1024
@@ -99,22 +99,6 @@ def penalise_repetition(scores: F32Array, ids: NDArray[np.int64], penalty: float
     """Divide positive and multiply negative `scores` of `ids` by `penalty`, in place (CTRL, arXiv:1909.05858)."""
     seen = scores[ids]
     scores[ids] = np.where(seen > 0, seen / np.float32(penalty), seen * np.float32(penalty))
-
-
-def top_k_indices(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
-    """Return the indices of the `k` largest of `scores`, ascending; the lowest indices among equals."""
-    if k >= scores.size:
-        return np.arange(scores.size)
-    least = np.partition(scores, scores.size - k)[scores.size - k]
-    above = np.flatnonzero(scores > least)
-    equal = np.flatnonzero(scores == least)[: k - above.size]
-    return np.sort(np.concatenate((above, equal)))
-
-
-def likeliest(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
-    """Return the indices of the `k` largest of `scores`, largest first; the lowest index first among equals."""
-    ids = top_k_indices(scores, k)
-    return ids[np.argsort(-scores[ids], kind="stable")]
 
 
 def top_p_mask(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
