@@ -13,7 +13,7 @@ from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw
-from volumetric.runtime.logits import likeliest, require_usable, top_k_indices
+from volumetric.runtime.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, likeliest, top_k_indices, unusable
 
 # A top-p set seldom needs more tokens than this, and finding them is ten times cheaper than sorting a vocabulary.
 _TOP_P_FIRST = 1024
@@ -93,6 +93,19 @@ class ReferenceSampler:
         # side="right" never lands on a token of weight zero: u < 1 and its slice of the line is empty.
         chosen = int(np.searchsorted(total, self._random.random() * total[-1], side="right"))
         return chosen if ids is None else int(ids[chosen])
+
+
+def require_usable(logits: F32Array, what: str = MODEL_LOGITS) -> None:
+    """Raise `GenerationError` unless the largest of `logits` is a finite number: none is NaN or +inf, not all are -inf.
+
+    Parameters
+    ----------
+    logits : float32, of one row
+    what : which logits, as the beginning of the message
+    """
+    top = float(logits.max(initial=-np.inf))
+    if not np.isfinite(top):
+        raise unusable(NAN if np.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE, what)
 
 
 def penalise_repetition(scores: F32Array, ids: NDArray[np.int64], penalty: float) -> None:
