@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -25,6 +26,7 @@ from volumetric.evolution.novelty import NoveltyConfig
 from volumetric.evolution.population import Population
 from volumetric.evolution.problems.functions import function
 from volumetric.evolution.problems.gym import Gym
+from volumetric.evolution.problems.named import PROBLEMS
 from volumetric.evolution.problems.novel import NoveltySearch
 from volumetric.evolution.problems.parity import parity
 from volumetric.evolution.problems.samples import Samples, as_table
@@ -266,7 +268,7 @@ def open_problem(job: Job) -> Problem | Callable[..., Any]:
             takes_random(found)
         return found
     known = _classic(job) if job.algorithm == "classic" else _samples(job)
-    problem = tables.choose(known, job.problem, "[problem]")
+    problem = tables.choose(ChainMap(known, PROBLEMS), job.problem, "[problem]")
     return Sized(problem) if job.search == "nsga2" else problem
 
 
