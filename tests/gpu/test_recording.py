@@ -42,8 +42,8 @@ def plain(entry: Entry) -> dict[str, Any]:
 def entry_of(data: dict[str, Any]) -> Entry:
     """The entry that `plain` wrote."""
     own = data["dispatch"]
-    lists = {name: tuple(own.pop(name)) for name in ("preludes", "args")}
-    dispatch = Dispatch(grid=Grid(**data["grid"]), **own, **lists)
+    own |= {name: tuple(own[name]) for name in ("preludes", "args")}
+    dispatch = Dispatch(grid=Grid(**data["grid"]), **own)
     return Entry(dispatch=dispatch, buffers=data["buffers"], dims=tuple(data["dims"]))
 
 
