@@ -12,6 +12,7 @@ import cyclopts
 
 from volumetric.cli import exits
 from volumetric.errors import VolumetricError
+from volumetric.hints import suggestion
 
 HERE = Path(__file__).parent
 SUITES = ("layers", "training", "systolic", "stacks", "fabric", "program")
@@ -46,8 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a suite or a program; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = words[0].removesuffix(".py") if words else ""
+    known = programs()
+    if name and name not in (*SUITES, *known) and not name.startswith("-"):
+        hint = suggestion(name, (*SUITES, *known), "`python -m benchmarks` lists them")
+        return exits.explain(exits.USAGE, f"there is no benchmark {name!r}", hint)
     try:
-        if name not in programs():
+        if name not in known:
             result = suites()(words)
             return result if isinstance(result, int) else exits.OK
         sys.argv = [str(HERE / f"{name}.py"), *words[1:]]

@@ -25,7 +25,11 @@ def test_suites_and_programs_are_listed(capsys: pytest.CaptureFixture[str]) -> N
     assert all(name in listed for name in (*SUITES, *programs()))
     assert not set(SUITES) & set(programs())
     assert main(["no_such"]) == 2
-    assert "hint: see: python -m benchmarks --help" in capsys.readouterr().err
+    assert "there is no benchmark 'no_such'\nhint: `python -m benchmarks` lists them" in capsys.readouterr().err
+    assert main(["layer"]) == 2
+    assert "layers" in capsys.readouterr().err
+    assert main(["layers", "--none"]) == 2
+    assert "hint: see: python -m benchmarks layers --help" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
