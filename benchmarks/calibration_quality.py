@@ -1,8 +1,8 @@
 """What calibration wins over plain rounding: KL, perplexity and agreement of a model in few bits.
 
-    python benchmarks/calibration_quality.py                        print the table
-    python benchmarks/calibration_quality.py --write docs/quality.md    put it at the end of that page
-    python benchmarks/calibration_quality.py --bits 4.5                 with types by budget, and what was chosen
+    python -m benchmarks calibration_quality                        print the table
+    python -m benchmarks calibration_quality --write docs/quality.md    put it at the end of that page
+    python -m benchmarks calibration_quality --bits 4.5                 with types by budget, and what was chosen
 
 The text to calibrate with is the language reference that Python brings (``pydoc_data.topics``); the one that is
 measured on is the Book of Esther. Products are computed in float32, so only the weights differ from line to line.
@@ -19,8 +19,6 @@ import textwrap
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from volumetric.generate.comparison import compare_models
 from volumetric.generate.footprint import footprint
@@ -39,7 +37,7 @@ PAGE = """{mark}
 ## With calibration
 
 ```sh
-python benchmarks/calibration_quality.py {options}--write docs/quality.md
+python -m benchmarks calibration_quality {options}--write docs/quality.md
 ```
 
 `volumetric convert MODEL TARGET --dtype int4:g32 --calibrate TEXT` rounds each matrix for the inputs that a text gives

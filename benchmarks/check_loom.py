@@ -1,7 +1,7 @@
 """Exchange networks with the Go engine through its Python binding, both ways, and compare what they compute.
 
     pip install welvet==0.80.0        # in an environment of its own
-    python benchmarks/check_loom.py --welvet-python OTHER/bin/python [--fixtures tests/fixtures/loom]
+    python -m benchmarks check_loom --welvet-python OTHER/bin/python [--fixtures tests/fixtures/loom]
 
 For every kind of layer and numeric type: a file written here is run there and here (`ours`); the file that the engine
 writes after converting it is read and run here, and run there (`theirs`). `--fixtures` keeps its files and outputs.
@@ -9,14 +9,14 @@ writes after converting it is read and run here, and run there (`theirs`). `--fi
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
+from benchmarks.workers import Worker
 from volumetric.analysis import predict
 from volumetric.builders import chain
 from volumetric.layers import (
@@ -105,25 +105,6 @@ def cases() -> dict[str, tuple[Network, tuple[int, ...]]]:
     return networks
 
 
-class Engine:
-    """The Go engine in another process."""
-
-    def __init__(self, python: str) -> None:
-        command = [python, str(Path(__file__).with_name("loom_worker.py"))]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, **question: object) -> dict:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(json.dumps(question) + "\n")
-        stdin.flush()
-        for line in stdout:
-            if line.startswith("ANSWER "):
-                return json.loads(line.removeprefix("ANSWER "))
-        raise SystemExit("the engine's process has ended")
-
-
 def inputs(network: Network, shape: tuple[int, ...]) -> np.ndarray:
     draw = np.random.default_rng(11)
     return draw.integers(7, size=shape) if network.input_dtype == "int32" else draw.normal(size=shape)
@@ -143,7 +124,7 @@ def run_here(network: Network, params: Params, x: np.ndarray) -> np.ndarray:
     return predict(network, params, x.astype(dtype)).ravel()
 
 
-def exchange(engine: Engine, name: str, network: Network, shape: tuple[int, ...]) -> Iterator[dict]:
+def exchange(engine: Worker, name: str, network: Network, shape: tuple[int, ...]) -> Iterator[dict]:
     """Convert a network to each numeric type there; yield what both sides make of the files."""
     x, params = inputs(network, shape), weights(network)
     length = shape[1] if len(shape) == 3 else 1
@@ -151,13 +132,11 @@ def exchange(engine: Engine, name: str, network: Network, shape: tuple[int, ...]
     first = loom_text(network, params, seq_length=length)
     for number, dtype in enumerate(DTYPES):
         question = {"x": flat, "shape": list(shape), "layers": len(network.layers)}
-        found = engine.ask(text=first, dtype=number, **question)
-        if "error" in found:
-            raise SystemExit(f"{name} {dtype}: {found['error']}")
+        found = engine.ask({"text": first, "dtype": number, **question})
         again, stores = read_loom(found["text"], name)
         assert stores is not None
         here, there = run_here(again, stores, x), np.array(found["y"])
-        back = engine.ask(text=loom_text(again, stores, seq_length=length), dtype=None, **question)
+        back = engine.ask({"text": loom_text(again, stores, seq_length=length), "dtype": None, **question})
         limit = TOLERANCE * (float(np.abs(here).max()) + 1e-9)
         theirs, ours = (float(np.abs(here - np.array(y)).max()) for y in (found["y"], back["y"]))
         yield {
@@ -174,11 +153,11 @@ def exchange(engine: Engine, name: str, network: Network, shape: tuple[int, ...]
 
 def main() -> None:
     """Print a line for each exchange and a summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--welvet-python", required=True)
     parser.add_argument("--fixtures", type=Path)
     given = parser.parse_args()
-    engine = Engine(given.welvet_python)
+    engine = Worker(given.welvet_python, "loom_worker.py", name="the Go engine")
     counts = {"same": 0, "odd": 0, "different": 0}
     for name, (network, shape) in cases().items():
         kept = []

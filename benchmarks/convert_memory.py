@@ -1,6 +1,6 @@
 """Peak memory of `volumetric convert`, beside the model's file and its largest tensor.
 
-    python benchmarks/convert_memory.py [--gib 1.5] [--tensor-mib 32] [--limit MIB] [--dir DIRECTORY]
+    python -m benchmarks convert_memory [--gib 1.5] [--tensor-mib 32] [--limit MIB] [--dir DIRECTORY]
 
 Writes a Llama with random bfloat16 weights, in shards with an index, of about that size, and converts it in a fresh
 process for each line: unchanged and to int4:g32, to all three formats. Pages of mapped files count as long as they are
@@ -11,7 +11,6 @@ is deleted.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -21,8 +20,9 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-from random_model import config
 
+from benchmarks.arguments import argument_parser
+from benchmarks.random_model import config
 from volumetric.loaders import archs
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.safetensors_write import TensorOut, write_safetensors
@@ -98,7 +98,7 @@ def peak_of(source: Path, target: Path, form: str, dtype: str | None) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--gib", type=float, default=1.5)
     parser.add_argument("--tensor-mib", type=int, default=32, help="embedding and matrices of the MLP")
     parser.add_argument("--limit", type=float)

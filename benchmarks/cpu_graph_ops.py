@@ -1,6 +1,6 @@
 """Layers and small training runs as tensor graphs on the CPU, beside PyTorch.
 
-    python benchmarks/cpu_graph_ops.py [--threads 2] [--only conv] [--torch path/to/python/with/torch]
+    python -m benchmarks cpu_graph_ops [--threads 2] [--only conv] [--torch path/to/python/with/torch]
 
 Prints microseconds of the forward pass and of forward and backward together, in the quickest of many short batches.
 With ``--torch`` another interpreter measures the same layers in PyTorch, in turns with this one, and ratios above 1

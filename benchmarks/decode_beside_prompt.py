@@ -1,6 +1,6 @@
 """How much a prompt in pieces slows the sequences that decode beside it.
 
-    python benchmarks/decode_beside_prompt.py MODEL [--device cpu] [--sequences 8] [--piece 128] [--rounds 20]
+    python -m benchmarks decode_beside_prompt MODEL [--device cpu] [--sequences 8] [--piece 128] [--rounds 20]
 
 Three calls in turn, round after round: a token of each sequence, a piece of a prompt, and both in one call. If a call
 cost nothing but arithmetic, both together would take as long as one after the other, less what reading the weights once
@@ -9,12 +9,13 @@ saves.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
+from benchmarks.timing import spread
 from volumetric.loaders import open_model
 from volumetric.runtime.device import Executable, Piece, RunOptions
 from volumetric.runtime.lower import lower
@@ -33,7 +34,7 @@ def milliseconds(executable: Executable, pieces: list[Piece]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int)
@@ -69,7 +70,7 @@ def main() -> None:
     }
     print("| call | ms (least–most) |\n| --- | ---: |")
     for name, found in times.items():
-        print(f"| {names[name]} | {statistics.median(found):.2f} ({min(found):.2f}–{max(found):.2f}) |")
+        print(f"| {names[name]} | {spread(found, '.2f')} |")
     apart = [a + b for a, b in zip(times["decode"], times["piece"], strict=True)]
     ratio = statistics.median(c / s for c, s in zip(times["both"], apart, strict=True))
     print(f"\nBoth in one call take {ratio:.2f} of the two one after the other.")

@@ -1,6 +1,6 @@
 """Decoding on one thread in tokens per second of processor time, beside llama.cpp: for machines that are not idle.
 
-    python benchmarks/decode_cpu_time.py --llama-python PEER/bin/python MODEL.gguf …
+    python -m benchmarks decode_cpu_time --llama-python PEER/bin/python MODEL.gguf …
 
 Time in which other programs held the core does not count, so the figures bear neighbours that `compare_llamacpp.py`
 does not; caches and memory are shared with them still. Both engines read the prompt token by token and take turns.
@@ -11,13 +11,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 from itertools import islice
 from pathlib import Path
 
-HERE = Path(__file__).parent
+from benchmarks.arguments import argument_parser
+from benchmarks.timing import spread
+from benchmarks.workers import run_once
+
 PROMPT = [1, 2, 3, 4, 5]
 
 
@@ -43,14 +45,8 @@ def own(path: str, count: int) -> float:
     return count / (time.process_time() - start)
 
 
-def measured(command: list[str]) -> float:
-    """The figure that a process prints last."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return float(json.loads(done.stdout.splitlines()[-1]))
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--llama-python", help="Python interpreter that has llama-cpp-python")
     parser.add_argument("--tokens", type=int, default=48)
@@ -66,11 +62,12 @@ def main() -> None:
     for model in args.models:
         ours, theirs = [], []
         for _ in range(args.rounds):
-            ours.append(measured([sys.executable, __file__, model, "--own", "--tokens", str(args.tokens)]))
-            worker = [args.llama_python, str(HERE / "llamacpp_worker.py"), "paced", model]
-            theirs.append(measured([*worker, json.dumps(PROMPT), str(args.tokens)]))
+            own_run = "decode_cpu_time.py", model, "--own", "--tokens", str(args.tokens)
+            ours.append(float(run_once(sys.executable, *own_run)))
+            paced = "llamacpp_worker.py", "paced", model, json.dumps(PROMPT), str(args.tokens)
+            theirs.append(float(run_once(args.llama_python, *paced)))
         ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-        cells = [f"{statistics.median(x):.0f} ({min(x):.0f}–{max(x):.0f})" for x in (ours, theirs)]
+        cells = [spread(x) for x in (ours, theirs)]
         print(f"| {Path(model).name} | {' | '.join(cells)} | **{ratio:.2f}** |", flush=True)
 
 

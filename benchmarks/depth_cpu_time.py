@@ -1,6 +1,6 @@
 """Decoding and prompts at several depths and sizes of batch, on one thread, in tokens per second of processor time.
 
-    python benchmarks/depth_cpu_time.py MODEL [--depths 0,512,2048] [--batches 1,4,16] [--prompts 128,512,2048]
+    python -m benchmarks depth_cpu_time MODEL [--depths 0,512,2048] [--batches 1,4,16] [--prompts 128,512,2048]
 
 `volumetric bench -d … -b …` tells the same by the clock, for machines that are idle; here time in which other programs
 held the core does not count. All cases take turns.
@@ -8,11 +8,11 @@ held the core does not count. All cases take turns.
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import time
 
 import volumetric
+from benchmarks.arguments import argument_parser
+from benchmarks.timing import spread
 from volumetric.bench.cases import Case
 from volumetric.bench.run import measure
 
@@ -27,7 +27,7 @@ def sizes(text: str) -> list[int]:
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--depths", type=sizes, default=[0, 512, 2048])
     parser.add_argument("--batches", type=sizes, default=[1, 4, 16])
@@ -52,7 +52,7 @@ def main() -> None:
     print("| tokens in the cache |", " | ".join(heads), "|")
     print("| --- " * (len(heads) + 1) + "|")
     for depth, row in zip(given.depths, rows, strict=True):
-        cells = [f"{statistics.median(r):.0f} ({min(r):.0f}–{max(r):.0f})" for r in (rates[case] for case in row)]
+        cells = [spread(r) for r in (rates[case] for case in row)]
         print(f"| {depth} |", " | ".join(cells), "|")
 
 

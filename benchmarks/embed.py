@@ -2,7 +2,7 @@
 
     python -m venv /tmp/peer
     /tmp/peer/bin/pip install torch sentence-transformers onnx onnxruntime
-    python benchmarks/embed.py --peer-python /tmp/peer/bin/python --model path/to/all-MiniLM-L6-v2
+    python -m benchmarks embed --peer-python /tmp/peer/bin/python --model path/to/all-MiniLM-L6-v2
 
 All compute in float32 unless `--peers` names others: ``volumetric:int8:g32``, ``volumetric:bfloat16`` and
 ``onnxruntime:int8`` (its dynamic quantisation); a line below the table tells what that does to the embeddings.
@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
+from benchmarks.arguments import argument_parser
+from benchmarks.timing import spread
+from benchmarks.workers import Worker
+
 PEERS = ("sentence-transformers", "onnxruntime")
 WORDS = [
     "time",
@@ -99,36 +99,12 @@ WORDS = [
 ]
 
 
-class Worker:
-    """An engine in a process of its own."""
-
-    def __init__(self, python: str, engine: str, model: str, threads: int) -> None:
-        command = [python, str(HERE / "embed_worker.py"), engine, model, str(threads)]
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-        self.answer()
-
-    def answer(self) -> dict[str, Any]:
-        """Read what the process says next."""
-        while line := (self._process.stdout.readline() if self._process.stdout else ""):
-            if line.startswith("{"):
-                return json.loads(line)
-        raise SystemExit("error: a worker ended; its message is above")
-
-    def embed(self, texts: list[str]) -> dict[str, Any]:
-        """Embed texts there."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"texts": texts}) + "\n")
-        self._process.stdin.flush()
-        return self.answer()
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait()
+def opened(python: str, engine: str, model: str, threads: int) -> Worker:
+    """Return an engine in a process of its own, with the model open."""
+    environment = {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
+    worker = Worker(python, "embed_worker.py", engine, model, str(threads), name=engine, environment=environment)
+    worker.answer()
+    return worker
 
 
 def texts_of(kind: str, tokens: int, rng: np.random.Generator) -> list[str]:
@@ -141,7 +117,7 @@ def texts_of(kind: str, tokens: int, rng: np.random.Generator) -> list[str]:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument(
         "--peer-python", required=True, help="Python that has torch, sentence-transformers, onnxruntime"
     )
@@ -164,7 +140,7 @@ def main() -> None:
     args = arguments()
     engines = ["volumetric", *args.peers.split(",")]
     pythons = {name: sys.executable if name.startswith("volumetric") else args.peer_python for name in engines}
-    workers = {name: Worker(pythons[name], name, args.model, args.threads) for name in engines}
+    workers = {name: opened(pythons[name], name, args.model, args.threads) for name in engines}
     exact = [name for name in engines if ":" not in name]
     rng, measured = np.random.default_rng(0), {}
     cosines: dict[str, list[float]] = {name: [] for name in engines if name not in exact}
@@ -172,7 +148,8 @@ def main() -> None:
     print("| --- " * (1 + 2 * len(engines)) + "|")
     for kind in args.lengths.split(","):
         texts = texts_of(kind, args.tokens, rng)
-        rows = {name: np.array(workers[name].embed(texts)["rows"]) for name in engines}  # warm, and the same numbers
+        question = {"texts": texts}
+        rows = {name: np.array(workers[name].ask(question)["rows"]) for name in engines}  # warm, and the same numbers
         apart = max(float(np.abs(rows[name] - rows["volumetric"]).max()) for name in exact)
         for name, found in cosines.items():
             found += (rows[name] * rows["volumetric"]).sum(axis=1).tolist()  # of length 1, all of them
@@ -183,9 +160,9 @@ def main() -> None:
             for place in range(len(engines)):
                 name = engines[(place + turn) % len(engines)]
                 time.sleep(0.3)  # threads of the engine before stop spinning
-                seconds[name].append(workers[name].embed(texts)["cpu" if args.cpu_time else "seconds"])
+                seconds[name].append(workers[name].ask(question)["cpu" if args.cpu_time else "seconds"])
         rates = {name: [len(texts) / one for one in times] for name, times in seconds.items()}
-        cells = [f"{statistics.median(r):.0f} ({min(r):.0f}–{max(r):.0f})" for r in rates.values()]
+        cells = [spread(r) for r in rates.values()]
         ratios = [
             statistics.median(a / b for a, b in zip(rates["volumetric"], rates[name], strict=True))
             for name in engines[1:]

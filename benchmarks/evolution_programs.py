@@ -1,6 +1,6 @@
 """Does evolution of programs improve a score? Memory capacity of ``examples/echo.toml``, with and without structure.
 
-``python benchmarks/evolution_programs.py --seeds 3`` evolves the example from several seeds: with all mutations, and
+``python -m benchmarks evolution_programs --seeds 3`` evolves the example from several seeds: with all mutations, and
 with changes of weights alone, for the same number of generations. It prints the best fitness of the first and the last
 generation, median and range over the seeds, and what the best program is made of.
 """

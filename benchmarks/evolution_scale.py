@@ -1,9 +1,9 @@
 """What evolution costs as populations grow, batched evaluation, and evaluation by several processes or a cluster.
 
-    python benchmarks/evolution_scale.py scale [--sizes 100,1000,10000]
-    python benchmarks/evolution_scale.py batch [--genomes 10000] [--device cpu|gpu]
-    python benchmarks/evolution_scale.py workers
-    python benchmarks/evolution_scale.py dask
+    python -m benchmarks evolution_scale scale [--sizes 100,1000,10000]
+    python -m benchmarks evolution_scale batch [--genomes 10000] [--device cpu|gpu]
+    python -m benchmarks evolution_scale workers
+    python -m benchmarks evolution_scale dask
 
 `scale`: XOR; breeding (parents, crossover, mutation, speciation) and evaluation of a generation, and memory.
 `batch`: outputs of a whole population with about 20 nodes each for several numbers of samples, in one call.
@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import resource
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser, numbers
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, LinkedPool, MutationConfig, Population, Workers
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems import Table, xor
@@ -177,14 +177,14 @@ def dask() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=("scale", "batch", "workers", "dask"))
     parser.add_argument("--sizes", default="100,1000,10000")
     parser.add_argument("--genomes", type=int, default=10_000)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     given = parser.parse_args()
     if given.what == "scale":
-        scale([int(size) for size in given.sizes.split(",")])
+        scale(numbers(given.sizes))
     elif given.what == "batch":
         batch(given.genomes, given.device)
     elif given.what == "workers":

@@ -1,6 +1,6 @@
 """What it costs that nodes of a fabric can be masked, and what masking and taking out some of them takes.
 
-    .venv/bin/python benchmarks/fabric_masks.py --side 16 --hidden 32 --batch 8 --threads 1
+    .venv/bin/python -m benchmarks fabric_masks --side 16 --hidden 32 --batch 8 --threads 1
 
 Prints, all in turn in one run, milliseconds of processor time of a row (median, least and most) in calls of one row
 and of 64: of a fabric whose nodes cannot be masked, of one whose nodes can be, of that with a quarter of its cells
@@ -9,13 +9,13 @@ masked, and of the one without these. Then how long it takes to mask them, and t
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric import fabric
 from volumetric.fabric import Blueprint, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
@@ -53,7 +53,7 @@ def taken(streams: dict[str, RowStream], rows: int, repeats: int) -> dict[str, l
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     for name, value in (("side", 16), ("hidden", 32), ("batch", 8), ("threads", 1), ("repeats", 15)):
         parser.add_argument(f"--{name}", type=int, default=value)
     asked = parser.parse_args()

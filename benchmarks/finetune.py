@@ -1,6 +1,6 @@
 """Fine-tune a language model on a text, all weights or low-rank overlays, beside transformers with the same data.
 
-    python benchmarks/finetune.py MODEL [--overlay] [--device cpu] [--updates 30] [--transformers OTHER/bin/python]
+    python -m benchmarks finetune MODEL [--overlay] [--device cpu] [--updates 30] [--transformers OTHER/bin/python]
 
 MODEL is a Hugging Face directory in float32. The windows of benchmarks/data/esther.txt come in one order; AdamW without
 decay. With --transformers, whose Python needs torch and transformers, the same run follows there, overlays from the
@@ -9,16 +9,16 @@ same start, and the losses stand side by side.
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
+from benchmarks.workers import run_once
 from volumetric.loaders import open_model
 from volumetric.train import (
     AdamW,
@@ -60,7 +60,7 @@ class Losses:
 
 def main() -> None:
     """Print losses, memory and time."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--overlay", action="store_true")
     parser.add_argument("--device", default="cpu")
@@ -104,8 +104,7 @@ def main() -> None:
             "batch": given.batch,
             "home": temporary,
         }
-        command = [given.transformers, str(Path(__file__).with_name("finetune_worker.py")), json.dumps(question)]
-        theirs = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+        theirs = json.loads(run_once(given.transformers, "finetune_worker.py", json.dumps(question)))
     print("update  volumetric  transformers  difference")
     for i, (mine, other) in enumerate(zip(losses.all, theirs["losses"], strict=True), start=1):
         print(f"{i:6}  {mine:10.4f}  {other:12.4f}  {mine - other:+.1e}")

@@ -1,6 +1,6 @@
 """Decode and prefill speed on a GPU, next to its memory bandwidth and to transformers in CUDA eager mode.
 
-    python benchmarks/gpu_decode.py MODEL [--device gpu] [--dtypes f16,int8:g32,int4:g32] [--hf DIRECTORY]
+    python -m benchmarks gpu_decode MODEL [--device gpu] [--dtypes f16,int8:g32,int4:g32] [--hf DIRECTORY]
 
 Decoding reads every resident weight once per token (of the embedding table only one row, unless it is also the output
 matrix), so bandwidth / bytes is the ceiling. The bandwidth comes from torch where it sees a CUDA device (a copy, reads
@@ -10,7 +10,6 @@ and --hf names a directory of the same model. What is left out is told on stderr
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -21,8 +20,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from volumetric_worker import decode, prefill
 
+from benchmarks.arguments import argument_parser
+from benchmarks.timing import spread
+from benchmarks.volumetric_worker import decode, prefill
 from volumetric.loaders import open_model
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
@@ -141,13 +142,13 @@ def table(rows: list[Row], bandwidth: float | None) -> str:
     for row in rows:
         median = statistics.median(row.decode)
         share = "" if bandwidth is None else f"{median * row.weight_bytes / bandwidth / 1e9:.0%}"
-        speeds = [f"{statistics.median(s):.0f} ({min(s):.0f}–{max(s):.0f})" for s in (row.decode, row.prefill)]
+        speeds = [spread(s) for s in (row.decode, row.prefill)]
         lines.append(f"| {row.engine} | {speeds[0]} | {share} | {speeds[1]} | {row.weight_bytes / 2**20:.0f} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--device", default="gpu")
     parser.add_argument("--dtypes", default="", help="comma-separated; default: as stored")

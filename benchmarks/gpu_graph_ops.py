@@ -1,6 +1,6 @@
 """Speed of tensor-graph operations on a GPU at large sizes, beside PyTorch where it is installed with CUDA.
 
-    python benchmarks/gpu_graph_ops.py [--only gemm] [--device 0] [--small] [--json found.json]
+    python -m benchmarks gpu_graph_ops [--only gemm] [--device 0] [--small] [--json found.json]
 
 Every operation runs alone: 1 to 20 times in one compute pass between two GPU timestamps, as often as fills some
 milliseconds, and that 15 times after a warm-up; torch is timed the same way between two CUDA events, in float32 without
@@ -11,7 +11,6 @@ there is no torch (slow at these sizes; use `--small`).
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric._typing import Array
 from volumetric.graph import GraphBuilder, interpret
 from volumetric.kernels.gpu.dispatch import ONE_ROW
@@ -321,7 +321,7 @@ def chosen(names: Mapping[str, Any], only: str | None) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--only", help="parts of names, separated by commas")
     parser.add_argument("--device", help="index or part of the name of the adapter")
     parser.add_argument("--small", action="store_true", help="sizes for software adapters")

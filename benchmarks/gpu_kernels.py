@@ -1,9 +1,9 @@
 """GPU speed without a model file: decode and prefill of known shapes with random weights, and sweeps of matvec cuts.
 
-    python benchmarks/gpu_kernels.py models [--models smollm2,tinyllama,llama7b] [--dtypes float16,q4_k] [--int8]
-    python benchmarks/gpu_kernels.py batches [--models …] [--dtypes …] [--batches 1,4,16,64]
-    python benchmarks/gpu_kernels.py sweep [--models …] [--dtypes …] [--int8]
-    python benchmarks/gpu_kernels.py sweep-batches [--models …] [--dtypes …] [--batches 2,4,8,16,64]
+    python -m benchmarks gpu_kernels models [--models smollm2,tinyllama,llama7b] [--dtypes float16,q4_k] [--int8]
+    python -m benchmarks gpu_kernels batches [--models …] [--dtypes …] [--batches 1,4,16,64]
+    python -m benchmarks gpu_kernels sweep [--models …] [--dtypes …] [--int8]
+    python -m benchmarks gpu_kernels sweep-batches [--models …] [--dtypes …] [--batches 2,4,8,16,64]
 
 `models` prints tokens per second and where a token's GPU time goes, `batches` the same of several sequences together
 beside one, in turn. `sweep` searches for faster cuts of these shapes'
@@ -15,10 +15,8 @@ correctness on the same device.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,26 +25,46 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.arguments import argument_parser, numbers
 from tests.blocks import random_blocks
 from volumetric.dtypes import Packed, Scheme
 from volumetric.grid import Coord, Grid
+from volumetric.kernels.gpu import tiles
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, cut_matvec, fits_memory, tune_batch, tune_matvec
-from volumetric.kernels.gpu.tiles import choose_tile
+from volumetric.kernels.gpu.tiles import GemmTile, choose_tile
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
 from volumetric.runtime import Executable, RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.profile import passes_seconds
 from volumetric.runtime.gpu.tuning import Product, search
 from volumetric.weights import WeightStore
 
 CONTEXT = 1024
+
+
+class Tiled(Product):
+    """A product that runs by tiles, too."""
+
+    def __init__(self, context: GpuContext, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int) -> None:
+        super().__init__(context, shape, units, cold_bytes, rows=rows)
+        self._stats = context.buffer(16 * rows, "row statistics")
+
+    def tile_calls(self, tile: GemmTile) -> list[Call]:
+        """The product by tiles with each copy in turn."""
+        dispatch = tiles.gemm(self._shape, self._context.caps, tile, first=0, units=self._units)
+        more = {"ctl": self._control} | ({"stats": self._stats} if self._shape.norm else {})
+        return [self._context.bind(dispatch, {**self._shared, **more, "weights": w}) for w in self._weights]
+
+    def close(self) -> None:
+        """Free the copies."""
+        self._context.free(self._stats)
+        super().close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +237,7 @@ def run_batch_sweep(
         for what, (n, k, gated) in MODELS[name].products().items():
             norm = "rms" if what in ("qkv", "gate+up", "head") else None
             shape = MatmulShape(k=k, n=n, gated=gated, format=FORMATS[dtype], norm=norm)
-            product = Product(context, shape, n, cold_mib << 20, rows=max(batches))
+            product = Tiled(context, shape, n, cold_mib << 20, rows=max(batches))
             for rows in batches:
                 default = tune_batch(shape, n, caps, rows)
                 cuts = {
@@ -354,7 +372,7 @@ def cut_text(cut: MatvecTuning) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=["models", "batches", "sweep", "sweep-batches"])
     parser.add_argument("--device", help="index or part of the adapter's name; default: the best")
     parser.add_argument("--models", default="smollm2,tinyllama,llama7b")
@@ -370,7 +388,7 @@ def main() -> None:
     device = GpuDevice(args.device)
     print(device.info.description, device.context.caps, flush=True)
     names, dtypes = args.models.split(","), args.dtypes.split(",")
-    batches = [int(count) for count in args.batches.split(",")]
+    batches = numbers(args.batches)
     if args.what in ("models", "batches"):
         compute = "int8" if args.int8 else "float32"
         options = RunOptions(context=CONTEXT, compute=compute, kv_dtype=args.kv_dtype)

@@ -1,6 +1,6 @@
 """What a run of a small program costs the host on a GPU, beside PyTorch where it is installed with CUDA.
 
-    python benchmarks/gpu_submission.py [--device 0] [--runs 2000] [--json found.json]
+    python -m benchmarks gpu_submission [--device 0] [--runs 2000] [--json found.json]
 
 Microseconds, median (5th to 95th percentile) of single calls:
 
@@ -12,7 +12,6 @@ Microseconds, median (5th to 95th percentile) of single calls:
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric import Coord, Grid, Network, initialise
 from volumetric.graph import GraphBuilder
 from volumetric.layers import Dense
@@ -154,7 +154,7 @@ def summary(found: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", help="index or part of the name of the adapter")
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")

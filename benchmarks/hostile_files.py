@@ -17,10 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from damage import damage
-from hostile_uses import TINY, TOLD, use, use_adapter, use_directory, use_each, use_file, use_guess, use_session
 from safetensors.numpy import load_file, save_file
 
+from benchmarks.damage import damage
+from benchmarks.hostile_uses import (
+    TINY,
+    TOLD,
+    use,
+    use_adapter,
+    use_directory,
+    use_each,
+    use_file,
+    use_guess,
+    use_session,
+)
 from volumetric.errors import UnsupportedError
 from volumetric.generate import load
 from volumetric.loaders import archs, open_model, save_native

@@ -1,9 +1,9 @@
 """What hostile chat templates and damaged model files do: time, memory, and errors that are not this package's own.
 
-    python benchmarks/hostile_input.py                    # 10,000 mutations and all templates, some minutes
-    python benchmarks/hostile_input.py --only templates
-    python benchmarks/hostile_input.py --only mutations --kinds gguf lora --mutations 500
-    python benchmarks/hostile_input.py --only mutations --from 4321 --mutations 1     # one of them again
+    python -m benchmarks hostile_input                    # 10,000 mutations and all templates, some minutes
+    python -m benchmarks hostile_input --only templates
+    python -m benchmarks hostile_input --only mutations --kinds gguf lora --mutations 500
+    python -m benchmarks hostile_input --only mutations --from 4321 --mutations 1     # one of them again
 
 Every input runs in a child process that is watched from outside: one that takes longer than ten seconds counts as a
 hang and is killed. Printed are counts for each reader, the slowest inputs, and the largest resident memory of a child.
@@ -27,11 +27,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from hostile_files import Damaged, kinds
-from hostile_uses import MESSAGES
-
+from benchmarks.hostile_files import Damaged, kinds
+from benchmarks.hostile_uses import MESSAGES
 from volumetric.errors import VolumetricError
 from volumetric.loaders import ChatTemplate
 

@@ -1,6 +1,6 @@
 """What rounding keys and values costs: logits after a text with each storage of the cache, next to float32.
 
-    python benchmarks/kv_quality.py MODEL TEXT_FILE [--tokens 1024] [--device cpu] [--storages float16,int8]
+    python -m benchmarks kv_quality MODEL TEXT_FILE [--tokens 1024] [--device cpu] [--storages float16,int8]
 
 Activations stay in float32, so that the cache is the only difference. Prints the mean KL divergence from the float32
 cache, the share of equal most likely tokens, the error of the centred logits, and bytes a token of context.
@@ -8,7 +8,6 @@ cache, the share of equal most likely tokens, the error of the centred logits, a
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import volumetric
+from benchmarks.arguments import argument_parser
 
 
 def centred_logits(model: Any, ids: list[int]) -> NDArray[np.float64]:
@@ -30,7 +30,7 @@ def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("text", type=Path)
     parser.add_argument("--tokens", type=int, default=1024)

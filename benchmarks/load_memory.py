@@ -1,6 +1,6 @@
 """Peak memory of opening a model and generating one token, next to the size of its file.
 
-    python benchmarks/load_memory.py MODEL.gguf [--device cpu] [--context 512] [--limit 1.15]
+    python -m benchmarks load_memory MODEL.gguf [--device cpu] [--context 512] [--limit 1.15]
 
 A fresh process opens the model, so that nothing else counts. With --limit, a peak beyond that many times the file is an
 error. `random_model.py OUT.gguf --shape 7b` writes a file of 4.1 GB to try it with.
@@ -8,11 +8,12 @@ error. `random_model.py OUT.gguf --shape 7b` writes a file of 4.1 GB to try it w
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from benchmarks.arguments import argument_parser
 
 CHILD = """
 import sys
@@ -25,7 +26,7 @@ with volumetric.load(sys.argv[1], device=sys.argv[2], context=int(sys.argv[3])) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--context", type=int, default=512)

@@ -32,4 +32,4 @@ for line in sys.stdin:
         reply = answer(json.loads(line))
     except Exception as error:
         reply = {"error": f"{type(error).__name__}: {error}"}
-    print("ANSWER " + json.dumps(reply), flush=True)
+    print(json.dumps(reply), flush=True)

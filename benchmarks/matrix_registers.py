@@ -1,6 +1,6 @@
 """Batches and prompts with matrix registers (AMX) and without, in tokens per second of one thread's processor time.
 
-    python benchmarks/matrix_registers.py MODEL …
+    python -m benchmarks matrix_registers MODEL …
 
 The two take turns in processes of their own, for machines that are not idle; caches and memory are shared with what
 else runs. Medians of the rounds, with the least and the greatest.
@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
+
+from benchmarks.arguments import argument_parser
+from benchmarks.timing import spread
+from benchmarks.workers import run_once
 
 BATCHES = (4, 8, 16, 32)
 PROMPT = 512
@@ -57,7 +59,7 @@ def measure(path: str, steps: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--steps", type=int, default=8, help="rounds of eight tokens of each sequence")
     parser.add_argument("--rounds", type=int, default=3)
@@ -71,14 +73,12 @@ def main() -> None:
         rounds: dict[str, list[dict[str, float]]] = {"1": [], "0": []}
         for _ in range(args.rounds):
             for switch, found in rounds.items():
-                command = [sys.executable, __file__, model, "--own", "--steps", str(args.steps)]
-                environment = {**os.environ, "VOLUMETRIC_AMX": switch}
-                done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-                found.append(json.loads(done.stdout.splitlines()[-1]))
+                own = "matrix_registers.py", model, "--own", "--steps", str(args.steps)
+                found.append(json.loads(run_once(sys.executable, *own, environment={"VOLUMETRIC_AMX": switch})))
         for call in rounds["1"][0]:
             sides = [[some[call] for some in found] for found in rounds.values()]
             ratio = statistics.median(a / b for a, b in zip(*sides, strict=True))
-            cells = [f"{statistics.median(x):.0f} ({min(x):.0f}–{max(x):.0f})" for x in sides]
+            cells = [spread(x) for x in sides]
             print(f"| {Path(model).name} | {call} | {' | '.join(cells)} | {ratio:.2f} |", flush=True)
 
 

@@ -3,17 +3,18 @@
 Decoding one token reads all weights once, so tokens/s × bytes/token cannot exceed this figure. Virtual machines change
 it within minutes, hence the probe belongs next to each measurement.
 
-    python benchmarks/memory_probe.py [--threads N]
+    python -m benchmarks memory_probe [--threads N]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+
+from benchmarks.arguments import argument_parser
 
 PROBE_BYTES = 512 << 20  # far beyond any last-level cache
 
@@ -36,7 +37,7 @@ def read_bandwidth(threads: int, *, repeats: int = 5) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     threads = parser.parse_args().threads
     print(f"{read_bandwidth(threads):.1f} GB/s with {threads} thread(s)")

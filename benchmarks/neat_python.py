@@ -1,8 +1,8 @@
 """Generations per second of classic NEAT against neat-python, in turn, on the same tasks.
 
-    python benchmarks/neat_python.py xor      [--population 150] [--generations 100] [--rounds 3]
-    python benchmarks/neat_python.py cartpole [--peer PYTHON]
-    python benchmarks/neat_python.py solve    [--seeds 100]      # who solves it, and when
+    python -m benchmarks neat_python xor      [--population 150] [--generations 100] [--rounds 3]
+    python -m benchmarks neat_python cartpole [--peer PYTHON]
+    python -m benchmarks neat_python solve    [--seeds 100]      # who solves it, and when
 
 `--peer` names a Python that has neat-python 2 (and gymnasium for cartpole); without it this one is asked. Both engines
 have the same population, number of generations, structures to begin from and mutation rates of weights; no fitness
@@ -15,7 +15,6 @@ stands beside it. Processor time is what counts on a machine that does other thi
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import subprocess
@@ -27,6 +26,8 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+
+from benchmarks.arguments import argument_parser
 
 PEER = """
 import json, os, random, sys, time
@@ -255,7 +256,7 @@ def solve(seeds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("task", choices=("xor", "cartpole", "solve"))
     parser.add_argument("--peer", default=sys.executable)
     parser.add_argument("--population", type=int, default=150)

@@ -1,6 +1,6 @@
 """Pursuit by programs: one that computes all at each row, and one that looks where it is surprised.
 
-    python benchmarks/predictive_agent.py [--seeds 3] [--log outcomes.jsonl] [--quick] [--table] [--update]
+    python -m benchmarks predictive_agent [--seeds 3] [--log outcomes.jsonl] [--quick] [--table] [--update]
 
 For each seed the always-on program learns `WARM` updates. From there the triggered one goes on for `MORE`, with the
 threshold above which the meter of the first was in `SHARE` of the rows that it learned from, and the first one goes on
@@ -12,7 +12,6 @@ nothing; `--update` writes table and picture into docs/.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Iterator
@@ -22,8 +21,9 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
-from documents import write_between
 
+from benchmarks.arguments import argument_parser
+from benchmarks.documents import write_between
 from volumetric import initialise, open_device
 from volumetric._typing import Array
 from volumetric.builders import auto_stack
@@ -225,7 +225,7 @@ def draw(program: Program, params: Params, seed: int) -> None:
 
 def main() -> None:
     """Learn, judge, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--log", type=Path, default=None)
     parser.add_argument("--quick", action="store_true")

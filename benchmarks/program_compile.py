@@ -1,6 +1,6 @@
 """Programs before they are compiled and after: how large they are, and rows a second.
 
-    python benchmarks/program_compile.py [--streams 8] [--rows 64] [--rounds 15]
+    python -m benchmarks program_compile [--streams 8] [--rows 64] [--rounds 15]
 
 An agent's program as it is trained: what it sees, two beliefs that are filters, a memory, an error and an action,
 joined by their families; two regions with outputs of their own ask the beliefs for what comes next, and regions learn
@@ -11,7 +11,6 @@ each a call of some rows, and times are of the processor.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import statistics
 import time
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from benchmarks.arguments import argument_parser
 from volumetric import initialise, open_device
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire, learning_of
 from volumetric.program import compile as compile_program
@@ -79,7 +79,7 @@ def held(program: Program) -> Program:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=15)

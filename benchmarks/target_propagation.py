@@ -1,8 +1,8 @@
 """Target propagation beside backprop: what networks learn of handwritten digits, and what an update costs.
 
     pip install '.[data]'
-    python benchmarks/target_propagation.py learn [--seeds 3] [--device cpu] [--update]
-    python benchmarks/target_propagation.py speed [--rounds 30] [--device cpu]
+    python -m benchmarks target_propagation learn [--seeds 3] [--device cpu] [--update]
+    python -m benchmarks target_propagation speed [--rounds 30] [--device cpu]
 
 Learning: 64-128-128-10 networks, Adam, a cosine schedule, 30 epochs, four fifths of 1797 digits to learn from and the
 rest to judge by. `--update` writes the table into docs/training.md. Speed: time of an update over that of backprop's of
@@ -11,7 +11,6 @@ the same network and batch, alternating in one process; median, and least … gr
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +18,9 @@ from statistics import median
 from typing import Any, Literal
 
 import numpy as np
-from documents import write_between
 
+from benchmarks.arguments import argument_parser
+from benchmarks.documents import write_between
 from volumetric.builders import sequential
 from volumetric.builders.chain import chain
 from volumetric.layers import Dense, Discrete, LayerSpec
@@ -145,7 +145,7 @@ def speed(given: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one of the two."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     verbs = parser.add_subparsers(required=True)
     for verb in (learn, speed):
         sub = verbs.add_parser(verb.__name__)

@@ -1,6 +1,6 @@
 """What Python costs around a token of the CPU, on a network so small that computing it hardly counts.
 
-    python benchmarks/token_overhead.py [--threads N] [--rounds N]
+    python -m benchmarks token_overhead [--threads N] [--rounds N]
 
 Four loops over the same network take turns: `Executable.greedy`, which feeds several tokens in one native call, and
 calls of `Executable.run` with NumPy's arg max between; for one sequence and for eight. Microseconds of the calling
@@ -10,7 +10,6 @@ rounds, and the fastest and the slowest of them.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import argument_parser
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, RMSNorm, SwiGLU
 from volumetric.network import Network, initialise
@@ -57,7 +57,7 @@ def calls(executable: Any, sequences: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()

@@ -1,7 +1,7 @@
 """Quantisation-aware training on handwritten digits in all 21 numeric types.
 
     pip install '.[data]'
-    python benchmarks/train_digits.py [--seeds 3] [--device cpu] [--dtypes int8,binary] [--update]
+    python -m benchmarks train_digits [--seeds 3] [--device cpu] [--dtypes int8,binary] [--update]
 
 Each network is trained with the weights that its type can hold, saved, read again, and judged on the fifth of the
 images that was held back; the reading must give the same outputs. `--update` writes the table into docs/training.md.
@@ -9,15 +9,15 @@ images that was held back; the reading must give the same outputs. `--update` wr
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
-from documents import write_between
 
+from benchmarks.arguments import argument_parser
+from benchmarks.documents import write_between
 from volumetric.analysis import accuracy, predict
 from volumetric.builders import sequential
 from volumetric.dtypes import DTYPES, Scheme
@@ -59,7 +59,7 @@ def run(scheme: Scheme, seed: int, device: str) -> tuple[float, int]:
 
 def main() -> None:
     """Print a row for each numeric type."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtypes", default=",".join(dtype.name for dtype in DTYPES))

@@ -1,6 +1,6 @@
 """Train a small transformer on the letters of a text, from nothing; save it, load it, let it write.
 
-    python benchmarks/train_text.py --device cpu [--epochs 8] [--out DIRECTORY]
+    python -m benchmarks train_text --device cpu [--epochs 8] [--out DIRECTORY]
 
 The text is benchmarks/data/esther.txt, of which the last tenth is held back. The loss is in nats for each letter; a
 model that knows only how often letters are has about 2.9, one that knows which letter follows which about 2.2.
@@ -8,7 +8,6 @@ model that knows only how often letters are has about 2.9, one that knows which 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import volumetric
+from benchmarks.arguments import argument_parser
 from volumetric.builders import transformer
 from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
 from volumetric.loaders.native import NativeFacts, save_native
@@ -56,7 +56,7 @@ class Printer:
 
 def main() -> None:
     """Print the losses, the file's size and what the model writes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--width", type=int, default=96)

@@ -10,9 +10,12 @@ from functools import cache
 from typing import Any
 
 from tests.gpu.harness import LEAST, NARROWED, ROOMY
+from volumetric.network import Params
+from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.open import open_device
+from volumetric.runtime.plan import Plan
 from volumetric.runtime.reference import ReferenceDevice
 
 FAST = ("cpu", "gpu")
@@ -55,3 +58,12 @@ def command_buffers() -> int:
     import wgpu.backends.wgpu_native
 
     return wgpu.diagnostics.wgpu_native_counts.get_dict()["CommandBuffer"]["count"]
+
+
+class Bare:
+    """A device of somebody else that compiles networks and does nothing beyond what `Device` asks for."""
+
+    info = DeviceInfo(name="bare", kind="reference", description="compiles, and no more")
+
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
+        return ReferenceDevice().compile(plan, params, options)

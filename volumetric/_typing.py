@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 Shape: TypeAlias = tuple[int, ...]
 Array: TypeAlias = NDArray[Any]
-FloatArray: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 F32Array: TypeAlias = NDArray[np.float32]
 U32Array: TypeAlias = NDArray[np.uint32]
 IntArray: TypeAlias = NDArray[np.int32]

@@ -16,6 +16,7 @@ from volumetric.grid import Coord, Grid, Link, Port, check_name
 from volumetric.hints import shown
 from volumetric.keywords import explained
 from volumetric.layers import LayerSpec, ParamSpec
+from volumetric.layers.alone import makes_networks
 from volumetric.layers.fresh import filled, is_drawn
 from volumetric.weights import Params, WeightStore
 from volumetric.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
@@ -308,6 +309,12 @@ def _no_ids(sources: list[Source]) -> None:
         raise ShapeError(
             f"cannot add to {sources[0]}, which is ids", hint="let layers of their own read ids, and add what they make"
         )
+
+
+@makes_networks
+def _alone(layer: LayerSpec, input_shape: Shape) -> Network:
+    """Return a network of one layer that reads numbers."""
+    return Network(layers=[layer], input_shape=input_shape, input_dtype="float32")
 
 
 def initialise(network: Network, seed: int = 0) -> Params:

@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Generic, TypeVar
 
+from volumetric.plugins import load_plugins
+
 T = TypeVar("T")
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
     """Name → what a module declared under it when it was imported. Counting, or going through it, imports all.
+
+    Where none of ours declares a name, packages of others may: see `volumetric.plugins`.
 
     Parameters
     ----------
@@ -32,6 +36,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name not in self._declared:
             self._load(name)
+        if name not in self._declared:
+            load_plugins()
         return self._declared[name]
 
     def __setitem__(self, name: str, value: T) -> None:
@@ -42,10 +48,12 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __iter__(self) -> Iterator[str]:
         self._load(None)
+        load_plugins()
         return iter(list(self._declared))
 
     def __len__(self) -> int:
         self._load(None)
+        load_plugins()
         return len(self._declared)
 
 

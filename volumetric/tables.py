@@ -14,6 +14,7 @@ import msgspec
 
 from volumetric.errors import SpecError
 from volumetric.hints import shown, suggestion
+from volumetric.plugins import load_plugins
 
 T = TypeVar("T")
 
@@ -205,11 +206,16 @@ def call(target: Callable[..., T], table: object, where: str, *, kind: str = "",
 
 
 def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, **given: Any) -> T:
-    """Make what a name, or a table with the name under ``kind``, asks for out of `registry`."""
+    """Make what a name, or a table with the name under ``kind``, asks for out of `registry`.
+
+    Packages of others may register what is not there: see `volumetric.plugins`.
+    """
     table = {"kind": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("kind"), str):
         raise SpecError(f"{where}: expected a name or a table with a kind, got {shown(value)}", hint=_names(registry))
     kind = table["kind"]
+    if kind not in registry:
+        load_plugins()
     if kind not in registry:
         raise SpecError(f"{where}: unknown kind {kind!r}", hint=suggestion(kind, registry))
     rest = {key: item for key, item in table.items() if key != "kind"}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from volumetric.bench.fabric import Sheet, run
-from volumetric.cli import main
+from benchmarks.__main__ import main
+from benchmarks.suites.fabric import Sheet, run
 
 
 def test_a_sheet_shares_its_weights_where_it_is_large() -> None:
@@ -22,7 +22,7 @@ def test_the_suite_tells_of_each_role(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setattr(run, "ROWS", 4)
     monkeypatch.setattr(run, "LEARNED", 2)
     monkeypatch.setattr(run, "_BURST_SECONDS", 1e-3)
-    command = ["bench", "--suite", "fabric", "--device", "cpu", "--only", "3", "-b", "2", "-r", "2", "-o", "json"]
+    command = ["fabric", "--device", "cpu", "--only", "3", "-b", "2", "-r", "2", "-o", "json"]
     assert main(command) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["role"] for row in rows] == ["run", "long", "update"]
@@ -31,5 +31,5 @@ def test_the_suite_tells_of_each_role(capsys: pytest.CaptureFixture[str], monkey
         assert 0 < row["least"] <= row["steps"] <= row["most"]
         assert row["node_ns"] == pytest.approx(1e9 / (row["steps"] * 18))
         assert row["node_bytes"] > 0
-    small = ["bench", "--suite", "fabric", "--device", "cpu", "--only", "2"]
+    small = ["fabric", "--device", "cpu", "--only", "2"]
     assert main(small) == 2

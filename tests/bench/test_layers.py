@@ -9,12 +9,14 @@ import sys
 
 import pytest
 
+from benchmarks import timing
+from benchmarks.suites.layers import CASES, LayerRow, chosen, limits, measure_layers, render_layers
+from benchmarks.suites.layers.limits import Limits, measure_limits
+from benchmarks.suites.layers.report import geometric_mean
+from benchmarks.suites.layers.work import layer_works
+from benchmarks.timing import enough
+from benchmarks.torch_peer import TorchPeer, described, open_peer
 from tests.devices import device, graphs
-from volumetric.bench.layers import CASES, LayerRow, chosen, limits, measure_layers, render_layers
-from volumetric.bench.layers.limits import Limits, enough, measure_limits
-from volumetric.bench.layers.peer import TorchPeer, described, open_peer
-from volumetric.bench.layers.report import geometric_mean
-from volumetric.bench.layers.work import layer_works
 from volumetric.errors import DeviceError, SpecError
 from volumetric.layers import LAYERS
 
@@ -86,7 +88,7 @@ def test_so_many_runs_are_measured_as_the_time_has_room_for(monkeypatch, takes: 
         now += takes * count
         return takes
 
-    monkeypatch.setattr(limits.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now)
     assert enough(burst, 0.2) == runs
 
 

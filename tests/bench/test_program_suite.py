@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.__main__ import main
+from benchmarks.suites.program import Canvas, measure_programs, run
 from volumetric._typing import Array
-from volumetric.bench.program import Canvas, measure_programs, run
-from volumetric.cli import main
 from volumetric.network import initialise
 from volumetric.runtime.open import open_device
 
@@ -87,7 +87,7 @@ def test_a_clock_that_looks_at_its_meter_fires_at_each_row_or_at_none() -> None:
 def test_the_command_tells_of_each_role(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "ROWS", 4)
     monkeypatch.setattr(run, "_BURST_SECONDS", 1e-3)
-    command = ["bench", "--suite", "program", "--device", "cpu", "--only", "2", "-r", "1", "-o"]
+    command = ["program", "--device", "cpu", "--only", "2", "-r", "1", "-o"]
     assert main([*command, "md"]) == 0
     assert capsys.readouterr().out.count("\n") == 2 + len(ROLES)
     assert main([*command[:5], "--only", "1"]) == 2

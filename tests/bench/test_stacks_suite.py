@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from volumetric.bench.stacks import CELLS, CellCase, StackRow, chosen, measure_stacks, render_stacks
-from volumetric.cli import main
+from benchmarks.__main__ import main
+from benchmarks.suites.stacks import CELLS, CellCase, StackRow, chosen, measure_stacks, render_stacks
 from volumetric.errors import DeviceError, SpecError
 from volumetric.runtime.open import open_device
 
@@ -94,7 +94,7 @@ def test_rows_are_told_in_every_format() -> None:
 
 @pytest.mark.thorough
 def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["bench", "--suite", "stacks", "--device", "cpu", "-r", "1", "-o", "json"]
+    arguments = ["stacks", "--device", "cpu", "-r", "1", "-o", "json"]
     assert main([*arguments, "--only", "causal_conv1d"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(row["role"], row["resets"]) for row in found] == ROLES

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from volumetric.bench.systolic import Cube, SystolicRow, measure_systolic, render_systolic
-from volumetric.cli import main
+from benchmarks.__main__ import main
+from benchmarks.suites.systolic import Cube, SystolicRow, measure_systolic, render_systolic
 from volumetric.errors import SpecError
 from volumetric.runtime.open import open_device
 
@@ -26,9 +26,9 @@ class Peer:
         assert layer == {"kind": "clocked"}
         self.given = {name: array.shape for name, array in arrays.items()}
 
-    def time(self, role: str) -> float:
+    def times(self, role: str) -> tuple[float, float]:
         self.asked.append(role)
-        return 0.5
+        return 0.5, 0.25
 
 
 @pytest.mark.thorough
@@ -77,7 +77,7 @@ def test_rows_are_told_in_every_format() -> None:
 
 @pytest.mark.thorough
 def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["bench", "--suite", "systolic", "--device", "cpu", "-r", "1", "-o", "json"]
+    arguments = ["systolic", "--device", "cpu", "-r", "1", "-o", "json"]
     assert main([*arguments, "--only", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(row["side"], row["role"]) for row in found] == [(1, "run"), (1, "update")]

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.__main__ import main
+from benchmarks.suites.training import CASES, TrainingRow, measure_training, render_training
 from tests.learners import reference_learner
-from volumetric.bench.training import CASES, TrainingRow, measure_training, render_training
-from volumetric.cli import main
 from volumetric.errors import DeviceError, SpecError
 
 
@@ -72,7 +72,7 @@ def test_rows_are_told_in_every_format() -> None:
 
 @pytest.mark.thorough
 def test_the_command_line_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["bench", "--suite", "training", "--device", "reference", "-r", "1", "-o", "json"]
+    arguments = ["training", "--device", "reference", "-r", "1", "-o", "json"]
     assert main([*arguments, "--only", "cnn3d"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["name"], row["epochs"]) == ("cnn3d", 20)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from volumetric.cli.bench import _Suite
 from volumetric.cli.exits import UsageError
-from volumetric.cli.options import DeviceOptions, SizeOptions
+from volumetric.cli.options import SizeOptions
 from volumetric.errors import SpecError
 from volumetric.progress import clock
 from volumetric.train.settings import NetworkSettings
@@ -20,12 +19,6 @@ def test_the_least_size_is_taken(field: str, least: int) -> None:
     assert getattr(SizeOptions(**fields), field) == least
     with pytest.raises(UsageError, match=f"--{field} must be {least} or more, got {least - 1}"):
         SizeOptions(**{field: least - 1})
-
-
-def test_suites_run_on_the_first_number_of_threads() -> None:
-    for threads, count in ((None, None), ("2", 2), ("3,1", 3)):
-        suite = _Suite(DeviceOptions(), repetitions=1, form="md", threads=threads, torch_python=None)
-        assert suite.count == count
 
 
 @pytest.mark.parametrize("seconds", [0, 59, 60, 3599, 3600, 3660, 7322, 360_000])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from volumetric.errors import ShapeError, SpecError
 from volumetric.evolution.novelty import NoveltyArchive, NoveltyConfig
-from volumetric.evolution.pareto import crowding, front_ranks, hypervolume, preference
+from volumetric.evolution.pareto import crowding, front_ranks, preference
 
 TABLES = st.integers(1, 4).flatmap(
     lambda width: st.lists(
@@ -46,6 +46,26 @@ def test_equal_points_and_flat_objectives_have_no_room() -> None:
 def test_preference_takes_fronts_first_then_room() -> None:
     table = [[0, 0], [0, 10], [10, 0], [5, 5], [6, 4.5], [-1, -1]]
     assert preference(table).tolist() == [1, 2, 3, 4, 0, 5]
+
+
+def hypervolume(objectives: list[list[float]], reference: list[float]) -> float:
+    """The volume that the points dominate above `reference`, by slicing (Fonseca, Paquete & López-Ibáñez 2006)."""
+    table, floor = np.asarray(objectives, np.float64), np.asarray(reference, np.float64)
+    return volume(table[(table > floor).all(axis=1)] - floor)
+
+
+def volume(points: np.ndarray) -> float:
+    if len(points) == 0:
+        return 0.0
+    if points.shape[1] == 1:
+        return float(points.max())
+    order = np.argsort(-points[:, -1], kind="stable")
+    heights = np.append(points[order, -1], 0.0)
+    return sum(
+        volume(points[order[: i + 1], :-1]) * (heights[i] - heights[i + 1])
+        for i in range(len(order))
+        if heights[i] > heights[i + 1]
+    )
 
 
 def test_hypervolume_of_boxes() -> None:

@@ -120,8 +120,3 @@ def test_recurrent_genomes_are_refused_where_a_gpu_is_named_and_computed_where_i
     plain.evolve(problems.xor(), 2)
     assert named.progress.fitness is not None
     np.testing.assert_array_equal(named.progress.fitness, plain.progress.fitness)
-
-
-def test_the_null_device_activates_nothing() -> None:
-    with pytest.raises(UnsupportedError, match="does not activate genomes"):
-        activate(wild(False), X, device="null")

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.generate.letters import letters
+from tests.oracles.sampler import ReferenceSampler
 from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.reference_sampler import ReferenceSampler
 from volumetric.generate.sampler import Draw, Sampler, draw_together
 from volumetric.runtime.cpu.sampling import Sampling
 

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.gpu.harness import assert_close, in_scheme
+from tests.gpu.plain_executor import PlainExecutor
 from tests.networks import tiny_llama
 from volumetric.dtypes import Scheme
 from volumetric.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
@@ -270,8 +271,8 @@ def test_both_executors_give_the_same_bits(native_device: GpuDevice, rng: np.ran
     ids = rng.integers(0, 97, 20).astype(np.int32)
     plan = lower(network)
     found = []
-    for portable in (False, True):
-        executable = GpuExecutable(native_device.context, plan, NATIVE, params, OPTIONS, portable=portable)
+    for executor in (None, PlainExecutor(native_device.context)):
+        executable = GpuExecutable(native_device.context, plan, NATIVE, params, OPTIONS, executor=executor)
         state = executable.new_state()
         logits = executable.forward(state, ids, last_only=False)
         tokens = greedy_ids(executable, state, 5)

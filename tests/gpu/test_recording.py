@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,8 @@ import pytest
 
 from tests.gpu.test_executable import tiny_llama
 from tests.graph.test_networks import chain
-from volumetric.errors import CheckpointError
 from volumetric.graph import GraphBuilder
-from volumetric.kernels.gpu.dispatch import ONE_ROW, Rows
+from volumetric.kernels.gpu.dispatch import ONE_ROW, Dispatch, Grid, Rows
 from volumetric.layers import LSTM, Dense
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
@@ -21,14 +21,30 @@ from volumetric.runtime.device import Piece
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.recording import VERSION, Recording, from_data, to_data
+from volumetric.runtime.gpu.recording import Entry, Recording
 
 
 def through_json(made: Recording) -> Recording:
-    read = from_data(json.loads(json.dumps(to_data(made), allow_nan=False)))
-    assert read == made
+    """What another host makes of a recording that came to it as JSON."""
+    data = json.loads(json.dumps({"sizes": dict(made.sizes), "entries": [*map(plain, made.entries)]}, allow_nan=False))
+    read = Recording(entries=tuple(map(entry_of, data["entries"])), sizes=data["sizes"])
     assert [entry.dispatch.key for entry in read.entries] == [entry.dispatch.key for entry in made.entries]
     return read
+
+
+def plain(entry: Entry) -> dict[str, Any]:
+    """An entry as what JSON can hold."""
+    of = entry.dispatch
+    own = {"kernel": of.kernel, "preludes": of.preludes, "constants": dict(of.constants), "args": of.args}
+    return {"dispatch": own, "grid": asdict(of.grid), "buffers": dict(entry.buffers), "dims": entry.dims}
+
+
+def entry_of(data: dict[str, Any]) -> Entry:
+    """The entry that `plain` wrote."""
+    own = data["dispatch"]
+    own |= {name: tuple(own[name]) for name in ("preludes", "args")}
+    dispatch = Dispatch(grid=Grid(**data["grid"]), **own)
+    return Entry(dispatch=dispatch, buffers=data["buffers"], dims=tuple(data["dims"]))
 
 
 class Host:
@@ -96,13 +112,3 @@ def test_another_host_replays_a_step_of_a_graph(native_device: GpuDevice, rng: n
     outputs = [host.read(entry.buffers["y"]).view(np.float32) for entry in made.entries if "y" in entry.buffers]
     assert any(np.array_equal(found[:15], expected.ravel()) for found in outputs)
     assert np.array_equal(host.read("key w").view(np.float32)[:20], store.get("w").ravel())
-
-
-def test_what_is_no_recording_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="of version None"):
-        from_data({})
-    with pytest.raises(CheckpointError, match="damaged"):
-        from_data({"version": VERSION, "sizes": {}, "entries": [{"kernel": "join"}]})
-    one = {"kernel": "join", "preludes": [], "constants": {}, "args": [], "grid": {"x": 1}, "dims": []}
-    with pytest.raises(CheckpointError, match="no size of 'y'"):
-        from_data({"version": VERSION, "sizes": {}, "entries": [{**one, "buffers": {"y": "y"}}]})

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.suites.program.cases import Canvas
 from tests.devices import device, graphs
 from tests.program.test_guards import watching
 from volumetric._typing import Array
-from volumetric.bench.program.cases import Canvas
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.network import initialise

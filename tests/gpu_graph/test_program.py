@@ -11,6 +11,7 @@ import pytest
 
 from tests.devices import narrowed_graphs
 from tests.gpu.harness import NARROWED
+from tests.gpu.plain_executor import PlainExecutor
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs, normal
 from volumetric.errors import DeviceError, ShapeError, SpecError, UnsupportedError
@@ -22,7 +23,6 @@ from volumetric.kernels.gpu.graph.launch import Lowered, Request
 from volumetric.kernels.gpu.graph.product import product_of
 from volumetric.kernels.gpu.graph.table import LOWERERS, lower
 from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.commands import PlainExecutor
 from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.gpu.graph.program import GpuProgram
 

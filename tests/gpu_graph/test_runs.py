@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tests.devices import command_buffers, narrowed_graphs
+from tests.gpu.plain_executor import PlainExecutor
 from volumetric.errors import DeviceError
 from volumetric.graph import GraphBuilder
-from volumetric.runtime.gpu.commands import Copy, PlainExecutor
+from volumetric.runtime.gpu.commands import Copy
 from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.gpu.native import NativeExecutor
 

@@ -9,13 +9,14 @@ import numpy as np
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric._typing import Array
-from volumetric.clocked import Clocked
+from volumetric.clocked import Clocked, ticks
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock_steps import counters
 from volumetric.runtime.clocked.clocks import firing
-from volumetric.runtime.clocked.states import kept_states, key_of, out_key, port_key, reaches, wait_key
+from volumetric.runtime.clocked.states import kept_states, out_key, port_key, reaches, wait_key
 from volumetric.weights import Params
+from volumetric.wiring import Source
 
 
 class NumpyClocked:
@@ -135,3 +136,9 @@ class NumpyClocked:
 def _where(chosen: Array, new: Array, old: Array) -> Array:
     """`new` for the streams that are chosen."""
     return np.where(chosen.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+
+def key_of(source: Source) -> str:
+    """Where a layer finds what it reads of another, at the beginning of a tick."""
+    assert source.coord is not None
+    return f"read/{source.coord}" if source.side == "input" else out_key(source.coord, ticks(source))

@@ -9,6 +9,7 @@ import numpy as np
 from tests.oracles.clip import clip_by_norm, global_norm
 from tests.oracles.network import NumpyNetwork, TrainingPass
 from volumetric._typing import Array
+from volumetric.dtypes import Scheme, decode, encode
 from volumetric.graph.numeric.noise import noise_key
 from volumetric.network import INPUT, Network, check_params
 from volumetric.observe import Observer, Watch
@@ -19,7 +20,7 @@ from volumetric.train.data import Batch
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.losses import LossTerms
 from volumetric.train.objective import naming
-from volumetric.train.precision import as_stored, schemes_of, trained_store
+from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.subject import (
     BatchForm,
     check_state,
@@ -271,3 +272,13 @@ def first_odd_gradient(plan: Plan, gradients: Mapping[str, Array]) -> str | None
 
 def _odd(array: Array) -> bool:
     return bool(np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all())
+
+
+def as_stored(master: Array, scheme: Scheme) -> Array:
+    """Return the values that `scheme` makes of `master`, in the dtype of `master`.
+
+    float32 and float64 leave a master as it is, also one of float64, which only serves to check gradients.
+    """
+    if scheme.dtype.is_float and scheme.dtype.bits >= 32:
+        return master
+    return decode(encode(master, scheme), master.dtype)

@@ -20,7 +20,7 @@ from volumetric.layers import LayerSpec
 from volumetric.network import OUTPUT, Network, Params
 from volumetric.runtime import lower
 from volumetric.runtime.device import Given
-from volumetric.runtime.plan import DELAYS, Plan, Step, needed_steps
+from volumetric.runtime.plan import DELAYS, Plan, Step
 from volumetric.runtime.reference_state import ReferenceState
 from volumetric.runtime.state import by_name
 
@@ -233,3 +233,14 @@ class NumpyNetwork:
         if step.op == "add":
             g = g * g.dtype.type(step.attrs["scale"])
         return tuple(join_vjp(g, step.op, [a.shape[-1] for a in args])), {}
+
+
+def needed_steps(plan: Plan, outputs: Collection[str]) -> list[Step]:
+    """Return the steps that some outputs and all states need."""
+    needed = {plan.outputs[name] for name in outputs}
+    kept: list[Step] = []
+    for step in reversed(plan.steps):
+        if step.states or needed.intersection(step.outputs):
+            needed.update(step.inputs)
+            kept.append(step)
+    return kept[::-1]

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import http.client
-import importlib.util
 import json
 import socket
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import openai
 import pytest
 
+from benchmarks import serve_fuzz
 from tests.generate.letters import letters, recurrent_letters
 from tests.serve.servers import PATIENCE, Address, ask, hang_devices, running, slow_letters, until
 from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import bodies, heap, protocol
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
@@ -32,28 +27,10 @@ def server():
         yield address
 
 
-@pytest.fixture(scope="module")
-def fuzz():
-    """The script that does the same to a server with a large model."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        before = set(sys.modules)
-        spec = importlib.util.spec_from_file_location("serve_fuzz", BENCHMARKS / "serve_fuzz.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-        for name in {"serve_malformed", "serve_soak", "serve_killers"} - before:
-            del sys.modules[name]
-
-
 @pytest.mark.thorough
-def test_malformed_requests_are_refused_in_openai_s_shape(
-    server: Address, fuzz: ModuleType, monkeypatch: pytest.MonkeyPatch
-):
+def test_malformed_requests_are_refused_in_openai_s_shape(server: Address, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bodies, "PATIENCE", 1.0)  # who cuts a body off waits to be told so
-    counts, wrong = fuzz.fuzz(server.port, count=250, seed=3, clients=4, patience=PATIENCE)
+    counts, wrong = serve_fuzz.fuzz(server.port, count=250, seed=3, clients=4, patience=PATIENCE)
     assert not wrong, "\n".join(wrong)
     assert len({told.split(": ")[0] for told in counts}) > 15
     with server.client() as client:

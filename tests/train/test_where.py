@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.devices import device
+from tests.devices import Bare, device
 from tests.learners import reference_learner
 from volumetric.builders import sequential
 from volumetric.errors import DeviceError, SpecError, UnsupportedError
@@ -48,8 +48,8 @@ def test_a_device_by_name_or_open_or_a_learner():
         weights(device="cpu", learner=reference_learner)
     with pytest.raises(DeviceError, match="there is no device 'cuda'"):
         weights(device="cuda")
-    with pytest.raises(UnsupportedError, match="'null' does not train"):
-        weights(device="null")
+    with pytest.raises(UnsupportedError, match="'bare' does not train"):
+        weights(device=Bare())
 
 
 def test_the_weights_in_another_type_than_the_settings_say():

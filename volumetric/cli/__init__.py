@@ -40,8 +40,11 @@ _ALLOCATIONS = 100_000
 through what importing and opening have made, all of which stays."""
 
 
-def app() -> cyclopts.App:
-    """Build the command line. Each verb is a function of its name in the module of its name."""
+def app(*, others: bool = False) -> cyclopts.App:
+    """Build the command line. Each verb is a function of its name in the module of its name.
+
+    With `others`, packages add verbs of their own, by entry points: see `volumetric.plugins`.
+    """
     built = cyclopts.App(
         name="volumetric",
         help="A numeric neural engine: language models and networks of any kind, trained or evolved, on CPU and GPU.",
@@ -54,13 +57,21 @@ def app() -> cyclopts.App:
     )
     for verb, text in VERBS.items():
         built.command(f"volumetric.cli.{verb}:{verb}", name=verb, help=text)
+    if others:
+        from volumetric.plugins import VERBS as GROUP
+        from volumetric.plugins import points
+
+        for point in points(GROUP):
+            if point.name not in VERBS:
+                home = "another package" if point.dist is None else point.dist.name
+                built.command(point.value, name=point.name, help=f"Of {home}: {point.name} --help says what it does.")
     return built
 
 
 def _run(tokens: Sequence[str]) -> object:
     from volumetric.cli.foreign import in_our_words
 
-    built = app()
+    built = app(others=not tokens or tokens[0] not in VERBS)
     return built(in_our_words(tokens, built))
 
 

@@ -101,6 +101,8 @@ _IMAGES = "models of images and sounds are read as text models"
 _THREADS = "--threads N is how many run, and the system's tools (taskset, numactl, nice) say where"
 _CHAT = "volumetric chat MODEL is a conversation; here --chat applies the chat template to one message"
 
+SUITES: Final = "suites of layers, training and the like are run from a clone of the repository"
+
 FLAGS: Final[tuple[Flag, ...]] = (
     # How weights and attention are held: always so, or of no effect on numbers
     _taken("-fa --flash-attn --flash-attention", "attention never stores its scores", "switch"),
@@ -193,6 +195,8 @@ FLAGS: Final[tuple[Flag, ...]] = (
         "--reranking --rerank", "there is no such endpoint; in Python: volumetric.load(JUDGE).score(pairs)", 0, SERVE
     ),
     _refused("--disable-log-requests --log-requests", "--quiet leaves the log out", 0, SERVE),
+    # Suites, which `bench` had once
+    _refused("--only --torch-python", f"{SUITES}: python -m benchmarks layers --help", 1, frozenset({"bench"})),
 )
 
 VERBS: Final[Mapping[str, str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric.dtypes.blocks import BLOCK_FORMATS, OWN_FORMATS, BlockFormat
+from volumetric.dtypes.blocks import BLOCK_FORMATS, OWN_FORMATS, BlockFormat, register_format
 from volumetric.dtypes.codec import decode, decode_rows, encode, recode
 from volumetric.dtypes.gguf_blocks import from_gguf, to_gguf
 from volumetric.dtypes.packed import Packed
@@ -24,6 +24,7 @@ __all__ = [
     "from_gguf",
     "parse_dtype",
     "recode",
+    "register_format",
     "scaled_rows",
     "to_gguf",
 ]

@@ -41,11 +41,6 @@ class DType:
     safetensors: str | None = None
 
     @property
-    def per_word(self) -> int:
-        """Elements in one 32-bit word; 0 for the 64-bit types, which take two words each."""
-        return 32 // self.bits
-
-    @property
     def is_float(self) -> bool:
         """Whether codes are floating-point numbers."""
         return self.kind == "float"

@@ -17,6 +17,7 @@ from math import prod
 from volumetric.dtypes.blocks import BlockFormat, find_format
 from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.errors import DTypeError
+from volumetric.plugins import load_plugins
 
 _GGUF = {"Q8_0": "int8:g32", "Q4_0": "int4:g32", "Q4_1": "uint4:g32"}
 SPELLINGS = (
@@ -201,6 +202,9 @@ def _parse(spec: str) -> Scheme:
     try:
         dtype = parse_dtype(head)
     except DTypeError as error:
+        load_plugins()
+        if find_format(head) is not None:
+            return _parse(spec)
         from volumetric.dtypes.file_types import what_it_is_here  # for those who name a type as others do
 
         close = f"{error.hint} " if error.hint and error.hint.endswith("?") else ""

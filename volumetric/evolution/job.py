@@ -23,13 +23,10 @@ from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.population import GridPopulation
 from volumetric.evolution.novelty import NoveltyConfig
 from volumetric.evolution.population import Population
-from volumetric.evolution.problems.functions import function
-from volumetric.evolution.problems.gym import Gym
-from volumetric.evolution.problems.novel import NoveltySearch
-from volumetric.evolution.problems.parity import parity
+from volumetric.evolution.problems import Gym, NoveltySearch, function, parity, xor
+from volumetric.evolution.problems.named import with_others
 from volumetric.evolution.problems.samples import Samples, as_table
 from volumetric.evolution.problems.sized import Sized
-from volumetric.evolution.problems.xor import xor
 from volumetric.grid import Grid
 from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
@@ -266,7 +263,7 @@ def open_problem(job: Job) -> Problem | Callable[..., Any]:
             takes_random(found)
         return found
     known = _classic(job) if job.algorithm == "classic" else _samples(job)
-    problem = tables.choose(known, job.problem, "[problem]")
+    problem = tables.choose(with_others(known), job.problem, "[problem]")
     return Sized(problem) if job.search == "nsga2" else problem
 
 

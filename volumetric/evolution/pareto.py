@@ -81,29 +81,3 @@ def preference(objectives: ArrayLike) -> NDArray[np.int64]:
     table = objectives_of(objectives)
     ranks = front_ranks(table)
     return np.lexsort((np.arange(len(table)), -crowding(table, ranks), ranks))
-
-
-def hypervolume(objectives: ArrayLike, reference: ArrayLike) -> float:
-    """Return the volume that the points dominate above `reference`: the usual measure of a front's quality.
-
-    Exact, by slicing along the last objective (Fonseca, Paquete & López-Ibáñez 2006); points that are not above the
-    reference in every objective add nothing.
-    """
-    table, floor = objectives_of(objectives), np.asarray(reference, np.float64)
-    if floor.shape != (table.shape[1],):
-        raise ShapeError(f"the reference needs {table.shape[1]} objectives, got shape {floor.shape}")
-    return _volume(table[(table > floor).all(axis=1)] - floor)
-
-
-def _volume(points: NDArray[np.float64]) -> float:
-    if len(points) == 0:
-        return 0.0
-    if points.shape[1] == 1:
-        return float(points.max())
-    order = np.argsort(-points[:, -1], kind="stable")
-    heights = np.append(points[order, -1], 0.0)
-    return sum(
-        _volume(points[order[: i + 1], :-1]) * (heights[i] - heights[i + 1])
-        for i in range(len(order))
-        if heights[i] > heights[i + 1]
-    )

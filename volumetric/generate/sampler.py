@@ -1,7 +1,7 @@
 """The sampler: from the logits of one position to the next token.
 
 The order is fixed, and is that of transformers: logit bias → penalties → temperature → top-k → top-p → min-p → draw.
-`volumetric.generate.reference_sampler` has it in NumPy; here one compiled kernel does it for all rows of a batch.
+`tests/oracles/sampler.py` has it in NumPy; here one compiled kernel does it for all rows of a batch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from volumetric import rng
@@ -115,11 +114,15 @@ class Choices:
         return self._sampler.draw(logits).token
 
 
+def _load() -> None:
+    import volumetric.generate.request  # noqa: F401  (for what it imports)
+
+
 @cache
 def _load_ahead() -> None:
     """Load Numba on a thread of its own where no device has yet: a prompt is computed before the first draw."""
     if "numba" not in sys.modules:
-        threading.Thread(target=import_module, args=("volumetric.generate.request",)).start()
+        threading.Thread(target=_load).start()
 
 
 def draw_together(samplers: Sequence[Sampler], rows: Sequence[F32Array]) -> list[Draw | GenerationError]:

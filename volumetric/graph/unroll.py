@@ -15,6 +15,7 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.guards import guarded_nodes
 from volumetric.graph.inline import Emitted, inline
 from volumetric.graph.operations import OPS
+from volumetric.graph.operations.base import WrittenOut
 from volumetric.graph.operations.scan import given, taken
 from volumetric.graph.ops import Graph, Node
 
@@ -37,13 +38,17 @@ def write_out(graph: Graph, has_kernel: Callable[[Node], bool] = lambda node: Fa
     has_kernel : whether the device has one for a node of `graph`, which stays then
     """
 
+    def emit_of(node: Node) -> WrittenOut | None:
+        op = None if has_kernel(node) else OPS.get(node.op)
+        return None if op is None else op.written_out
+
     def written(work: GraphBuilder, node: Node, inputs: list[int]) -> Sequence[int]:
-        emit = OPS[node.op].written_out
-        if emit is None or has_kernel(node):
+        emit = emit_of(node)
+        if emit is None:
             return work.emit(node.op, inputs, **node.attrs)
         return emit(work, node.attrs, inputs)
 
-    names = {node.op for node in graph.nodes if OPS[node.op].written_out is not None and not has_kernel(node)}
+    names = {node.op for node in graph.nodes if emit_of(node) is not None}
     return rebuilt(graph, dict.fromkeys(names, written))
 
 

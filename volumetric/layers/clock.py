@@ -76,8 +76,6 @@ class Clock:
 class _Around(Clock):
     """A clock that asks others."""
 
-    inner_allowed: ClassVar[bool] = False
-
     def _check(self) -> None:
         for part in self.parts:
             if not isinstance(part, Clock):

@@ -70,11 +70,6 @@ class ActivityServer:
         """Where it answers, as ``http://127.0.0.1:40123``."""
         return self._server.address
 
-    @property
-    def viewers(self) -> int:
-        """How many are looking."""
-        return len(self._viewers)
-
     def push(self, frame: Frame) -> None:
         """Hand a frame to all viewers. It does not wait for any."""
         self._largest = np.maximum(self._largest, np.where(np.isfinite(frame.rms), frame.rms, 0.0))

@@ -14,7 +14,7 @@ from volumetric.network import OUTPUT, Params
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 
-DeviceKind = Literal["reference", "null", "cpu", "gpu"]
+DeviceKind = Literal["reference", "cpu", "gpu"]
 
 Wanted = Literal["last", "all", "none"]
 """Which rows of a piece have an output."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
@@ -35,17 +36,6 @@ def unusable(state: str, what: str = MODEL_LOGITS, *, sequence: int | None = Non
     return error
 
 
-def require_usable(logits: F32Array, what: str = MODEL_LOGITS) -> None:
-    """Raise `GenerationError` unless the largest of `logits` is a finite number: none is NaN or +inf, not all are -inf.
-
-    Parameters
-    ----------
-    logits : float32, of one row
-    what : which logits, as the beginning of the message
-    """
-    _check(float(logits.max(initial=-np.inf)), what)
-
-
 def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
     """Return the index of the largest of `logits`, the lowest among equals.
 
@@ -56,19 +46,31 @@ def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
 
     Raises
     ------
-    GenerationError : as `require_usable`
+    GenerationError : the largest is NaN or infinite
     """
     token = int(logits.argmax())  # a NaN wins over every number
     check_likeliest(logits.item(token), sequence=sequence)
     return token
 
 
+def top_k_indices(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+    """Return the indices of the `k` largest of `scores`, ascending; the lowest indices among equals."""
+    if k >= scores.size:
+        return np.arange(scores.size)
+    least = np.partition(scores, scores.size - k)[scores.size - k]
+    above = np.flatnonzero(scores > least)
+    equal = np.flatnonzero(scores == least)[: k - above.size]
+    return np.sort(np.concatenate((above, equal)))
+
+
+def likeliest(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+    """Return the indices of the `k` largest of `scores`, largest first; the lowest index first among equals."""
+    ids = top_k_indices(scores, k)
+    return ids[np.argsort(-scores[ids], kind="stable")]
+
+
 def check_likeliest(top: float, *, sequence: int | None = None) -> None:
-    """Raise `GenerationError`, as `require_usable`, unless `top`, the largest logit or a NaN, is finite."""
-    _check(top, MODEL_LOGITS, sequence)
-
-
-def _check(top: float, what: str, sequence: int | None = None) -> None:
+    """Raise `GenerationError` unless `top`, the largest logit or a NaN, is finite."""
     if not math.isfinite(top):
         state = NAN if math.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE
-        raise unusable(state, what, sequence=sequence)
+        raise unusable(state, sequence=sequence)

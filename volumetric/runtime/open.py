@@ -14,12 +14,12 @@ from volumetric.errors import DeviceError, SpecError
 from volumetric.hints import suggestion
 from volumetric.runtime.device import Device, DeviceInfo
 
-NAMES = ("auto", "cpu", "gpu", "reference", "null")
+NAMES = ("auto", "cpu", "gpu", "reference")
 VARIABLE: Final = "VOLUMETRIC_DEVICE"
 """The environment variable that says what "auto" is."""
 AnyDevice: TypeAlias = "str | Device"
 """Where to compute: a name, as `open_device` takes it, or an open device."""
-_KNOWN: Final = "known: auto, cpu, gpu, gpu:N, reference, null"
+_KNOWN: Final = "known: auto, cpu, gpu, gpu:N, reference"
 _OF_OTHERS: Final = re.compile(
     r"(?:cuda|mps|metal|mtl|rocm|hip|vulkan|xpu|opencl|sycl|webgpu|directml)(\d*)", re.IGNORECASE
 )
@@ -32,7 +32,7 @@ def open_device(device: AnyDevice = "auto", *, threads: int | None = None) -> De
 
     Parameters
     ----------
-    device : ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or ``"gpu:part of an adapter's name"``, ``"reference"``, ``"null"``, or
+    device : ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or ``"gpu:part of an adapter's name"``, ``"reference"``, or
         ``"auto"``: what the environment variable VOLUMETRIC_DEVICE names, else the best real GPU, else the CPU. A GPU
         in software is taken only where it is named.
     threads : threads of the CPU device; None: the physical cores that the process may use. See `capped_threads`.
@@ -60,10 +60,6 @@ def open_device(device: AnyDevice = "auto", *, threads: int | None = None) -> De
         from volumetric.runtime.reference import ReferenceDevice
 
         return ReferenceDevice()
-    if kind == "null":
-        from volumetric.runtime.null import NullDevice
-
-        return NullDevice()
     from volumetric.runtime.cpu import CpuDevice
 
     return CpuDevice(threads=threads)

@@ -114,17 +114,6 @@ class Plan:
         return f"{left}{' = ' if left else ''}{step.op}({args}) @{step.where} {params} {attrs}{tail}".rstrip()
 
 
-def needed_steps(plan: Plan, outputs: Collection[str]) -> list[Step]:
-    """Return the steps that some outputs and all states need."""
-    needed = {plan.outputs[name] for name in outputs}
-    kept: list[Step] = []
-    for step in reversed(plan.steps):
-        if step.states or needed.intersection(step.outputs):
-            needed.update(step.inputs)
-            kept.append(step)
-    return kept[::-1]
-
-
 def with_outputs(plan: Plan, outputs: Collection[str]) -> Plan:
     """Return a plan of some outputs alone, without steps, parameters and states that they do not need.
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from volumetric._typing import Array, F32Array
-from volumetric.dtypes import DType, Scheme, decode, encode
+from volumetric.dtypes import DType, Scheme
 from volumetric.errors import SpecError
 from volumetric.network import Network
 from volumetric.weights import Params, WeightStore
@@ -55,16 +55,6 @@ def matching(pattern: str, keys: Mapping[str, object]) -> set[str]:
     if not found:
         raise SpecError(f"no parameter matches {pattern!r}", hint=f"keys look like {next(iter(keys), 'none')!r}")
     return found
-
-
-def as_stored(master: Array, scheme: Scheme) -> Array:
-    """Return the values that `scheme` makes of `master`, in the dtype of `master`.
-
-    float32 and float64 leave a master as it is, also one of float64, which only serves to check gradients.
-    """
-    if scheme.dtype.is_float and scheme.dtype.bits >= 32:
-        return master
-    return decode(encode(master, scheme), master.dtype)
 
 
 def trained_store(master: Array, scheme: Scheme) -> WeightStore:

@@ -11,7 +11,7 @@ from volumetric.layers.program.watched import writing
 
 
 def watch(facts: Facts, computed: Array, acted: Array, canvas: Array, states: dict[str, Array]) -> Array:
-    """Return what is watched of a row, ``[B, watched_width]``.
+    """Return what is watched of a row, ``[B, columns]``.
 
     Parameters
     ----------

@@ -10,6 +10,8 @@ from volumetric.dtypes.blocks.fours import IQ4_NL, IQ4_XS, MXFP4
 from volumetric.dtypes.blocks.k_quants import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from volumetric.dtypes.blocks.ternaries import TQ1_0, TQ2_0
 from volumetric.dtypes.blocks.threes import Q3_NL
+from volumetric.dtypes.registry import parse_dtype
+from volumetric.errors import DTypeError
 
 BLOCK_FORMATS = MappingProxyType(
     {each.name: each for each in (Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q5_0, Q5_1, IQ4_NL, IQ4_XS, MXFP4, TQ1_0, TQ2_0)}
@@ -31,8 +33,26 @@ def named_format(name: str) -> BlockFormat:
     return _ALL[name]
 
 
+def register_format(form: BlockFormat) -> BlockFormat:
+    """Make a block format a scheme by its name; devices without a kernel for it compute with what it decodes to.
+
+    Raises
+    ------
+    DTypeError : a format or a numeric type is called so already
+    """
+    folded = form.name.strip().lower().translate(_DROPPED)
+    if folded in _FOLDED:
+        raise DTypeError(f"a block format {form.name!r} is there already", hint="choose another name")
+    try:
+        taken = parse_dtype(form.name)
+    except DTypeError:
+        _ALL[form.name] = _FOLDED[folded] = form
+        return form
+    raise DTypeError(f"{form.name!r} is a spelling of {taken}", hint="choose another name")
+
+
 _DROPPED = str.maketrans("", "", "_-. ")
 _ALL = {**BLOCK_FORMATS, **OWN_FORMATS}
 _FOLDED = {name.translate(_DROPPED): each for name, each in _ALL.items()}
 
-__all__ = ["BLOCK_FORMATS", "OWN_FORMATS", "BlockFormat", "Fields", "find_format", "named_format"]
+__all__ = ["BLOCK_FORMATS", "OWN_FORMATS", "BlockFormat", "Fields", "find_format", "named_format", "register_format"]

@@ -6,8 +6,8 @@ import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.generate.events import TopLogprobs
-from volumetric.generate.reference_sampler import likeliest
 from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax
+from volumetric.runtime.logits import likeliest
 
 
 def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float], list[TopLogprobs]]:

@@ -45,11 +45,6 @@ class Op:
     vjp_of_all: VjpOfAll | None = None
     written_out: WrittenOut | None = None
 
-    @property
-    def has_gradient(self) -> bool:
-        """Whether differentiation goes through it."""
-        return self.vjp is not None or self.vjp_of_all is not None
-
 
 OPS: Registry[Op] = Registry(modules_of("volumetric.graph.operations", DECLARED))
 """Name → operation, filled by `declare`."""

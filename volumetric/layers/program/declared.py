@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -125,11 +124,10 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         ------
         SpecError : there is no input or no output port, or a clock looks at what there is not
         """
+        from volumetric.layers.alone import network_of
         from volumetric.layers.program.spec import Program as Layer
 
-        layer = Layer(program=self)
-        chain = import_module("volumetric.builders.chain").chain  # of a part above this one
-        return chain([layer], (sum(map(width_of, self.inputs.values())),))
+        return network_of(Layer(program=self), (sum(map(width_of, self.inputs.values())),))
 
     def _known(self, region: str, what: str) -> None:
         if region not in self.canvas.regions:

@@ -124,13 +124,6 @@ class Facts:
         return {place.name: place.index for place in self.places}
 
     @cached_property
-    def longest_lag(self) -> int:
-        """Steps back that some edge of a stream reads."""
-        if self.program.timing == "window":
-            return 0
-        return max((wire.edge.lag or 0 for wire in self.wires), default=0)
-
-    @cached_property
     def codes(self) -> Array:
         """Code of each position, float64 ``[positions, width]``; see `code_of`."""
         return _fixed(code_of(self.program.canvas))

@@ -38,11 +38,6 @@ def watched_columns(facts: Facts) -> dict[str, slice]:
     return found
 
 
-def watched_width(facts: Facts) -> int:
-    """Return how many columns these are."""
-    return 2 * len(facts.places) + len(facts.wires) + len(meter_names(facts))
-
-
 def meter_names(facts: Facts) -> list[str]:
     """Return what clocks call the numbers of all meters, ``region.kind``."""
     return [f"{p.name}.{kind}" for p in facts.places if p.meter is not None for kind in p.meter.kinds]
@@ -87,7 +82,7 @@ def watch(held: Held, truths: Sequence[int], lives: Sequence[int | None], canvas
 
 
 def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequence[int], made: list[int]) -> int:
-    """Emit the columns of what is watched in all rows, ``[T, B, watched_width]``, from what `watch` told.
+    """Emit the columns of what is watched in all rows, ``[T, B, columns]``, from what `watch` told.
 
     Flags become counts of regions and edges by a product with 0, 1 and more, which is exact.
 

@@ -11,7 +11,6 @@ from volumetric.clocked import Clocked, ticks
 from volumetric.graph.state import bounded
 from volumetric.grid import Coord
 from volumetric.layers.clock_steps import counters
-from volumetric.wiring import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +80,6 @@ def reaches(clocked: Clocked) -> tuple[dict[Coord, int], set[Coord]]:
             elif source.coord is not None:
                 back[source.coord] = max(back[source.coord], ticks(source))
     return back, read
-
-
-def key_of(source: Source) -> str:
-    """Where a layer finds what it reads of another, at the beginning of a tick."""
-    assert source.coord is not None
-    return f"read/{source.coord}" if source.side == "input" else out_key(source.coord, ticks(source))
 
 
 def out_key(coord: Coord, back: int) -> str:

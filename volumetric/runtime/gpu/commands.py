@@ -1,4 +1,4 @@
-"""Commands: what a submission does, and the portable executor that encodes them with plain wgpu-py calls."""
+"""Commands: what a submission does, and how calls are encoded with plain wgpu-py calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from volumetric.kernels.gpu.dispatch import ONE_ROW, Rows
-from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.context import Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ Command: TypeAlias = Pass | Copy
 
 
 class Executor(Protocol):
-    """Submits commands. Two exist over the same recordings: this module's, and the faster one of `native`."""
+    """Submits commands, as `native` does by prepared calls."""
 
     def prepare(self, calls: Sequence[Call]) -> Any:
         """Turn recorded calls into what `Pass` holds."""
@@ -70,60 +70,6 @@ class Executor(Protocol):
     def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
         """Wait for a submission, and return a copy of bytes of a mappable buffer that it filled."""
         ...
-
-
-class PlainExecutor:
-    """Plain wgpu-py calls: works wherever wgpu-py does."""
-
-    def __init__(self, context: GpuContext) -> None:
-        self._context = context
-
-    def prepare(self, calls: Sequence[Call]) -> Sequence[Call]:
-        """Nothing to prepare."""
-        return calls
-
-    def submit(self, commands: Sequence[Command]) -> int:
-        """Encode and submit."""
-        context = self._context
-        with context.guard("submitting commands"):
-            encoder = context.device.create_command_encoder()
-            for command in commands:
-                if isinstance(command, Pass):
-                    encode_pass(encoder, command.prepared, command.rows, context.caps.max_groups)
-                else:
-                    encoder.copy_buffer_to_buffer(
-                        command.source, command.source_offset, command.target, command.target_offset, command.nbytes
-                    )
-            context.queue.submit([encoder.finish()])
-        return 0
-
-    def begin(self, commands: Sequence[Command]) -> Sequence[Command]:
-        """Nothing is done ahead."""
-        return commands
-
-    record = begin
-
-    def send(self, begun: Sequence[Command]) -> int:
-        """Encode and submit."""
-        return self.submit(begun)
-
-    def must_be_sent(self, begun: Sequence[Command]) -> bool:
-        """Nothing stays behind."""
-        return False
-
-    def discard(self, begun: Sequence[Command]) -> None:
-        """Nothing to drop."""
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-    def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
-        """Map the buffer, which waits for all work so far."""
-        with self._context.guard("reading results"):
-            buffer.map_sync(self._context.map_read, 0, -(-nbytes // 8) * 8)
-            data = bytearray(buffer.read_mapped(0, -(-nbytes // 8) * 8, copy=False)[:nbytes])
-            buffer.unmap()
-        return data
 
 
 def encode_pass(encoder: Any, calls: Sequence[Call], rows: Rows, limit: int) -> None:

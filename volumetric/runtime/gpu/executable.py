@@ -21,7 +21,7 @@ from volumetric.runtime.batch import check_once, check_pieces, greedy_each
 from volumetric.runtime.device import Chooser, Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.gpu.attending import Attending, attention_shapes
 from volumetric.runtime.gpu.calls import Place, schedule
-from volumetric.runtime.gpu.commands import Executor, PlainExecutor
+from volumetric.runtime.gpu.commands import Executor
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.cores import GpuCores, rows_of_cores, steps
 from volumetric.runtime.gpu.decoding import Decoder
@@ -57,7 +57,7 @@ class GpuExecutable:
     native : operations that run on rows
     params : weights of the network
     options : how to run
-    portable : encode with plain wgpu-py calls instead of prepared native ones
+    executor : submits commands; prepared native calls unless given
     sources : the weights as they were given, before their groups were narrowed
     like : matrices that it has of the same sources are used there, and states of either serve both
 
@@ -75,7 +75,7 @@ class GpuExecutable:
         params: Params,
         options: RunOptions,
         *,
-        portable: bool = False,
+        executor: Executor | None = None,
         sources: Params | None = None,
         like: GpuExecutable | None = None,
     ) -> None:
@@ -107,7 +107,7 @@ class GpuExecutable:
         self._recorder = Recorder(
             graph, self.weights, self.scratch, attention, int8=options.compute == "int8", tunings=context.tunings
         )
-        self._executor: Executor = PlainExecutor(context) if portable else NativeExecutor(context)
+        self._executor = executor or NativeExecutor(context)
         self._cores = GpuCores(context, graph, parts, self.weights, self._forget)
         self.recordings = Recordings(
             context, self._executor, self.scratch, self._recorder, cut, self._cores, self._buffers

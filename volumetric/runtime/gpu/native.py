@@ -153,7 +153,7 @@ class _Submissions:
 
 
 class NativeExecutor:
-    """Prepared low-level calls over the same recordings as `PlainExecutor`."""
+    """Prepared low-level calls."""
 
     def __init__(self, context: GpuContext) -> None:
         from wgpu.backends.wgpu_native import _api

@@ -1,20 +1,17 @@
 """Recordings: what a GPU is to do, as plain data: kernels by name, buffers by name, grids, and small arguments.
 
-They are made without a GPU and bound to its pipelines and buffers last, so a recording can outlive the buffers, or be
-written to a file and replayed by another host that has the same shaders.
+They are made without a GPU and bound to its pipelines and buffers last, so a recording can outlive the buffers, and
+another host that has the same shaders can replay it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from volumetric.errors import CheckpointError
-from volumetric.kernels.gpu.dispatch import Dispatch, Grid
-
-VERSION = 2
+from volumetric.kernels.gpu.dispatch import Dispatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,56 +51,3 @@ def recording(entries: Sequence[Entry], buffers: Mapping[str, Any]) -> Recording
     """Return the recording of `entries` over `buffers`, those of them that they name."""
     named = dict.fromkeys(name for entry in entries for name in entry.buffers.values())
     return Recording(entries=tuple(entries), sizes=MappingProxyType({name: buffers[name].size for name in named}))
-
-
-def to_data(made: Recording) -> dict[str, Any]:
-    """Return a recording as what JSON can hold."""
-    return {"version": VERSION, "sizes": dict(made.sizes), "entries": [_entry_data(entry) for entry in made.entries]}
-
-
-def from_data(data: Mapping[str, Any]) -> Recording:
-    """Return the recording of which `to_data` made `data`.
-
-    Raises
-    ------
-    CheckpointError : it is of another version, or damaged
-    """
-    if data.get("version") != VERSION:
-        raise CheckpointError(
-            f"the recording is of version {data.get('version')!r}, this is for {VERSION}", hint="record it again"
-        )
-    try:
-        made = Recording(
-            entries=tuple(_entry(one) for one in data["entries"]),
-            sizes=MappingProxyType({str(name): int(size) for name, size in data["sizes"].items()}),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"the recording is damaged: {error!r}", hint="record it again") from error
-    missing = {name for entry in made.entries for name in entry.buffers.values()} - made.sizes.keys()
-    if missing:
-        raise CheckpointError(f"the recording has no size of {min(missing)!r}", hint="record it again")
-    return made
-
-
-def _entry_data(entry: Entry) -> dict[str, Any]:
-    dispatch, grid = entry.dispatch, entry.dispatch.grid
-    return {
-        "kernel": dispatch.kernel,
-        "preludes": list(dispatch.preludes),
-        "constants": dict(dispatch.constants),
-        "args": list(dispatch.args),
-        "grid": asdict(grid),
-        "buffers": dict(entry.buffers),
-        "dims": list(entry.dims),
-    }
-
-
-def _entry(data: Mapping[str, Any]) -> Entry:
-    dispatch = Dispatch(
-        kernel=str(data["kernel"]),
-        grid=Grid(**data["grid"]),
-        constants=MappingProxyType(dict(data["constants"])),
-        preludes=tuple(data["preludes"]),
-        args=tuple(data["args"]),
-    )
-    return Entry(dispatch=dispatch, buffers=MappingProxyType(dict(data["buffers"])), dims=tuple(data["dims"]))

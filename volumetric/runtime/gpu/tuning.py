@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from volumetric.kernels.gpu import matmul, tiles
+from volumetric.kernels.gpu import matmul
 from volumetric.kernels.gpu.dispatch import Rows, ceil_div
 from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, neighbour_cuts, tune_matvec
-from volumetric.kernels.gpu.tiles import GemmTile
 from volumetric.runtime.gpu.calls import CONTROL_BYTES, Place, control_words
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.profile import passes_seconds
@@ -88,7 +87,6 @@ class Product:
         sizes |= {"bias": 4 * width * shape.parts} if shape.bias else {}
         sizes |= {"norm_params": 32 * ceil_div(shape.k, 4)} if shape.norm_weight or shape.norm_bias else {}
         self._shared = {name: context.buffer(size, name) for name, size in sizes.items()}
-        self._stats = context.buffer(16 * rows, "row statistics")
         self._control = context.buffer(CONTROL_BYTES, "control", uniform=True)
 
     def describe(self, rows: int) -> Rows:
@@ -103,14 +101,8 @@ class Product:
         control = {"ctl": self._control} if cut.batch > 1 else {}
         return [self._context.bind(dispatch, {**self._shared, **control, "weights": w}) for w in self._weights]
 
-    def tile_calls(self, tile: GemmTile) -> list[Call]:
-        """The same by tiles."""
-        dispatch = tiles.gemm(self._shape, self._context.caps, tile, first=0, units=self._units)
-        more = {"ctl": self._control} | ({"stats": self._stats} if self._shape.norm else {})
-        return [self._context.bind(dispatch, {**self._shared, **more, "weights": w}) for w in self._weights]
-
     def close(self) -> None:
         """Free the copies."""
-        buffers: list[Any] = [*self._weights, *self._shared.values(), self._stats, self._control]
+        buffers: list[Any] = [*self._weights, *self._shared.values(), self._control]
         for buffer in buffers:
             self._context.free(buffer)

@@ -15,7 +15,6 @@ from volumetric.serve.fields.sampled import Sampled
 from volumetric.serve.problem import RequestError, bad
 from volumetric.serve.responses.items import messages_of
 
-_OTHERWISE: Final = {"max_tokens", "n", "best_of", "stream_options", "structured_outputs", "timings_per_token"}
 _SAME: Final = (
     *sorted(
         {field.name for field in msgspec.structs.fields(Sampled)} - {"max_tokens", "n", "best_of", "stream_options"}

@@ -6,7 +6,7 @@ from volumetric.dtypes import Scheme
 from volumetric.graph.device import Rounds
 from volumetric.graph.ops import Graph
 from volumetric.graph.passes import fuse_activations, fuse_trials, join_pads, spread_late, whole_of_parts
-from volumetric.graph.unroll import unroll_scans
+from volumetric.graph.unroll import unroll_scans, write_out
 from volumetric.runtime.cpu.graph import (
     cells,
     crossing,
@@ -102,8 +102,14 @@ class CpuGraphs:
         return CpuProgram(_rewritten(graph), store, self._walker, alike=self._alike)
 
 
+def _written_out(graph: Graph) -> Graph:
+    """The same graph with others in the place of operations without a kernel, where these say how."""
+    return write_out(graph, lambda node: node.op in rule)
+
+
 _PASSES = (
     unroll_scans,
+    _written_out,
     fuse_activations,
     fuse_trials,
     join_pads,

@@ -1,0 +1,41 @@
+"""Rows of the benchmark of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from benchmarks.suites.program.run import ProgramRow
+from volumetric.bench.tables import render_table
+
+_HEAD = (
+    "regions | edges | weights of | role | device | streams | rows | steps/s (least–most) | by processor time "
+    "| µs an edge | of firing | set-up s | package | times the package | by processor time | apart"
+)
+
+
+def render_programs(rows: Sequence[ProgramRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    cells = [
+        [
+            f"{row.regions:,}",
+            f"{row.edges:,}",
+            row.share,
+            row.role,
+            row.device,
+            str(row.batch),
+            str(row.rows),
+            f"{row.steps:,.1f} ({row.least:,.1f}–{row.most:,.1f})",
+            f"{row.busy:,.1f}",
+            f"{row.edge_us:,.1f}",
+            "-" if row.of_firing is None else f"{100 * row.of_firing:.1f} %",
+            f"{row.setup:.2f}",
+            "-" if row.peer is None else f"{row.peer:,.2f}",
+            "-" if row.ratio is None else f"{row.ratio:,.2f}",
+            "-" if row.busy_ratio is None else f"{row.busy_ratio:,.2f}",
+            "-" if row.apart is None else f"{row.apart:.0e}",
+        ]
+        for row in rows
+    ]
+    values = [{**asdict(row), "ratio": row.ratio, "busy_ratio": row.busy_ratio} for row in rows]
+    return render_table(values, _HEAD, cells, form, left=5)

@@ -1,0 +1,39 @@
+"""Rows of the benchmark of clocked networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from benchmarks.suites.systolic.run import SystolicRow
+from volumetric.bench.tables import render_table
+
+_HEAD = (
+    "cube | streams | role | device | ticks/s (least–most) | by processor time | GFLOP/s | of runs / 3 | torch ticks/s "
+    "| times torch"
+)
+
+
+def render_systolic(rows: Sequence[SystolicRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    cells: list[list[str]] = []
+    for row in rows:
+        ticks = f"{row.ticks:,.0f} ({row.least:,.0f}–{row.most:,.0f})"
+        more = map(_text, (row.share, row.torch, row.ratio), (2, 0, 2))
+        cells.append(
+            [
+                f"{row.side}³",
+                str(row.batch),
+                row.role,
+                row.device,
+                ticks,
+                f"{row.busy:,.0f}",
+                f"{row.gflops:.1f}",
+                *more,
+            ]
+        )
+    return render_table([{**asdict(row), "ratio": row.ratio} for row in rows], _HEAD, cells, form, left=4)
+
+
+def _text(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,7 @@
+"""Speed of training: six small networks, beside a plain loop in PyTorch where that can be imported."""
+
+from benchmarks.suites.training.cases import CASES as CASES
+from benchmarks.suites.training.cases import TrainingCase as TrainingCase
+from benchmarks.suites.training.report import render_training as render_training
+from benchmarks.suites.training.run import TrainingRow as TrainingRow
+from benchmarks.suites.training.run import measure_training as measure_training

@@ -1,0 +1,152 @@
+"""Measure training: whole runs of some epochs, ours and PyTorch's, from the same weights and samples."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.suites.training.cases import BATCHES, RATE, TrainingCase
+from benchmarks.workers import run_once
+from volumetric import rng
+from volumetric.layers import Dense, Reshape, RMSNorm
+from volumetric.layers.conv import Conv
+from volumetric.network import Params
+from volumetric.train import MSE, SGD, ArrayData, Learner, LearnerOptions, OpenLearner, Tally
+from volumetric.weights import WeightStore
+
+WORKER = "suites/training/torch_worker.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRow:
+    """One network.
+
+    Attributes
+    ----------
+    seconds, least, most : median and extremes of whole runs
+    loss : of the last epoch
+    torch, torch_loss : median seconds and loss of PyTorch, or None without it
+    """
+
+    name: str
+    device: str
+    epochs: int
+    seconds: float
+    least: float
+    most: float
+    loss: float
+    torch: float | None = None
+    torch_loss: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as PyTorch."""
+        return None if self.torch is None else self.torch / self.seconds
+
+
+def measure_training(
+    cases: Sequence[TrainingCase],
+    learner: OpenLearner,
+    device: str,
+    *,
+    epochs: int = 20,
+    repetitions: int = 3,
+    torch: tuple[Path, str, int] | None = None,
+) -> Iterator[TrainingRow]:
+    """Yield a row for each case. A first epoch, in which kernels are compiled, is not counted.
+
+    Parameters
+    ----------
+    device : its name, for the rows
+    torch : interpreter with PyTorch, ``"cpu"`` or ``"cuda"``, and CPU threads
+
+    Raises
+    ------
+    DeviceError
+        PyTorch was asked for and does not run.
+    """
+    for case in cases:
+        params = _weights(case)
+        opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(lr=RATE)))
+        start = opened.state
+        _run(case, opened, 1)
+        times: list[float] = []
+        loss = 0.0
+        for _ in range(repetitions):
+            opened.restore(start)
+            began = time.perf_counter()
+            loss = _run(case, opened, epochs)
+            times.append(time.perf_counter() - began)
+        theirs = None if torch is None else _torch(case, params, epochs, repetitions, *torch)
+        yield TrainingRow(
+            name=case.name,
+            device=device,
+            epochs=epochs,
+            seconds=statistics.median(times),
+            least=min(times),
+            most=max(times),
+            loss=loss,
+            torch=None if theirs is None else statistics.median(theirs["seconds"]),
+            torch_loss=None if theirs is None else theirs["loss"],
+        )
+
+
+def _weights(case: TrainingCase) -> Params:
+    """Return weights uniform in ±0.1, gains of one."""
+    stores: dict[str, WeightStore] = {}
+    for i, (key, spec) in enumerate(case.network.param_specs().items()):
+        drawn = rng.generator(7, i).uniform(-0.1, 0.1, spec.shape)
+        stores[key] = WeightStore.from_array((np.ones(spec.shape) if spec.init == "ones" else drawn).astype(np.float32))
+    return Params(stores)
+
+
+def _run(case: TrainingCase, learner: Learner, epochs: int) -> float:
+    """Make all updates; return the mean loss of the last epoch. Each update waits for its loss, as the peer's does."""
+    x, y = case.data()
+    batches = list(ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False).batches(0))
+    tallies: list[Tally] = []
+    for _ in range(epochs):
+        tallies = [learner.step([batch], rate=RATE).tally for batch in batches]
+    return sum(tally.total for tally in tallies) / sum(tally.count for tally in tallies)
+
+
+def _torch(
+    case: TrainingCase, params: Params, epochs: int, repetitions: int, python: Path, device: str, threads: int
+) -> dict[str, Any]:
+    x, y = case.data()
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "case.npz"
+        weights = {key: store.values() for key, store in params.items()}
+        np.savez(path, allow_pickle=False, x=x, y=y, **weights)
+        request = {
+            "layers": list(_described(case)),
+            "arrays": str(path),
+            "epochs": epochs,
+            "repetitions": repetitions,
+            "batches": BATCHES,
+            "rate": RATE,
+            "device": device,
+            "threads": threads,
+        }
+        missing = "pip install torch, or leave --torch-python out"
+        return json.loads(run_once(python, WORKER, json.dumps(request), name="PyTorch", missing=missing))
+
+
+def _described(case: TrainingCase) -> Iterator[dict[str, Any]]:
+    """Yield the layers as the worker reads them: what to do, with which weight."""
+    for coord, spec in case.network.layers.items():
+        if isinstance(spec, Reshape):
+            yield {"do": "flatten"}
+        elif isinstance(spec, RMSNorm):
+            yield {"do": "rms_norm", "weight": f"{coord}/weight", "eps": spec.eps}
+        elif isinstance(spec, (Dense, Conv)):
+            do = "dense" if isinstance(spec, Dense) else spec.kind
+            yield {"do": do, "weight": f"{coord}/weight", "relu": spec.activation == "relu"}

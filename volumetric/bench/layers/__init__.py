@@ -1,9 +1,0 @@
-"""Speed of single layers, forward and backward, beside PyTorch where that is installed."""
-
-from __future__ import annotations
-
-from volumetric.bench.layers.cases import CASES, LayerCase, chosen
-from volumetric.bench.layers.report import LayerRow, render_layers
-from volumetric.bench.layers.run import measure_layers
-
-__all__ = ["CASES", "LayerCase", "LayerRow", "chosen", "measure_layers", "render_layers"]
