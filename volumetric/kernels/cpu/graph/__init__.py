@@ -2,8 +2,9 @@
 
 `shares` are words for who computes what (those for vector code are in `lanes` beside this package); `tiles` the inner
 loops of matrix products, which `gemm` (panels), `dots` (both sides contiguous along the sum) and `strips` (one or two
-rows) are made of. `curves` and `elementwise` are functions of elements; `moving`, `reduce`, `rows`, `norms`, `lookups`, `windows`, `sequences`,
-`losses`, `updates` and `rounding` hold one family of operations each; `operations` has their names.
+rows) are made of. `curves` and `elementwise` are functions of elements; `moving`, `reduce`, `rows`, `norms`,
+`lookups`, `windows`, `sequences`, `losses`, `updates` and `rounding` hold one family of operations each; `operations`
+has their names.
 
 Every output element is one sum with one order, so results do not depend on the number of threads. One Zen 4 core (peak
 of its multiply-adds: 117 GFLOP/s), float32: 64 × 512 × 512 at 107 GFLOP/s, 512³ at 114, with either side transposed at
