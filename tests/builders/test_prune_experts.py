@@ -45,7 +45,7 @@ def rows(network: Network, params: Params, on: str = "cpu") -> list[np.ndarray]:
 
 def idle(network: Network, params: Params, path: str, spec: Column) -> list[int]:
     own = {key.removeprefix(f"{path}/"): store.values() for key, store in params.items() if key.startswith(f"{path}/")}
-    scores = spec.prior(own)[0]
+    scores = spec.prior(own)
     return np.argsort(-scores)[spec.top_k :].tolist()
 
 

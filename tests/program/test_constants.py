@@ -73,7 +73,7 @@ def held_at(
             place = facts.place(name)
             if place.through == "memory":
                 states[f"{name}.values"] = np.broadcast_to(held, (len(canvas), *held.shape))
-            else:
+            elif place.through == "positions":  # of a region with slots outputs read what it holds, not these
                 canvas[:, place.positions] = held
         return told(facts, p, canvas, states)
 
