@@ -181,7 +181,8 @@ def tick() -> Walk:
     from volumetric.runtime import open_device
 
     network = chain([Dense(in_features=4, out_features=4) for _ in range(3)], (4,))
-    stream = open_device("reference").stream(Clocked(network=network), initialise(network), batch=1)
+    device: Any = open_device("reference")
+    stream = device.stream(Clocked(network=network), initialise(network), batch=1)
     x = np.zeros((1, 1, *network.input_shape), np.float32)
     return again(lambda: stream.run(x))
 
@@ -200,7 +201,8 @@ def row() -> Walk:
         heads=1,
     )
     network = program.network()
-    stream = open_device("reference").stream(network, initialise(network), batch=1)
+    device: Any = open_device("reference")
+    stream = device.stream(network, initialise(network), batch=1)
     x = np.zeros((1, 1, 2), np.float32)
     return again(lambda: stream.run(x))
 

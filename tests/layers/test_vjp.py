@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -66,7 +68,7 @@ def test_vjp_equals_central_differences(name: str, training: bool) -> None:
     spec, shape = CASES[name]
     p, x = arrays(spec, shape, seed=len(name))
 
-    def forward() -> tuple[np.ndarray, dict]:
+    def forward() -> tuple[np.ndarray, Any]:
         return graphed(spec).train_forward(p, x, training=a_pass(spec)) if training else graphed(spec).forward(p, x)
 
     y, saved = forward()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,8 @@ def learned(of: DeviceLearner, windows: list[Batch], *, spoiled: bool = False) -
     """What weights become; where it is to be spoiled, NaN stands in all memory that a run has not written."""
     for window in windows:
         if spoiled:
-            of._store.scratch.arena[...] = 0xFF
+            store: Any = of._store
+            store.scratch.arena[...] = 0xFF
         of.step([window], rate=0.1)
     return {key: store.values() for key, store in of.params().items()}
 

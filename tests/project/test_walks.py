@@ -9,7 +9,7 @@ from volumetric import load
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
-from walks import token
+from walks import token  # pyright: ignore[reportMissingImports]
 
 
 def test_a_token_passes_few_files() -> None:

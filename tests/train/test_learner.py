@@ -23,12 +23,13 @@ from volumetric.train import (
     LearnerState,
     Momentum,
 )
+from volumetric.train.device import DeviceLearner
 
 NETWORK = perceptron(4, 6, 1)
 DATA = waves()
 
 
-def learner(network: Network = NETWORK, host: type = np.float64, **options) -> reference_learner:
+def learner(network: Network = NETWORK, host: type = np.float64, **options) -> DeviceLearner:
     return reference_learner(network, initialise(network, seed=2), LearnerOptions(**options), host)
 
 

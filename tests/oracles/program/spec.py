@@ -24,4 +24,4 @@ class ProgramOracle(Oracle):
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         # Gradients are those of the graph, on its interpreter; central differences of `forward` check them.
 
-        return gradients(self, p, saved, gy)
+        return gradients(self.spec, p, saved, gy)

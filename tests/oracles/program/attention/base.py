@@ -12,7 +12,9 @@ from volumetric.layers.program.attention.base import Attention, Pairs
 
 @oracle_of(Attention)
 class AttentionOracle(Oracle):
-    def forward(self, p: Arrays, queries: Array, source: Array, pairs: Pairs, values: Array | None = None) -> Array:
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]  (a rule is no layer)
+        self, p: Arrays, queries: Array, source: Array, pairs: Pairs, values: Array | None = None
+    ) -> Array:
         """Compute what each position reads, ``[B, N, d]``; zeros where nothing is written.
 
         Parameters
