@@ -83,6 +83,7 @@ def test_second_process_loads_what_the_first_compiled(tmp_path):
     assert run_child(CHILD, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path)) == "1"
 
 
+@pytest.mark.thorough
 def test_cache_can_be_turned_off(tmp_path):
     environment = {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path), "VOLUMETRIC_JIT_CACHE": "0"}
     for _ in range(2):

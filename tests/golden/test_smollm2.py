@@ -19,6 +19,7 @@ def bf16_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("device", "names", "tokens"),
     [pytest.param("reference", NAMES[:1], 4, marks=pytest.mark.thorough), ("cpu", NAMES, 40)],
