@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.formula.functions import ACTIVATIONS as _ACTIVATIONS
@@ -26,4 +29,9 @@ def activate(name: str, x: Array) -> Array:
 
 def slope(name: str, x: Array) -> Array:
     """Derivative of the activation at its input `x`, shaped as it; at a kink it is the derivative from the left."""
-    return function_of("x", _ACTIVATIONS[name].slope)(x)[0]
+    return _slope(name)(x)[0]
+
+
+@cache
+def _slope(name: str) -> Callable[..., tuple[Array, ...]]:
+    return function_of("x", _ACTIVATIONS[name].slope)

@@ -73,9 +73,15 @@ def _compiled(arguments: Sequence[str], results: Sequence[Expression]) -> Callab
 
 def terms_of(y: Array, target: Array, attrs: Mapping[str, Any]) -> tuple[Array, ...]:
     """Return the terms of a loss of elements with these attributes, and their derivatives by the prediction `y`."""
-    of = TERMS[term_of(attrs)]
-    fields = [y.dtype.type(attrs[name]) for name in of.fields]
-    return function_of(" ".join(("y", "t", *of.fields)), of.value, of.slope)(y, target, *fields)
+    function, names = _terms(term_of(attrs))
+    return function(y, target, *(y.dtype.type(attrs[name]) for name in names))
+
+
+@cache
+def _terms(name: str) -> tuple[Callable[..., tuple[Array, ...]], tuple[str, ...]]:
+    """Return the function of the terms of a loss, and the fields that it takes behind prediction and target."""
+    of = TERMS[name]
+    return function_of(" ".join(("y", "t", *of.fields)), of.value, of.slope), tuple(of.fields)
 
 
 def moved(
@@ -88,8 +94,14 @@ def moved(
     attrs : name and fields of the optimiser
     knobs : learning rate of the update, and the two numbers that `formula.optimisers` has of its number
     """
-    form = form_of(attrs)
-    (new, after), fields = FORMS[form], fields_of(form)
+    function, fields = _step(form_of(attrs))
     numbers = [w.dtype.type(each) for each in (*knobs, *(field(attrs, name) for name in fields))]
+    return function(w, g, *numbers, *slots)
+
+
+@cache
+def _step(form: str) -> tuple[Callable[..., tuple[Array, ...]], tuple[str, ...]]:
+    """Return the function of a step of an optimiser, and the fields that it takes behind gradient and knobs."""
+    (new, after), fields = FORMS[form], fields_of(form)
     arguments = " ".join(("w", "g", "rate", "first", "second", *fields, *after))
-    return function_of(arguments, new, *after.values())(w, g, *numbers, *slots)
+    return function_of(arguments, new, *after.values()), fields
