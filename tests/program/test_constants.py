@@ -111,8 +111,9 @@ def test_a_compiled_program_hands_out_what_it_does_with_regions_held(program: Pr
     want = held_at(spec, rows, p, x, resets, pytest.MonkeyPatch())
     got = oracle(Layer(program=made.program)).forward(kept, x, memory=Memory(streams=2, resets=resets))[0]
     np.testing.assert_array_equal(got, want)
-    again = compiled_part(made.program, made.params)
-    assert again.program == made.program
+    if not told:  # what stood in the way of a constant may be gone behind the other passes
+        again = compiled_part(made.program, made.params)
+        assert again.program == made.program
 
 
 def drawn(spec: Layer) -> Params:
