@@ -78,6 +78,20 @@ def test_a_state_that_went_back_goes_on_from_there() -> None:
     assert [next(stream) for _ in range(3)] == again
 
 
+def test_a_state_that_went_back_is_refused_where_the_context_ends() -> None:
+    executable = compiled(12)
+    [state] = started(executable, (5,))
+    stream = executable.greedy([state], [7])
+    for _ in range(4):
+        next(stream)
+    state.trim(5)
+    for _ in range(7):
+        next(stream)
+    with pytest.raises(GenerationError, match="12 tokens in the context and 1 more do not fit its 12"):
+        next(stream)
+    assert state.position == 12
+
+
 def test_a_full_context_and_ids_without_a_row_are_refused() -> None:
     executable = compiled(context=8)
     [state] = started(executable, (5,))

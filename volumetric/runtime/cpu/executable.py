@@ -112,13 +112,11 @@ class CpuExecutable:
         check_once(states)
         more = check_tokens(plan, tokens, constant)
         loop, vocabulary = TokenLoop(runner, states, limit, more), runner.program.vocabulary
-        left = max(limit - max(state.position for state in states), 0)
         while True:
-            if not left:
+            if max(state.position for state in states) >= limit:  # who holds a state may have moved it meanwhile
                 for state in states:
                     check_room(state.position, 1, self.options.context)
                     self._check_positions(state.position + 1)
-            left -= 1
             if max(tokens) >= vocabulary:
                 check_vocabulary(plan, np.array(tokens, np.int32))
             with self._turn:
