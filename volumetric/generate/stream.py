@@ -142,9 +142,8 @@ class Stream:
 
     def _prompt(self) -> Told:
         """Compute the next piece of the prompt; behind the last one comes the first token."""
-        live = self._live  # where a session cuts a prompt, it is cut here too
-        rows = min(live.missing, live.until_cut(), PREFILL_ROWS - live.fed % PREFILL_ROWS)
-        told = self._rounds.run([(live, rows)], _nobody)
+        live = self._live
+        told = self._rounds.run([(live, live.until_cut())])
         self._held.mark(live)
         return told
 
@@ -159,7 +158,7 @@ class Stream:
         most = min(live.length.most(), self._transcript.tokens_left - 1)
         if live.drafter is not None:
             live.guesses = live.drafter.propose(live.ids, most) if most > 0 else []
-        return self._rounds.run([(live, 1)], _nobody)
+        return self._rounds.run([(live, 1)])
 
     def _end(self) -> None:
         """Give the state back, which holds what was told, settle the transcript, and tell who waits for it, once."""
@@ -175,8 +174,3 @@ class Stream:
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()
-
-
-def _nobody(_: Live) -> list[Live]:
-    """Return the texts that wait for this one's prompt."""
-    return []

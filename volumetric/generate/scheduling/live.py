@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from volumetric.generate.scheduling.job import Ticket
 from volumetric.generate.scheduling.length import Length
+from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.generate.scheduling.scoring import scores
 from volumetric.generate.transcript import Transcript
 from volumetric.network import OUTPUT
@@ -103,8 +104,9 @@ class Live:
         return -self.ticket.job.priority, self.ticket.number
 
     def until_cut(self) -> int:
-        """Rows up to the next of `cuts`, or all that are missing."""
-        return min((cut - self.fed for cut in self.cuts if cut > self.fed), default=self.missing)
+        """Rows that are missing, up to the next of `cuts` or of the places where all prompts are cut alike."""
+        cuts = (cut - self.fed for cut in self.cuts if cut > self.fed)
+        return min(self.missing, PREFILL_ROWS - self.fed % PREFILL_ROWS, *cuts)
 
     @property
     def scored(self) -> bool:

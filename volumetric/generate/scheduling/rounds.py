@@ -40,14 +40,15 @@ class Rounds:
         self._together: tuple[Live, ...] = ()
         self._loop: Generator[list[int]] | None = None
 
-    def run(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]]) -> Told:
+    def run(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]] = lambda _: []) -> Told:
         """Compute the next rows of each, as many as are said, and draw where they end with logits.
 
         Behind guesses that are what was drawn, the next token is drawn, too. Tokens are in the transcripts then.
 
         Parameters
         ----------
-        follow : gives the texts that wait for a prompt, which is computed, their states, and returns them
+        follow : gives the texts that wait for a prompt, which is computed, their states, and returns them; none wait
+            unless it is given
 
         Raises
         ------
@@ -68,7 +69,7 @@ class Rounds:
         VolumetricError : as `run`
         """
         if self._loop is None or self._together != (live,):
-            return self.run([(live, 1)], lambda _: [])
+            return self.run([(live, 1)])
         return self._next(self._together)
 
     def stop(self) -> None:

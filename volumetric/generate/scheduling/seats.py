@@ -167,8 +167,7 @@ class Seats:
                 under_way.append(live)
             if chosen and budget < live.missing <= whole:
                 break  # the next call computes it at once; a part of it now would only make this one longer
-            # Where a session cuts a prompt, it is cut here too.
-            rows = min(live.missing, budget, live.until_cut(), PREFILL_ROWS - live.fed % PREFILL_ROWS)
+            rows = min(budget, live.until_cut())
             chosen[id(live)] = rows
             budget -= rows
         latest = max((live.order for live in prompts if id(live) in chosen), default=(0, 0))
