@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from benchmarks.suites.program.run import ProgramRow
-from volumetric.bench.tables import render_table
+from volumetric.bench.tables import number_or_dash, render_table
 
 _HEAD = (
     "regions | edges | weights of | role | device | streams | rows | steps/s (least–most) | by processor time "
@@ -30,9 +30,9 @@ def render_programs(rows: Sequence[ProgramRow], form: str) -> str:
             f"{row.edge_us:,.1f}",
             "-" if row.of_firing is None else f"{100 * row.of_firing:.1f} %",
             f"{row.setup:.2f}",
-            "-" if row.peer is None else f"{row.peer:,.2f}",
-            "-" if row.ratio is None else f"{row.ratio:,.2f}",
-            "-" if row.busy_ratio is None else f"{row.busy_ratio:,.2f}",
+            number_or_dash(row.peer, 2),
+            number_or_dash(row.ratio, 2),
+            number_or_dash(row.busy_ratio, 2),
             "-" if row.apart is None else f"{row.apart:.0e}",
         ]
         for row in rows

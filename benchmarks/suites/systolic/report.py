@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from benchmarks.suites.systolic.run import SystolicRow
-from volumetric.bench.tables import render_table
+from volumetric.bench.tables import number_or_dash, render_table
 
 _HEAD = (
     "cube | streams | role | device | ticks/s (least–most) | by processor time | GFLOP/s | of runs / 3 | torch ticks/s "
@@ -19,7 +19,7 @@ def render_systolic(rows: Sequence[SystolicRow], form: str) -> str:
     cells: list[list[str]] = []
     for row in rows:
         ticks = f"{row.ticks:,.0f} ({row.least:,.0f}–{row.most:,.0f})"
-        more = map(_text, (row.share, row.torch, row.ratio), (2, 0, 2))
+        more = map(number_or_dash, (row.share, row.torch, row.ratio), (2, 0, 2))
         cells.append(
             [
                 f"{row.side}³",
@@ -33,7 +33,3 @@ def render_systolic(rows: Sequence[SystolicRow], form: str) -> str:
             ]
         )
     return render_table([{**asdict(row), "ratio": row.ratio} for row in rows], _HEAD, cells, form, left=4)
-
-
-def _text(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
