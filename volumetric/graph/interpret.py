@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.binding import bind, is_open, rows_of
+from volumetric.graph.liveness import dropped_after
 from volumetric.graph.operations import OPS
 from volumetric.graph.operations.base import Run
 from volumetric.graph.ops import HELD, Graph, Node, Tensor
@@ -64,7 +65,7 @@ class Interpreter:
         self._dtype = dtype
         self._steps = [
             _Step(OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
-            for node, dropped in zip(graph.nodes, _dropped(graph), strict=True)
+            for node, dropped in zip(graph.nodes, dropped_after(graph), strict=True)
         ]
         made = {i for node in graph.nodes for i in node.outputs}
         self._constants = {i: v.astype(self._type(i), copy=False) for i, v in graph.constants.items()}
@@ -118,16 +119,6 @@ class Interpreter:
 
     def _type(self, i: int) -> type[np.generic]:
         return np.int32 if self.graph.tensors[i].dtype == "int32" else self._dtype
-
-
-def _dropped(graph: Graph) -> Iterable[tuple[int, ...]]:
-    """Return for each node the tensors that it is the last to read or to make; outputs are none of them."""
-    last = {i: at for at, node in enumerate(graph.nodes) for i in (*node.inputs, *node.outputs)}
-    found: list[list[int]] = [[] for _ in graph.nodes]
-    for i, at in last.items():
-        if i not in graph.outputs:
-            found[at].append(i)
-    return map(tuple, found)
 
 
 def check_value(tensor: Tensor, value: Array) -> Array:

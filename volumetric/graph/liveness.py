@@ -37,6 +37,19 @@ def last_use(graph: Graph) -> list[int]:
     return [last[root[i]] for i in range(len(last))]
 
 
+def dropped_after(graph: Graph) -> list[tuple[int, ...]]:
+    """Node → the tensors whose storage nothing reads after it, nor a caller after the run, as `last_use` says."""
+    last = last_use(graph)
+    for at, node in enumerate(graph.nodes):
+        for i in node.outputs:
+            last[i] = max(last[i], at)
+    dropped: list[list[int]] = [[] for _ in graph.nodes]
+    for i, at in enumerate(last):
+        if 0 <= at < len(dropped):
+            dropped[at].append(i)
+    return [tuple(tensors) for tensors in dropped]
+
+
 def scratch(graph: Graph) -> list[int]:
     """Tensors that need storage of their own for a part of the run: no inputs, constants, persistent buffers, views."""
     made = [i for node in graph.nodes if node.op != "reshape" for i in node.outputs]

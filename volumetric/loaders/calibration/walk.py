@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.graph.liveness import roots
+from volumetric.graph.liveness import last_use, roots
 from volumetric.graph.operations import OPS
 from volumetric.graph.ops import Graph, Node
 from volumetric.network import Params
@@ -20,7 +21,7 @@ class Walk:
         self.graph, self._params = graph, params
         self.root = roots(graph)
         self._keys = {i: t.key for i, t in enumerate(graph.tensors) if t.key is not None}
-        self._last = self._last_uses()
+        self._last = last_use(replace(graph, outputs=()))  # who walks looks at outputs as they are made
 
     def walk(self, inputs: Mapping[int, Array], *, stop: int | None = None) -> None:
         """Run the nodes before number `stop`, all unless given."""
@@ -62,11 +63,3 @@ class Walk:
     def table_key(self, node: Node) -> str | None:
         """Parameter whose rows a node looks up, if it does."""
         return self._keys.get(self.root[node.inputs[0]]) if node.op == "gather_rows" else None
-
-    def _last_uses(self) -> list[int]:
-        """Tensor → last node that makes or reads its storage."""
-        last = [len(self.graph.nodes)] * len(self.graph.tensors)
-        for at, node in enumerate(self.graph.nodes):
-            for i in (*node.outputs, *node.inputs):
-                last[self.root[i]] = at
-        return [last[root] for root in self.root]

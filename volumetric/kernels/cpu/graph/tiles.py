@@ -219,18 +219,3 @@ def _emit_dot_tile(
     finished: list[ir.Value] = [e.b.load(cell) for cell in sums]
     padded = finished + [e.floats(0.0)] * (LANES - len(finished))
     e.store(out, e.tree(transposed(e, padded), e.add))
-
-
-@intrinsic
-def copy_lanes(typing_context: Any, count: Any, source: Any, target: Any) -> Any:
-    """Copy `count` vectors (compile-time)."""
-    if not isinstance(count, types.IntegerLiteral):
-        return None
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        e = Emitter(builder)
-        for i in range(count.literal_value):
-            e.store(e.at(args[2], 64 * i), e.load(e.at(args[1], 64 * i), F32X))
-        return context.get_dummy_value()
-
-    return types.void(count, types.int64, types.int64), generate
