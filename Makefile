@@ -79,7 +79,7 @@ drivers: dev
 lint: dev ## Check style, types and import rules
 	@bash .ci/run lint
 
-docs: dev ## Regenerate docs/support.md, docs/models.md, docs/formulas.md, a table of docs/server.md and the facts in docs/layers
+docs: dev ## Regenerate docs/support.md, docs/models.md, docs/formulas.md, a table of docs/server.md and docs/layers
 	@$(PY) scripts/support_table.py
 	@$(PY) scripts/models_page.py
 	@$(PY) scripts/layer_pages.py

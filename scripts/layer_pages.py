@@ -1,9 +1,11 @@
-"""Write the generated parts of docs/layers: fields, shapes and parameters of every layer kind, and the index.
+"""Write docs/layers: a page for every layer kind, made from its class, and the index.
 
 python scripts/layer_pages.py            write the files
 python scripts/layer_pages.py --check    exit with 1 if one of them is not current
 
-What stands outside of the marks is written by hand: what the layer computes, and why.
+A page is the class's docstring (what the layer computes, its formula, notes and source), its fields with what the
+section `Attributes` says of them, and examples from the tests' table. Where a summary ends with "as in" a base, the
+page has the base's text too.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import dataclasses
 import inspect
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -25,46 +28,9 @@ from volumetric.layers import LAYERS, LayerSpec, ParamSpec, Residual, Sequential
 from volumetric.network_json import spec_to_dict  # noqa: E402
 
 HOME = ROOT / "docs" / "layers"
-BEGIN, END = "<!-- written by scripts/layer_pages.py: begin -->\n", "<!-- end -->\n"
 MAX_EXAMPLES = 3
-PLAIN = {
-    "activation": "function of every element at the end",
-    "affine": "whether each channel has a gain and a bias",
-    "axis": "axis of the logits, from the front or (below 0) from the end; never the first one",
-    "bias": "whether there is one",
-    "branches": "layers on the same input",
-    "cap": "bound of the output",
-    "max": "upper bound, None: there is none",
-    "min": "lower bound, None: there is none",
-    "reverse": "whether the steps run from the last to the first",
-    "components": "number of distributions",
-    "cols": "logits in a row of the grid",
-    "cutoffs": "first classes of the clusters",
-    "embedding_dim": "features of a row",
-    "eps": "keeps the root away from 0",
-    "hidden_features": "width between the two products",
-    "hidden_size": "features of the state",
-    "in_features": "features of a row of input",
-    "input_size": "features of a step of input",
-    "layers": "in the order in which they are computed",
-    "levels": "branching of each level of the tree",
-    "mask": "which places take part",
-    "n_classes": "number of probabilities",
-    "nonlinearity": "tanh or relu",
-    "num_embeddings": "rows of the table",
-    "num_features": "features of a row",
-    "offset": "added to the position",
-    "out_features": "features of a row of output",
-    "qk_norm_eps": "keeps the root away from 0",
-    "qk_norm_unit_offset": "the gain of these norms is 1 + w",
-    "rows": "choices of the grid",
-    "scale": "factor on the output",
-    "seed": "of the noise",
-    "shape": "of a row; one size may be -1",
-    "unit_offset": "the gain is 1 + w",
-    "alpha": "1: softmax, 2: sparsemax",
-}
-"""Meanings of fields whose names say enough for a docstring."""
+NAMES = {cls.__name__: kind for kind, cls in LAYERS.items()}
+AS_IN = re.compile(r"; [^;]+ as in `(\w+)`\.$")
 
 
 def main() -> int:
@@ -74,40 +40,78 @@ def main() -> int:
 
 
 def _page(kind: str) -> str:
-    path = HOME / f"{kind}.md"
-    text = path.read_text(encoding="utf-8") if path.exists() else f"# {LAYERS[kind].__name__}\n\n{BEGIN}{END}"
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + _facts(LAYERS[kind]) + END + rest.split(END)[1]
+    cls = LAYERS[kind]
+    source = Path(inspect.getfile(cls)).relative_to(ROOT)
+    lines = [f"# {cls.__name__}", "", f"<!-- written by scripts/layer_pages.py from {source}; do not edit -->", ""]
+    for paragraph in _text_of(cls):
+        lines += [_markdown(paragraph, kind), ""]
+    return "\n".join([*lines, *_fields(cls), *_examples(kind)]).rstrip("\n") + "\n"
 
 
-def _facts(cls: type[LayerSpec]) -> str:
-    return "\n".join([*_fields(cls), *_examples(cls.kind)]) + "\n"
+def _text_of(cls: type[LayerSpec]) -> list[str]:
+    """Paragraphs of a docstring before its sections: the summary, the formula, what a base says, and the rest."""
+    summary, *rest = _paragraphs(cls)
+    if base := AS_IN.search(summary):
+        _, *shared = _paragraphs(next(b for b in cls.__mro__ if b.__name__ == base[1]))
+        formula = sum(1 for p in rest[:1] if _is_block(p))
+        rest = [*rest[:formula], *shared, *rest[formula:]]
+    return [_summary(cls), *rest]
+
+
+def _paragraphs(cls: type) -> list[str]:
+    text = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes\n---")[0]
+    return [p for p in text.split("\n\n") if p != "::"]
+
+
+def _summary(cls: type[LayerSpec]) -> str:
+    return AS_IN.sub(".", _paragraphs(cls)[0])
+
+
+def _is_block(paragraph: str) -> bool:
+    return all(line.startswith("    ") for line in paragraph.split("\n"))
+
+
+def _markdown(text: str, kind: str) -> str:
+    """Literal blocks and names of code as Markdown; other layers, documents and preprints as links."""
+    if _is_block(text):
+        return f"```\n{textwrap.dedent(text)}\n```"
+    text = re.sub(r"(?<!`)`(\w+)`(?!`)", lambda name: _layer(name[1], kind), text).replace("``", "`")
+    text = re.sub(r"docs/([\w/]+)(\.md(#[\w-]+)?)", r"[\1](../\1\2)", text)
+    return re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
+
+
+def _layer(name: str, page: str) -> str:
+    kind = NAMES.get(name, page)
+    return f"`{name}`" if kind == page else f"[{name}]({kind}.md)"
 
 
 def _fields(cls: type[LayerSpec]) -> list[str]:
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
     if not fields:
         return [f"Kind `{cls.kind}`; it has no fields.", ""]
-    described = _described(cls)
+    meanings = _meanings(cls)
     lines = [f"Kind `{cls.kind}`.", "", "| field | type | default | meaning |", "| --- | --- | --- | --- |"]
     for field in fields:
         default = "required" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
         kind = str(field.type).replace("|", "\\|")
-        lines.append(f"| `{field.name}` | `{kind}` | {default} | {described.get(field.name) or PLAIN[field.name]} |")
+        lines.append(f"| `{field.name}` | `{kind}` | {default} | {_cell(meanings[field.name], cls.kind)} |")
     return [*lines, ""]
 
 
-def _described(cls: type[LayerSpec]) -> dict[str, str]:
+def _meanings(cls: type[LayerSpec]) -> dict[str, str]:
     """Name of a field → its meaning in the class's docstring or that of a base."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        text = inspect.cleandoc(base.__doc__ or "")
-        _, _, attributes = text.partition("Attributes\n----------\n")
+        _, _, attributes = inspect.cleandoc(base.__doc__ or "").partition("Attributes\n----------\n")
         for entry in re.split(r"\n(?=\w[\w, ]* : )", attributes):
             names, _, meaning = entry.partition(" : ")
-            joined = " ".join(meaning.split()).replace("``", "`").replace("|", "\\|")
-            found |= {name.strip(): joined for name in names.split(",") if meaning}
-    return found
+            meanings |= {name.strip(): meaning for name in names.split(",") if meaning}
+    return meanings
+
+
+def _cell(text: str, kind: str) -> str:
+    """Text in one line of a table."""
+    return _markdown(" ".join(text.split()), kind).replace("|", "\\|")
 
 
 def _examples(kind: str) -> list[str]:
@@ -166,9 +170,7 @@ def _index() -> str:
         "| --- | --- | --- |",
     ]
     for kind, cls in sorted(LAYERS.items()):
-        summary = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "`")
-        escaped = summary.replace("|", "\\|")
-        lines.append(f"| [{kind}]({kind}.md) | `{cls.__name__}` | {escaped} |")
+        lines.append(f"| [{kind}]({kind}.md) | `{cls.__name__}` | {_cell(_summary(cls), kind)} |")
     return "\n".join(lines) + "\n"
 
 

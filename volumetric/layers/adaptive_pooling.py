@@ -26,11 +26,11 @@ def ranges(size: int, count: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptivePool(Windowed):
-    """What adaptive pooling layers have in common; each channel of ``[N, C, *sizes]`` is pooled on its own.
+    """What adaptive pooling layers have in common.
 
     Attributes
     ----------
-    output_size : outputs along every spatial axis, or one number for each; 1 pools all of a channel
+    output_size : outputs along every spatial axis, or one number for each; 1 is global pooling, of all of a channel
     """
 
     largest: ClassVar[bool] = False
@@ -67,14 +67,27 @@ class AdaptivePool(Windowed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveAvgPool(AdaptivePool):
-    """Mean of each range, ``y[n, c, o] = mean(x[n, c, ⌊o s / n⌋ … ⌈(o + 1) s / n⌉ - 1])`` along each spatial axis."""
+    """Mean of each range.
+
+    ::
+
+        y[n, c, o] = mean(x[n, c, ⌊o·s / n⌋ … ⌈(o + 1)·s / n⌉ − 1])       along an axis of s elements, for n outputs
+
+    Each channel is pooled on its own. Where n divides s the ranges lie side by side, else they overlap; with s < n
+    elements repeat.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveMaxPool(AdaptivePool):
-    """Largest of each range, ``y[n, c, o] = max(x[n, c, ⌊o s / n⌋ … ⌈(o + 1) s / n⌉ - 1])`` along each spatial axis.
+    """Largest element of each range.
 
-    The gradient goes to the first of equal elements.
+    ::
+
+        y[n, c, o] = max(x[n, c, ⌊o·s / n⌋ … ⌈(o + 1)·s / n⌉ − 1])        along an axis of s elements, for n outputs
+
+    Each channel is pooled on its own. Where n divides s the ranges lie side by side, else they overlap; with s < n
+    elements repeat. The gradient goes to the first of equal elements.
     """
 
     largest: ClassVar[bool] = True

@@ -13,12 +13,23 @@ from volumetric.layers.softmax import AxisSoftmax
 
 @layer("adaptive_softmax")
 class AdaptiveSoftmax(AxisSoftmax):
-    """Frequent classes are chosen directly, rare ones within clusters (Grave et al. 2017, arXiv 1609.04309).
+    """Frequent classes are chosen directly, rare ones within clusters.
 
-    `cutoffs` are the first classes of the clusters: with ``n_classes=9, cutoffs=(2, 5)`` the head chooses among the
-    classes 0 and 1 and the clusters 2…4 and 5…8. The logits are those of the head, its classes first, then those of
-    every cluster (here 4 + 3 + 4); the probability of a class in a cluster is the product of both choices. The smaller
+    ::
+
+        p(class) = softmax(head)[class]                                  class < cutoffs[0]
+        p(class) = softmax(head)[cluster] · softmax(tail)[class]         otherwise
+
+    With ``n_classes=9, cutoffs=(2, 5)`` the head chooses among the classes 0 and 1 and the clusters 2…4 and 5…8. The
+    logits are those of the head, its classes first, then those of every cluster (here 4 + 3 + 4). The smaller
     projections that the clusters are known for are dense layers in front, joined by a `Parallel`.
+
+    Grave et al. 2017 (arXiv 1609.04309).
+
+    Attributes
+    ----------
+    n_classes : number of probabilities
+    cutoffs : first classes of the clusters
     """
 
     n_classes: int

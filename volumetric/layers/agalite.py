@@ -23,16 +23,24 @@ from volumetric.layers.scope import Scope, linear, start
 
 @layer("agalite")
 class AGaLiTe(LayerSpec):
-    """``y = W (Σ_j ṽ_j (k̃_j · φ_q) / (2 r (s · φ_q) + ε)) + b`` with decaying sums k̃, ṽ and s, on rows ``[…, T, E]``.
+    """Attention with a state of fixed size, on rows ``[…, T, E]``.
 
-    Head by head ``φ_k = relu(k) ⊗ relu(p₁)``, ``φ_q = relu(q) ⊗ relu(p₂)``, ``Γ = σ(γ) ⊗ σ(p₃)`` and ``β = σ(β̃)``, all
-    projections of x without bias. With ``o_j = cos(ω_j (t + 1))`` at the t-th row of a sequence, from 1 on, and r
-    frequencies ω from -π to π
+    ::
 
-    ``k̃_j = (1 - Γ) k̃_j + o_j Γ φ_k``, ``ṽ_j = (1 - β) ṽ_j + o_j β v``, ``s = (1 - Γ) s + Γ φ_k``
+        k, q, v, β̃, γ = W_kqvβγ x        p₁, p₂, p₃ = W_p x            by heads of d channels; p: η numbers each
+        φ_k = relu(k) ⊗ relu(p₁)    φ_q = relu(q) ⊗ relu(p₂)    Γ = σ(γ) ⊗ σ(p₃)    β = σ(β̃)
+        o_j = cos(ω_j (t + 1))        ω = −π … π, r of them; t is the row's number in its sequence, from 1 on
+        k̃_j ← (1 − Γ) k̃_j + o_j Γ φ_k      ṽ_j ← (1 − β) ṽ_j + o_j β v      s ← (1 − Γ) s + Γ φ_k
+        y = W (Σ_j ṽ_j (k̃_j · φ_q) / (2 r (s · φ_q) + ε)) + b
 
-    (Pramanik et al. 2023): r pairs of vectors stand for a matrix of keys and values. A call goes on from these states
-    and the row's number, and forgets them at resets; in gradients they are constants.
+    r pairs of decaying sums stand for the matrix of keys and values that linear attention would hold, in numbers that
+    grow with d and not with its square. Where all products of φ_q are 0, y is the bias.
+
+    A sequence leaves behind k̃ ``[r, heads, η d]``, ṽ ``[r, heads, d]``, s ``[heads, η d]`` and the number of its last
+    row, as far as the cosines know it (they repeat after 2 (r − 1) rows). A reset makes them zeros; in gradients they
+    are constants.
+
+    Pramanik et al. 2023 (arXiv 2310.15719).
 
     Attributes
     ----------

@@ -35,23 +35,36 @@ TRACED = ("nu", "theta", "w1", "w2")
 
 @layer("axon")
 class Axon(LayerSpec):
-    """``y = W [act(c₁); act(c₂)] + b``, where the pairs c turn and shrink from row to row, on ``[…, T, in_features]``.
+    """Pairs of numbers that turn and shrink from row to row, on rows ``[…, T, in_features]``.
 
-    ``c₁ = g c₁ - φ c₂ + γ w₁ x̂`` and ``c₂ = g c₂ + φ c₁ + γ w₂ x̂`` with ``x̂ = Wₓ x``, ``r = exp(-exp(ν))``,
-    ``θ = exp(ϑ)``, ``g = r cos θ``, ``φ = r sin θ`` and ``γ = √(1 - r²)`` (Elelimy et al. 2024). A call goes on from c,
-    and forgets it at resets.
+    ::
 
-    With `traces` a sequence also carries how c depends on ν, ϑ, w₁ and w₂ through all its rows so far. The gradients of
-    these four are then those of the whole sequence, however short the windows are in which it is learned; what the
-    other layers and Wₓ get stops at the window's first row, as in every recurrent layer.
+        r = exp(−exp(ν))     θ = exp(ϑ)     g = r cos θ     φ = r sin θ     γ = √(1 − r²)
+        x̂ = Wₓ x                                                         or a fixed transform, or x itself
+        c₁ ← g c₁ − φ c₂ + γ w₁ x̂        c₂ ← g c₂ + φ c₁ + γ w₂ x̂       both from the values before
+        y = W [act(c₁); act(c₂)] + b
+
+    This is a linear recurrence of complex numbers, whose gradients and states are as cheap over a million rows as over
+    ten. A sequence leaves behind c₁ and c₂ ``[hidden]``; a reset makes them zeros.
+
+    With `traces` it also leaves behind how c depends on ν, ϑ, w₁ and w₂ ``[8, hidden]``, which turns as c does.
+    Training in windows that carry their states on then finds for these four the gradients of the whole sequence, back
+    to its last reset, with windows of any length, one row too. Gradients of Wₓ and of layers before stop at the
+    window's first row, as in every recurrent layer.
+
+    A fresh layer spreads r evenly over the ring between `r_min` and `r_max` and θ between 0 and `max_phase`; w₁ and w₂
+    are uniform in ±1/√hidden, Wₓ is orthogonal.
+
+    Elelimy et al. 2024 (arXiv 2409.01449); r and θ as in Orvieto et al. 2023 (arXiv 2303.06349).
 
     Attributes
     ----------
     in_features, out_features : widths of input and output
     hidden_features : number of pairs; None: as many as input features
     activation : of the pairs, before W
-    mix : how inputs come to pairs: ``"linear"`` by a matrix; ``"srht"`` by a fixed one, random signs and order of the
-        inputs before a Walsh-Hadamard transform, for a width that is a power of two; ``"none"``: as they are
+    mix : how inputs come to pairs: ``"linear"`` by a matrix; ``"srht"`` by one that need not be stored: the inputs in a
+        random order with random signs through a Walsh-Hadamard transform of length 1, for a width that is a power of
+        two; ``"none"``: as they are
     r_min, r_max, max_phase : bounds of r and of θ in a fresh layer
     traces : whether there are traces
     seed : of the signs and the order of ``"srht"``

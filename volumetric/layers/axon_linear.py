@@ -21,7 +21,14 @@ from volumetric.layers.scope import Scope, linear
 
 @layer("axon_linear")
 class AxonLinear(LayerSpec):
-    """``y = x Wᵀ + b + axon(x)`` on rows ``[…, T, in_features]``, in the place of an affine map.
+    """An affine map that also sees the rows before, on ``[…, T, in_features]``, to stand where an affine map would.
+
+    ::
+
+        y = x Wᵀ + b + axon(x)
+
+    It is a `Dense` layer and an `Axon` on the same rows, whose results are added. A sequence leaves behind what the
+    Axon does.
 
     Attributes
     ----------

@@ -29,19 +29,41 @@ COUNT = "num_batches_tracked"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchNorm(Windowed):
-    """``y = act((x - mean) / √(var + eps) · w + b)`` with mean and variance of each channel.
+    """Normalised channels, over a batch.
 
-    While training they are those of the batch, over samples and positions, the variance biased; running averages are
-    kept of them, ``running = (1 - momentum) · running + momentum · batch`` (there the variance is the unbiased one),
-    and at inference these take their place. They are buffers: stored with the weights, changed by training alone, and
-    touched by no optimiser. Where they are frozen, or weights get overlays, training uses them too, and they stay.
+    ::
+
+        y = act((x − mean[c]) / √(var[c] + eps) · w[c] + b[c])
+        running_mean ← (1 − momentum) · running_mean + momentum · mean          while training
+        running_var  ← (1 − momentum) · running_var + momentum · var · n / (n − 1)
+
+    Training takes mean and biased variance of each channel over the n samples and positions of a batch, and moves the
+    running statistics towards them; inference and validation take the running statistics. All as in PyTorch, whose
+    first momentum is the same number.
+
+    With z the normalised input, h = gy · w and means over the batch:
+    ``x̄ = (h − mean(h) − z · mean(h z)) / √(var + eps)``, ``w̄ = Σ gy z``, ``b̄ = Σ gy``; at inference
+    ``x̄ = h / √(var + eps)``.
+
+    The running statistics are buffers: stored with the weights under their own keys, kept in checkpoints, not counted
+    as parameters, and touched by no optimiser, decay or clipping. Batches whose gradients make one update each move
+    them, one after the other. Where a pattern of ``frozen`` names them, and with low-rank overlays, they stay, and
+    training takes them as inference does. A batch needs more than one number a channel; samples that are sequences of
+    rows (``[samples, T, features]`` for a network of rows of features) have no batch statistics: make a sequence one
+    row, ``input_shape=(T, features)``.
+
+    ``volumetric.builders.fold_batchnorm`` makes a layer in front of it do its work, for inference.
+
+    Ioffe & Szegedy 2015 (arXiv 1502.03167).
 
     Attributes
     ----------
     num_features : channels of ``[N, C, …]``
+    eps : keeps the root away from 0
     momentum : part of a new batch in the running statistics; None: their plain mean over all batches
     affine : whether there are w and b
     track_running_stats : whether there are running statistics; without them inference takes those of its own batch
+    activation : function of every element at the end
     """
 
     num_features: int

@@ -20,11 +20,16 @@ from volumetric.layers.scope import Scope
 
 @layer("causal_conv1d")
 class CausalConv1d(LayerSpec):
-    """``y[t] = Σ_l w[K - 1 - l] ⊙ x[t - l] + b`` for the last K rows, on rows ``[…, T, channels]``.
+    """A convolution over the rows of a sequence, on ``[…, T, channels]``, in which a row sees none behind it.
 
-    Each channel has weights of its own, ``[channels, 1, K]`` as of torch's Conv1d with groups; with `mixing` they are
-    matrices between all channels, ``[channels, channels, K]``. A call goes on from the last ``K - 1`` rows before it, a
-    state of fixed size. A row sees no row from before its sequence began.
+    ::
+
+        y[t] = Σ_l w[K − 1 − l] ⊙ x[t − l] + b        l = 0 … K − 1, of rows of the same sequence
+
+    Each channel has weights of its own, ``[channels, 1, K]``, as torch's ``Conv1d(groups=channels)`` with padding on
+    the left; with `mixing` each tap is a matrix, ``[channels, channels, K]``, as of ``Conv1d`` without groups. A
+    sequence leaves behind its last K − 1 rows, a state of fixed size; rows from before a reset are zeros, also in what
+    is left behind.
 
     Attributes
     ----------

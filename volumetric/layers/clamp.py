@@ -11,10 +11,15 @@ from volumetric.layers.scope import Scope
 
 @layer("clamp")
 class Clamp(LayerSpec):
-    """``y = min(max(x, min), max)`` of every element; NaN stays.
+    """Keeps every element between two bounds, as ``torch.clamp``.
 
-    ``Clamp(min=0.0)`` is ReLU where no layer before it can have it as its activation, as behind a residual sum, and
-    ``Clamp(min=0.0, max=6.0)`` is ReLU6 (MobileNet, arXiv 1801.04381).
+    ::
+
+        y = min(max(x, min), max)
+
+    NaN stays. ``Clamp(min=0.0)`` is ReLU where no layer before it can have it as its activation, as behind a residual
+    sum, and ``Clamp(min=0.0, max=6.0)`` is ReLU6 (MobileNet, arXiv 1801.04381). The gradient passes where an element
+    lies between the bounds or on one.
 
     Attributes
     ----------

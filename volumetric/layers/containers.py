@@ -25,7 +25,15 @@ INPUT = "input"
 
 @layer("residual")
 class Residual(LayerSpec):
-    """Sum ``y = x + source``.
+    """Sum of a layer's input and what an earlier layer made.
+
+    ::
+
+        y = x + source
+
+    The gradient goes to both.
+
+    He et al. 2015 (arXiv 1512.03385).
 
     Attributes
     ----------
@@ -137,7 +145,19 @@ class Container(LayerSpec):
 
 @layer("sequential")
 class Sequential(Container):
-    """Layers one after the other; a Residual inside may name an earlier one."""
+    """Layers one after the other, as one layer.
+
+    ::
+
+        y = f_{n−1}(… f_1(f_0(x)))
+
+    Parameters are named below a layer's number, ``0/weight``. A `Residual` inside may name an earlier layer: ``#2`` is
+    the output of the third one, ``input`` what the container got.
+
+    Attributes
+    ----------
+    layers : in the order in which they are computed
+    """
 
     children_field: ClassVar[str | None] = "layers"
 

@@ -34,6 +34,7 @@ class Spatial(Windowed):
     kernel_size, stride, dilation : a number for all spatial axes, or one for each
     groups : parts into which both kinds of channels are split; a part of the output sees its part of the input alone
     bias : whether each output channel has one
+    activation : function of every element at the end
     """
 
     in_channels: int
@@ -78,9 +79,16 @@ class Spatial(Windowed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv(Spatial):
-    """Convolution, ``y[n, f, o] = act(Σ_{c,k} W[f, c, k] · x[n, c, stride·o + dilation·k - padding] + b[f])``.
+    """Convolution, with channels first.
 
-    W is ``[out_channels, in_channels / groups, *kernel]``.
+    ::
+
+        y[n, f, o] = act(Σ_{c,k} W[f, c, k] · x[n, c, stride·o + dilation·k − padding] + b[f])
+
+    Places o and k have an index for each spatial axis, along which there are ``⌊(size + 2·padding − dilation·(kernel −
+    1) − 1) / stride⌋ + 1`` places. W is ``[out_channels, in_channels / groups, *kernel]``; ``groups = in_channels`` is
+    depthwise. It is computed as one product for each sample and group between the kernel and the unfolded windows
+    (Chellapilla et al. 2006).
 
     Attributes
     ----------

@@ -15,10 +15,16 @@ from volumetric.layers.scope import Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvTranspose(Spatial):
-    """Transposed convolution, ``y[n, f, stride·i + dilation·k - padding] += Σ_c W[c, f, k] · x[n, c, i]``.
+    """Transposed convolution, with channels first.
 
-    Bias and activation follow. W is ``[in_channels, out_channels / groups, *kernel]``. Apart from those two it is the
-    gradient of the input of a convolution with the same fields and the channels exchanged.
+    ::
+
+        y[n, f, stride·i + dilation·k − padding] += Σ_c W[c, f, k] · x[n, c, i]        then + b[f] and act
+
+    Places i and k have an index for each spatial axis, along which the output has ``(size − 1)·stride − 2·padding +
+    dilation·(kernel − 1) + output_padding + 1`` places. W is ``[in_channels, out_channels / groups, *kernel]``. But for
+    bias and activation it is the gradient of the input of a convolution with the same fields and the channels
+    exchanged.
 
     Attributes
     ----------

@@ -27,7 +27,23 @@ def affine_params(
 
 @layer("dense")
 class Dense(LayerSpec):
-    """Affine map ``y = act(x Wᵀ + b)`` on the last axis, W is ``[out_features, in_features]``."""
+    """Affine map of the last axis, row by row.
+
+    ::
+
+        y = act(x Wᵀ + b)
+
+    x is ``[N, …, in_features]``, W ``[out_features, in_features]``; all leading axes are rows. Gradients: with
+    ``g = gy · act'(x Wᵀ + b)``, ``W̄ = gᵀ x``, ``b̄ = Σ g``, ``x̄ = g W``. Activations are functions of each element
+    (docs/formulas.md); the usual one is linear.
+
+    Attributes
+    ----------
+    in_features : features of a row of input
+    out_features : features of a row of output
+    bias : whether there is b
+    activation : function of every element at the end
+    """
 
     in_features: int
     out_features: int

@@ -16,10 +16,15 @@ SURROGATES = ("none", "clip", "triangle")
 
 @layer("discrete")
 class Discrete(LayerSpec):
-    """``step``: 1 above 0, else 0. ``sign``: -1, 0 at 0, 1. ``ternary``: 1 above `threshold`, -1 below -`threshold`, 0.
+    """Each element becomes one of two or three numbers, as in binary and ternary networks.
 
-    NaN stays. The derivative is 0 wherever there is one, so backprop learns nothing below such a layer unless a
-    surrogate stands in for it.
+    ::
+
+        step: y = [x > 0]        sign: y = [x > 0] − [x < 0]        ternary: y = [x > threshold] − [x < −threshold]
+
+    NaN stays. Behind a `Dense` with tanh it makes a layer of neurons that fire or do not. The derivative is 0 wherever
+    there is one, so backprop learns nothing below such a layer unless a `surrogate` stands in for it, or the network
+    learns in a way that needs no derivative of it.
 
     Attributes
     ----------

@@ -12,10 +12,23 @@ from volumetric.layers.scope import Scope
 
 @layer("dropout")
 class Dropout(LayerSpec):
-    """While training, each element is 0 with the chance `p`, else ``x / (1 - p)``; at inference ``y = x``.
+    """Zeroes elements by chance while training.
 
-    Which elements are dropped is a hash of the run's seed, the update, the place of the layer, and that of the element
-    in the batch: the same on every device, with any number of threads, and in a run that was resumed.
+    ::
+
+        y = x / (1 − p) where an element stays, else 0          while training
+        y = x                                                   at inference and in validation
+
+    Element i of the batch (in row-major order) stays if the upper 24 bits of ``pcg4d(i, place, key₀, key₁)`` are at
+    least p · 2²⁴. ``place`` is a checksum of where the layer stands; the keys are
+    ``pcg4d(seed, update, batch within the update)``, with the ``seed`` of the training configuration. pcg4d is the hash
+    of Jarzynski & Olano 2020 (JCGT 9:3). So all devices drop the same elements, with any number of threads, and a run
+    that is resumed goes on as if it had never stopped. Other frameworks draw other numbers.
+
+    The gradient is ``x̄ = gy / (1 − p)`` where the element stays, else 0. What is dropped does not count at all, not
+    even if it is NaN.
+
+    Srivastava et al. 2014 (JMLR 15:1929).
 
     Attributes
     ----------

@@ -18,7 +18,21 @@ from volumetric.layers.scope import Scope
 
 @layer("embedding")
 class Embedding(LayerSpec):
-    """Row lookup ``y[t] = scale · E[id[t]]``. Input int ids ``[T]``, output ``[T, embedding_dim]``."""
+    """A row of a table for each id: int ids ``[T]`` become ``[T, embedding_dim]``.
+
+    ::
+
+        y[t] = scale · E[id[t]]
+
+    An id outside of 0 … num_embeddings − 1 is an error. The gradient adds every row of gy to the row of its id; ids
+    have none.
+
+    Attributes
+    ----------
+    num_embeddings : rows of the table
+    embedding_dim : features of a row
+    scale : factor on the output
+    """
 
     num_embeddings: int
     embedding_dim: int
@@ -45,7 +59,20 @@ class Embedding(LayerSpec):
 
 @layer("position_embedding")
 class PositionEmbedding(LayerSpec):
-    """Learned absolute positions ``y[t] = x[t] + P[position(t) + offset]`` (GPT-2, BERT; OPT has offset 2)."""
+    """Learned absolute positions, counted on from call to call.
+
+    ::
+
+        y[t] = x[t] + P[position(t) + offset]
+
+    GPT-2 and BERT have them; OPT has offset 2.
+
+    Attributes
+    ----------
+    num_embeddings : rows of the table
+    embedding_dim : features of a row
+    offset : added to the position
+    """
 
     contextual: ClassVar[bool] = True
 

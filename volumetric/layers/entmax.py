@@ -10,7 +10,17 @@ from volumetric.layers.softmax import AxisSoftmax
 
 @layer("sparsemax")
 class Sparsemax(AxisSoftmax):
-    """``y = sparsemax(x / temperature)``: the nearest point of the simplex, with exact zeros."""
+    """The nearest point of the simplex to the logits, with exact zeros.
+
+    ::
+
+        y = argmin_p ‖p − x/τ‖²  over the simplex  =  max(x/τ − t, 0)
+
+    t is such that y sums to 1. The Jacobian acts on the support S alone: ``x̄_i = (gy_i − mean_S gy) / τ`` for i in S,
+    else 0.
+
+    Martins & Astudillo 2016 (arXiv 1602.02068).
+    """
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         return work.entmax(z, 2.0)
@@ -18,7 +28,20 @@ class Sparsemax(AxisSoftmax):
 
 @layer("entmax")
 class Entmax(AxisSoftmax):
-    """``y = entmax_α(x / temperature)``; α = 2 is sparsemax, towards 1 it becomes softmax."""
+    """A softmax that can be sparse: α = 2 is sparsemax; towards 1 it becomes softmax.
+
+    ::
+
+        y_i = max((α − 1) x_i/τ − t, 0)^(1/(α − 1))
+
+    t is such that y sums to 1. With ``s = y^(2 − α)``: ``x̄ = s (gy − Σ s gy / Σ s) / τ``.
+
+    Peters et al. 2019 (arXiv 1905.05702).
+
+    Attributes
+    ----------
+    alpha : 1: softmax, 2: sparsemax
+    """
 
     alpha: float = 1.5
 

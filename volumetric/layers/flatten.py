@@ -12,7 +12,14 @@ from volumetric.layers.scope import Scope
 
 @layer("flatten")
 class Flatten(LayerSpec):
-    """View the axes from `start_dim` to `end_dim`, both included, as one; the first axis of all counts rows and stays.
+    """Views neighbouring axes as one.
+
+    ::
+
+        y[n, i·b + j] = x[n, i, j]          for x [N, a, b]
+
+    No work: the elements stay where they are. The axes from `start_dim` to `end_dim`, both included, become one; axis 0
+    counts rows and is never part of what is flattened.
 
     Attributes
     ----------

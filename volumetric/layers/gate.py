@@ -23,18 +23,27 @@ SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 
 @layer("gate")
 class Gate(LayerSpec):
-    """Weights of branches for each row, ``y = softmax(top_k(x Wᵀ + b))``: 0 but for the `top_k` largest, sum 1.
+    """Weights of branches for each row, 0 but for the `top_k` largest.
 
-    This equals the softmax over all branches, cut down to the largest and renormalised (Shazeer et al. 2017, arXiv
-    1701.06538; Mixtral, arXiv 2401.04088). Of equal ones the earlier is taken. Two other scorings keep the weights of
-    the largest as they are, whatever their sum.
+    ::
+
+        softmax        y = softmax(top_k(x Wᵀ + b))         sums to 1
+        softmax_all    y = top_k(softmax(x Wᵀ + b))         over all logits, not made to sum to 1
+        sigmoid        y = top_k(σ(x Wᵀ + b))               each branch by itself
+
+    The first equals the softmax over all branches, cut down to the largest and renormalised. Of equal ones the earlier
+    is taken. A branch that is not taken is not computed where no row takes it, and its weight has gradient 0; its logit
+    has one in a softmax over all.
+
+    This is the router of a mixture of experts (Shazeer et al. 2017, arXiv 1701.06538; Mixtral, arXiv 2401.04088), which
+    a `Parallel` with ``combine="filter"`` has.
 
     Attributes
     ----------
     in_features, out_features : width of a row, and the number of branches
     top_k : branches that have a weight above 0 (None: all)
-    scoring : ``"softmax"`` of the logits that are kept; ``"softmax_all"``: ``y = top_k(softmax(x Wᵀ + b))``, over all
-        logits (Qwen1.5-MoE, ``norm_topk_prob=false``); ``"sigmoid"``: ``y = top_k(σ(x Wᵀ + b))``, of each logit alone
+    bias : whether there is b
+    scoring : ``"softmax"``, ``"softmax_all"`` (Qwen1.5-MoE, ``norm_topk_prob=false``) or ``"sigmoid"``
     """
 
     in_features: int

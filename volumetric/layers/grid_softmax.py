@@ -10,7 +10,17 @@ from volumetric.layers.softmax import AxisSoftmax
 
 @layer("grid_softmax")
 class GridSoftmax(AxisSoftmax):
-    """Read ``rows · cols`` logits as a grid and take the softmax of each of its rows."""
+    """Reads ``rows · cols`` logits as a grid, each of whose rows is a choice of its own.
+
+    ::
+
+        y[r, c] = exp(x[r, c] / τ) / Σ_k exp(x[r, k] / τ)
+
+    Attributes
+    ----------
+    rows : choices of the grid
+    cols : logits in a row of the grid
+    """
 
     rows: int
     cols: int

@@ -15,15 +15,23 @@ from volumetric.layers.softmax import Softmax
 
 @layer("gumbel_softmax")
 class GumbelSoftmax(Softmax):
-    """``y = softmax((x + g) / temperature)`` with ``g = -log(-log u)``, u uniform in (0, 1).
+    """A softmax of logits with Gumbel noise.
 
-    The arg max of ``x + g`` is a sample from softmax(x); a low temperature brings y close to it (Jang et al. 2016,
-    arXiv 1611.01144; Maddison et al. 2016, arXiv 1611.00712).
+    ::
 
-    The noise is a hash of `seed`, the row's position in its sequence (axis -2, counted on from call to call) and the
-    place in the row (`volumetric.graph.numeric.noise.gumbel`): a run can be repeated on any device, and rows that
-    arrive one by one get the same noise as rows that arrive together. The samples of a batch get noise of their own,
-    by their place in it. Another seed gives other noise; of a seed beyond 64 bits the lower ones count.
+        y = softmax((x + g) / τ),   g = −log(−log u),   u uniform in (0, 1)
+
+    The arg max of ``x + g`` is a sample from softmax(x); a low temperature brings y close to it. The noise is a hash of
+    `seed`, the row's position in its sequence (axis −2, counted on from call to call) and the place in the row
+    (``volumetric.graph.numeric.noise.gumbel``): a run can be repeated on any device, and rows that arrive one by one
+    get the same noise as rows that arrive together. The samples of a batch get noise of their own, by their place in
+    it. Of a seed beyond 64 bits the lower ones count.
+
+    Jang et al. 2016 (arXiv 1611.01144); Maddison et al. 2016 (arXiv 1611.00712).
+
+    Attributes
+    ----------
+    seed : of the noise; another seed gives other noise
     """
 
     contextual: ClassVar[bool] = True

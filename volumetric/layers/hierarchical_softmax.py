@@ -13,10 +13,20 @@ from volumetric.layers.softmax import AxisSoftmax
 
 @layer("hierarchical_softmax")
 class HierarchicalSoftmax(AxisSoftmax):
-    """Probabilities of the leaves of a regular tree (Morin & Bengio 2005).
+    """Probabilities of the leaves of a regular tree.
 
-    `levels` has the branching of each level: ``(3, 4)`` is a choice among 3, then among 4 below it. There is a logit
-    for every node except the root, level after level (here 3 + 12), and a probability for every leaf (here 12).
+    ::
+
+        p(leaf) = Π_levels softmax(logits of the node's children)[chosen child]
+
+    ``levels=(3, 4)`` is a choice among 3, then among 4 below it. There is a logit for every node except the root, level
+    after level (here 3 + 12), and a probability for every leaf (here 12).
+
+    Morin & Bengio 2005.
+
+    Attributes
+    ----------
+    levels : branching of each level of the tree
     """
 
     levels: tuple[int, ...]

@@ -20,13 +20,23 @@ from volumetric.layers.scope import Scope, flat
 
 @layer("kmeans")
 class KMeans(LayerSpec):
-    """Soft k-means, ``a = softmax(-‖x - cₖ‖² / 2τ²)`` over the centres, for each row on its own.
+    """Soft k-means of each row on its own.
 
-    This is the posterior of a mixture of equal, isotropic Gaussians (Dempster, Laird & Rubin 1977).
+    ::
+
+        a_k = softmax_k(−‖x − c_k‖² / 2τ²)
+        y = a                    output = "probabilities"
+        y = Σ_k a_k c_k          output = "features"
+
+    This is the posterior of a mixture of equal, isotropic Gaussians. The centres are trained like any weight;
+    ``volumetric.analysis.kmeans`` clusters points.
+
+    Dempster, Laird & Rubin 1977.
 
     Attributes
     ----------
     num_clusters : centres, the rows of ``centers`` ``[num_clusters, in_features]``
+    in_features : features of a row of input
     temperature : τ, the standard deviation of a cluster; near 0 each row belongs to its nearest centre alone
     output : ``"probabilities"``: a, ``[..., num_clusters]``. ``"features"``: ``Σₖ aₖ cₖ``, ``[..., in_features]``
     """

@@ -10,10 +10,15 @@ from volumetric.layers.scope import Scope
 
 @layer("last_step")
 class LastStep(LayerSpec):
-    """Last step of each sequence, ``y[n] = x[n, T - 1]``: ``[N, T, …]`` becomes ``[N, …]``.
+    """The last step of each sequence: ``[N, T, …]`` becomes ``[N, …]``.
 
-    Behind a recurrent layer on ``[N, T, features]`` it gives the state after the whole sequence. A sample is one row of
-    shape ``[T, features]`` here; where the steps are the rows themselves, devices return the last one on request.
+    ::
+
+        y[n] = x[n, T − 1]
+
+    It ends a network that reads a whole sequence and answers once: `LSTM` on rows of shape ``[T, features]``,
+    `LastStep`, `Dense`. Where the steps are the rows themselves, devices return the last one on request. The gradient
+    of all other steps is 0.
     """
 
     def output_shape(self, *inputs: Shape) -> Shape:

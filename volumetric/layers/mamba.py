@@ -24,14 +24,25 @@ from volumetric.layers.selective_scan import Columns, Scan
 
 @layer("mamba")
 class Mamba(LayerSpec):
-    """``y = (scan(u) ⊙ silu(z)) Woᵀ`` with ``[v, z] = x Wiᵀ``, ``u = silu(conv(v))``, on rows ``[…, T, embed_dim]``.
+    """A selective state-space layer, on rows ``[…, T, embed_dim]``.
 
-    ``[r, b, c] = u Wxᵀ`` and ``dt = softplus(r Wdᵀ + bd)`` are the row's step, input and output of the scan
+    ::
 
-    ``s[t] = exp(dt ⊗ A) ⊙ s[t - 1] + (dt ⊙ u) ⊗ b``, ``scan(u)[t] = s[t] c + D ⊙ u`` with ``A = -exp(a_log)``
+        [v, z] = x Wiᵀ
+        u = silu(conv(v))
+        [r, b, c] = u Wxᵀ
+        dt = softplus(r Wdᵀ + bd)
+        s[t] = exp(dt[t] ⊗ A) ⊙ s[t − 1] + (dt[t] ⊙ u[t]) ⊗ b[t]        A = −exp(a_log)
+        y[t] = ((s[t] c[t] + D ⊙ u[t]) ⊙ silu(z[t])) Woᵀ
 
-    (Gu & Dao 2023). ``conv`` is causal, of each channel on its own. A call goes on from two states of fixed size: the
-    last ``kernel_size - 1`` rows of v, and s; resets forget both.
+    Each channel keeps `state_size` numbers, which decay, take in the row and are read out by factors that follow from
+    the row itself. ``conv`` is causal, of each channel on its own. What a sequence leaves behind are the last
+    ``kernel_size − 1`` rows of v and s, of one size however long it is; resets forget both.
+
+    On fast devices the scan of a call is one operation on its rows, beside packed products; nothing of the size rows ×
+    channels × elements is stored. Training writes it as a ``linear_scan``, whose gradient is one too.
+
+    Gu & Dao 2023 (arXiv 2312.00752).
 
     Attributes
     ----------

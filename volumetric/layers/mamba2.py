@@ -27,14 +27,21 @@ from volumetric.layers.selective_scan import Columns, Scan
 
 @layer("mamba2")
 class Mamba2(LayerSpec):
-    """``y = norm(scan(v) ⊙ silu(z)) Woᵀ`` with ``[z, w, r] = x Wiᵀ``, ``[v, b, c] = silu(conv(w))``, on ``[…, T, n]``.
+    """A selective state-space layer whose decay is one for each head of channels, on rows ``[…, T, embed_dim]``.
 
-    With ``dt = clip(softplus(r + dt_bias), dt_min, dt_max)`` a head of channels scans
+    ::
 
-    ``s[t] = exp(dt A) s[t - 1] + dt b ⊗ v``, ``scan(v)[t] = c · s[t] + D v`` with ``A = -exp(a_log)``
+        [z, w, r] = x Wiᵀ
+        [v, b, c] = silu(conv(w))
+        dt = clip(softplus(r + dt_bias), dt_min, dt_max)
+        s[t] = exp(dt[t] A) s[t − 1] + dt[t] b[t] ⊗ v[t]                 for each head; A = −exp(a_log), one number
+        y[t] = norm((c[t] · s[t] + D v[t]) ⊙ silu(z[t])) Woᵀ
 
-    where b and c belong to groups of heads (Dao & Gu 2024). ``conv`` is causal, of each channel on its own. A call goes
-    on from two states of fixed size: the last ``kernel_size - 1`` rows of w, and s.
+    b and c are shared by the heads of a group. ``conv`` is causal, of each channel on its own. Falcon-H1's layers leave
+    the norm out, or put it before the gate, and have fixed factors on what Wi makes (`multipliers`). A sequence leaves
+    behind the last ``kernel_size − 1`` rows of w, and s, of one size however long it is.
+
+    Dao & Gu 2024 (arXiv 2405.21060).
 
     Attributes
     ----------

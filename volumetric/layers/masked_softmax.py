@@ -12,10 +12,18 @@ from volumetric.layers.softmax import Softmax
 
 @layer("masked_softmax")
 class MaskedSoftmax(Softmax):
-    """``y = softmax(x / temperature)`` over the places where `mask` is true; 0 elsewhere, whatever stands there.
+    """A softmax over the places where `mask` is true.
 
-    What the mask removes has gradient 0, also beside NaN.
-    A mask that removes everything gives zeros.
+    ::
+
+        y_i = mask_i exp(x_i / τ) / Σ_j mask_j exp(x_j / τ)
+
+    y is 0 where the mask is false, whatever stands there, NaN included, and so is the gradient there; a mask that
+    removes everything gives zeros.
+
+    Attributes
+    ----------
+    mask : which places take part
     """
 
     mask: tuple[bool, ...]

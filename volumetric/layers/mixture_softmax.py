@@ -10,10 +10,20 @@ from volumetric.layers.softmax import AxisSoftmax
 
 @layer("mixture_softmax")
 class MixtureSoftmax(AxisSoftmax):
-    """``y = Σₖ softmax(w)ₖ softmax(zₖ)``: distributions that no single softmax of few features can express.
+    """A weighted sum of distributions, which no single softmax of few features can express.
 
-    Yang et al. 2018 (arXiv 1711.03953). The logits are the `components` logits w of the weights, then those of every
-    component: ``components · (1 + n)`` logits give n probabilities.
+    ::
+
+        y = Σ_k softmax(w)_k · softmax(z_k)
+
+    The logits are the `components` logits w of the weights, then those of every component: ``components · (1 + n)``
+    logits give n probabilities.
+
+    Yang et al. 2018 (arXiv 1711.03953).
+
+    Attributes
+    ----------
+    components : number of distributions
     """
 
     components: int

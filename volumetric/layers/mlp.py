@@ -20,10 +20,16 @@ from volumetric.layers.scope import Scope, gated, linear, scaled
 
 @layer("swiglu")
 class SwiGLU(LayerSpec):
-    """Gated block ``y = (act(x Wgᵀ + bg) ⊙ (x Wuᵀ + bu)) Wdᵀ + bd``; SiLU makes it SwiGLU, GELU makes it GeGLU.
+    """The gated feed-forward block; SiLU makes it SwiGLU, GELU makes it GeGLU.
 
-    With a limit c the hidden elements are ``act(min(g, c)) ⊙ (clamp(u, -c, c) + up_offset)`` of gate g and up u
-    (gpt-oss, arXiv 2508.10925).
+    ::
+
+        y = (act(x Wgᵀ + bg) ⊙ (x Wuᵀ + bu)) Wdᵀ + bd
+
+    With a `limit` c the hidden elements are ``act(min(g, c)) ⊙ (clamp(u, −c, c) + up_offset)`` of gate g and up u
+    (gpt-oss, arXiv 2508.10925, with quick_gelu, 7 and 1); at the bounds gradients pass, as torch.clamp's do.
+
+    Shazeer 2020 (arXiv 2002.05202).
 
     Attributes
     ----------
@@ -79,7 +85,21 @@ class SwiGLU(LayerSpec):
 
 @layer("mlp")
 class MLP(LayerSpec):
-    """Plain block ``y = act(x Wuᵀ + bu) Wdᵀ + bd``."""
+    """The plain feed-forward block of GPT-2 and BERT.
+
+    ::
+
+        y = act(x Wuᵀ + bu) Wdᵀ + bd
+
+    Vaswani et al. 2017 (arXiv 1706.03762), section 3.3.
+
+    Attributes
+    ----------
+    in_features : width of input and output
+    hidden_features : width between the two products
+    activation : function of every element between the two products
+    bias : whether there are bu and bd
+    """
 
     in_features: int
     hidden_features: int

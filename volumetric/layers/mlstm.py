@@ -42,16 +42,36 @@ _FRESH: dict[str, Init] = {"i/weight": "zeros", "i/bias": "normal_tenth", "f/wei
 
 @layer("mlstm")
 class MLSTM(LayerSpec):
-    """``y = qᵀC / max(|qᵀn|, exp(-m))`` with ``C = f C + i k vᵀ / √d`` and ``n = f n + i k / √d``, on ``[…, T, E]``.
+    """A memory of matrices: each row writes its value at its key, and reads at its query, on ``[…, T, E]``.
 
-    By heads of d channels, with ``q = k = silu(conv(x))``, ``v = x``, and one gate each a head,
-    ``[ĩ, f̃] = W [q, k, v] + b``. They are divided by the largest so far, whose logarithm is the state m:
+    ::
 
-    ``m = max(ĩ, m[t - 1] + log σ(f̃))``, ``i = exp(ĩ - m)``, ``f = exp(m[t - 1] + log σ(f̃) - m)``
+        q = k = silu(conv(x))        v = x                               by heads of d channels
+        ĩ, f̃ = W [q; k; v] + b                                           one number each a head
+        λ = log σ(f̃) + m_{t−1}       m = max(λ, ĩ)       f = exp(λ − m)       i = exp(ĩ − m)
+        C = f C_{t−1} + i k vᵀ / √d                      n = f n_{t−1} + i k / √d
+        y = Cᵀq / (max(|qᵀn|, exp(−m)) + 10⁻⁶)
+        out = (y − mean) / √(var + 10⁻⁵) ⊙ w                             mean and variance of each head
 
-    (Beck et al. 2024). 1e-6 is added to the divisor; y is normalised head by head, with a gain and no bias. A call goes
-    on from the states C, n and m and the last rows that the convolution saw, and forgets them at resets; in gradients
-    they are constants. Devices compute windows in chunks of rows as products of matrices.
+    Gates are exponential; what they add up is divided by exp(m), the largest of them so far. exp(−m) is taken for at
+    most e⁸⁰, by which what is read is nothing in any type.
+
+    Devices compute windows in chunks of `chunk_size` rows as products of matrices, exactly the same but for rounding:
+    with B the sum of log σ(f̃) since a row's sequence began, a chunk sees within itself
+    ``exp(B_t − B_s + ĩ_s − m_t) (q_t · k_s) / √d``, where no sequence begins between s and t, and what was before it as
+    one matrix. Calls on rows that go on from a state run row by row. In float32 chunks of 64 rows err as single steps
+    do; longer ones by more.
+
+    The states C ``[heads, d, d]``, n ``[heads, d]`` and m ``[heads]``, and the last rows that the convolution saw, are
+    what a sequence leaves behind. A reset makes them zeros; in gradients they are constants. Gates and states are
+    float32 whatever the type of the weights. A fresh layer has W = 0, a bias of the forget gates from 3 to 6 over the
+    heads, and one of the input gates of deviation 0.1.
+
+    With ``projection="axon"`` states, parameters and resets of the `AxonLinear` layers are among the cell's, below
+    ``i/``, ``f/``, ``qk/`` and ``v/``; the gates begin as the others do. Heads of one number
+    (``num_heads = embed_dim``) are always 0 behind their norm, of which there is a warning.
+
+    Beck et al. 2024 (arXiv 2405.04517).
 
     Attributes
     ----------
@@ -59,8 +79,8 @@ class MLSTM(LayerSpec):
     num_heads : heads, which divide the width
     kernel_size : rows that the convolution sees
     chunk_size : rows that devices compute at once; the same numbers up to rounding. Beyond 64, float32 loses digits
-    projection : ``"axon"``: an `AxonLinear` makes each gate, another one, behind SiLU, ``q = k`` of the convolution's
-        output, and a fourth v of x
+    projection : ``"axon"``: maps that remember stand in the place of W: an `AxonLinear` each makes ĩ and f̃ of
+        ``[q; k; v]``, one more, behind SiLU, ``q = k`` of what the convolution made, and one v of x
     """
 
     contextual: ClassVar[bool] = True

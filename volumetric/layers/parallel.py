@@ -28,11 +28,22 @@ COMBINES: tuple[Combine, ...] = get_args(Combine)
 class Parallel(Container):
     """Branches side by side on one input, their outputs joined by `combine`.
 
+    ::
+
+        concat         y = [f_0(x), f_1(x), …]              side by side on the last axis
+        add, avg       y = Σ f_i(x),   (1/n) Σ f_i(x)
+        filter         y = Σ gate(x)_i · f_i(x)             a mixture of experts
+        grid_scatter   cell p_i of a grid of zeros = f_i(x)
+
+    A branch's parameters are named below its number, ``0/weight``; the gate's below ``gate/``.
+    ``volumetric.builders.graft`` makes one of several trained networks.
+
     Attributes
     ----------
-    combine : on the last axis, ``"concat"`` puts outputs side by side; ``"add"`` and ``"avg"`` sum them;
-        ``"filter"`` sums them with the weights that `gate` gives to every row; ``"grid_scatter"`` puts each into its
-        cell of a grid of zeros, whose cells then lie side by side in reading order
+    branches : layers on the same input
+    combine : on the last axis, ``"concat"`` puts outputs side by side; ``"add"`` and ``"avg"`` sum them; ``"filter"``
+        sums them with the weights that `gate` gives to every row; ``"grid_scatter"`` puts each into its cell of a grid
+        of zeros, whose cells then lie side by side in reading order
     gate : for ``"filter"``, with one output for each branch
     weigh : what the weights of the gate multiply: the ``"output"`` of a branch, or its ``"input"`` (Llama 4); then
         outputs of the branches whose weight is not 0 are summed as they are

@@ -17,7 +17,7 @@ from volumetric.layers.windowed import Windowed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool(Windowed):
-    """What the windows of pooling layers have in common; each channel of ``[N, C, *sizes]`` is pooled on its own.
+    """What the windows of pooling layers have in common.
 
     Attributes
     ----------
@@ -81,9 +81,16 @@ class Pool(Windowed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxPool(Pool):
-    """Largest element of each window, ``y[n, c, o] = max_k x[n, c, stride·o + dilation·k - padding]``.
+    """Largest element of each window.
 
-    What lies outside of the image is smaller than everything in it. The gradient goes to the first of equal elements.
+    ::
+
+        y[n, c, o] = max_k x[n, c, stride·o + dilation·k − padding]
+
+    Each channel is pooled on its own. There are ``⌊(size + 2·padding − span) / stride⌋ + 1`` windows along an axis,
+    where a window spans ``dilation·(kernel_size − 1) + 1`` elements; `ceil_mode` rounds the quotient up. What lies
+    outside is −∞, so padding never wins; NaN in a window makes it NaN. The gradient of a window goes to its largest
+    element, to the first of equal ones. All as in PyTorch.
 
     Attributes
     ----------
@@ -123,7 +130,14 @@ class MaxPool3d(MaxPool):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvgPool(Pool):
-    """Mean of each window, ``y[n, c, o] = Σ_k x[n, c, stride·o + k - padding] / size[o]``.
+    """Mean of each window.
+
+    ::
+
+        y[n, c, o] = Σ_k x[n, c, stride·o + k − padding] / size[o]
+
+    Each channel is pooled on its own. There are as many windows as in a `MaxPool1d`, along every axis. All as in
+    PyTorch.
 
     Attributes
     ----------

@@ -27,16 +27,22 @@ from volumetric.layers.scope import Scope, linear
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrent(LayerSpec):
-    """What the recurrent layers share: the loop over the steps of ``[T, input_size]`` or ``[B, T, input_size]``.
+    """What the recurrent layers share: the loop over the steps of a sequence.
 
-    The output is h of every step. A call goes on from the state that the steps before it left, and
-    forgets it at resets; in gradients that state is a constant. With `reverse` the steps of a call
-    are computed from the last to the first; it begins with zeros and leaves nothing, and sees no row beyond a reset:
-    the way back of a bidirectional layer. Each step computes its cell from
-    ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other.
+    Sequences are ``[T, input_size]`` or ``[B, T, input_size]``; the output is h of every step. Each step computes its
+    cell from ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other: Wih is
+    ``[blocks · hidden_size, input_size]``. The first state is zeros. A call goes on from the state that the steps
+    before it left, so that a sequence may come in pieces, and forgets it at resets. Gradients go back through all steps
+    of a call; in them the state before it is a constant. With `reverse` the first step of a call is the last one of the
+    sequence: it begins with zeros and leaves nothing, and sees no row beyond a reset, as the way back of a
+    bidirectional layer.
 
     Attributes
     ----------
+    input_size : features of a step of input
+    hidden_size : features of the state
+    bias : whether there are bih and bhh
+    reverse : whether the steps run from the last to the first
     fresh : parameters of an untrained layer: uniform with biases of 0, or ``"orthogonal"`` with biases of 1
     """
 
@@ -114,7 +120,18 @@ class Recurrent(LayerSpec):
 
 @layer("rnn")
 class RNN(Recurrent):
-    """``h' = act(x Wihᵀ + bih + h Whhᵀ + bhh)`` with tanh or ReLU; loop, shapes and states as in `Recurrent`."""
+    """A plain recurrent network; loop, shapes and states as in `Recurrent`.
+
+    ::
+
+        h_t = act(x_t Wihᵀ + bih + h_{t−1} Whhᵀ + bhh),   h_0 = 0,   y_t = h_t
+
+    Elman 1990.
+
+    Attributes
+    ----------
+    nonlinearity : act, tanh or relu
+    """
 
     nonlinearity: Literal["tanh", "relu"] = "tanh"
 
@@ -131,16 +148,27 @@ class RNN(Recurrent):
 
 @layer("lstm")
 class LSTM(Recurrent):
-    """``c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh(c')``; loop, shapes and states as in `Recurrent`.
+    """A long short-term memory; loop, shapes and states as in `Recurrent`.
 
-    ``[i, f, g, o] = [σ, σ, tanh, σ](x Wihᵀ + bih + h Whhᵀ + bhh)``, blocks in this order.
+    ::
+
+        [i, f, g, o] = [σ, σ, tanh, σ](x_t Wihᵀ + bih + h_{t−1} Whhᵀ + bhh)            blocks in this order
+        c_t = f ⊙ c_{t−1} + i ⊙ g
+        h_t = o ⊙ tanh(c_t)
+
+    Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000.
     """
 
 
 @layer("gru")
 class GRU(Recurrent):
-    """``h' = (1 - z) ⊙ n + z ⊙ h``; loop, shapes and states as in `Recurrent`.
+    """A gated recurrent unit; loop, shapes and states as in `Recurrent`.
 
-    ``r = σ(xr + hr)``, ``z = σ(xz + hz)``, ``n = tanh(xn + r ⊙ hn)``, where ``[xr, xz, xn] = x Wihᵀ + bih`` and
-    ``[hr, hz, hn] = h Whhᵀ + bhh``.
+    ::
+
+        [xr, xz, xn] = x_t Wihᵀ + bih        [hr, hz, hn] = h_{t−1} Whhᵀ + bhh
+        r = σ(xr + hr),   z = σ(xz + hz),   n = tanh(xn + r ⊙ hn)
+        h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
+
+    Cho et al. 2014 (arXiv 1406.1078), in the form that applies the reset gate after the product.
     """

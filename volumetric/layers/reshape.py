@@ -12,9 +12,18 @@ from volumetric.layers.scope import Scope
 
 @layer("reshape")
 class Reshape(LayerSpec):
-    """Give every row the shape `shape`, in row-major order; one size may be -1: whatever is left.
+    """Gives every row another shape, in row-major order.
 
-    ``Reshape(shape=(-1,))`` flattens images for a dense layer, ``Reshape(shape=(8, 7, 7))`` makes images of features.
+    ::
+
+        y[n] = the elements of x[n] in the shape `shape`
+
+    The first axis, which counts rows or samples, stays. ``Reshape(shape=(-1,))`` flattens images for a dense layer,
+    ``Reshape(shape=(8, 7, 7))`` makes images of features.
+
+    Attributes
+    ----------
+    shape : of a row; one size may be -1: whatever is left
     """
 
     shape: tuple[int, ...]

@@ -11,7 +11,13 @@ from volumetric.layers.scope import Scope, scaled
 
 @layer("scale")
 class Scale(LayerSpec):
-    """``y = factor · x``, element by element.
+    """Multiplies every element by one constant, which is part of the structure and not trained.
+
+    ::
+
+        y = factor · x
+
+    Cohere's models scale their logits so, Granite's what a block adds to the stream.
 
     Attributes
     ----------

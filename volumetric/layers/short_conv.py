@@ -21,10 +21,17 @@ from volumetric.layers.scope import Scope, columns, gated, linear
 
 @layer("short_conv")
 class ShortConv(LayerSpec):
-    """``y = (c ⊙ conv(b ⊙ v)) Woᵀ`` with ``[b, c, v] = x Wiᵀ``, on rows ``[T, embed_dim]`` or ``[B, T, embed_dim]``.
+    """A gated convolution over the last few rows of a sequence, on ``[T, embed_dim]`` or ``[B, T, embed_dim]``.
 
-    ``conv`` is causal, of each channel on its own: row t sees rows ``t - kernel_size + 1 … t``. A call goes on from the
-    last ``kernel_size - 1`` rows before it, a state of fixed size.
+    ::
+
+        [b, c, v] = x Wiᵀ
+        y = (c ⊙ conv(b ⊙ v)) Woᵀ
+
+    ``conv`` is causal, of each channel on its own: a row sees itself and the ``kernel_size − 1`` rows before it, which
+    are all that a sequence leaves behind, however long it is.
+
+    The operator of LFM2 (arXiv 2511.23404), in ten of sixteen layers of its models.
 
     Attributes
     ----------

@@ -36,17 +36,31 @@ _CELL = CELLS["slstm"]
 
 @layer("slstm")
 class SLSTM(LayerSpec):
-    """``y = σ(õ) c / n``, head by head normalised, with ``c = f c + i tanh(z̃)`` and ``n = f n + i``, on ``[…, T, E]``.
+    """An LSTM whose input and forget gates are exponential, on rows ``[…, T, E]``.
 
-    Gates are ``g̃ = W_g x + R_g y[t - 1] + b_g``, within each head alone; those of i and f read ``silu(conv(x))`` in the
-    place of x. Gates i and f are exponential and divided by the largest so far, whose logarithm is the state m:
+    ::
 
-    ``m = max(ĩ, m[t - 1] + log σ(f̃))``, ``i = exp(ĩ - m)``, ``f = exp(m[t - 1] + log σ(f̃) - m)``
+        x̃ = silu(conv(x))                                               x itself without a convolution
+        g̃ = W_g (x̃ or x) + R_g y_{t−1} + b_g                            i, f read x̃; z, o read x; each head alone
+        λ = m_{t−1} + log σ(f̃)
+        m = max(ĩ, λ)                                                   ĩ where n_{t−1} = 0
+        i = exp(ĩ − m)        f = min(exp(λ − m), 1)
+        c = f c_{t−1} + i tanh(z̃)        n = f n_{t−1} + i        y = σ(õ) c / (n + 10⁻⁶)
+        out = (y − mean) / √(var + 10⁻⁵) ⊙ w                             mean and variance of each head
 
-    and ``m = ĩ`` where n is 0, at the beginning (Beck et al. 2024). 1e-6 is added to n in the quotient. What the
-    recurrence reads is y before its norm, which has a gain and no bias. A call goes on from the states y, c, n and m
-    and the last rows that the convolution saw, and forgets them at resets; in gradients they are
-    constants.
+    All that gates add up is divided by exp(m), the largest of them so far, so that nothing overflows; n counts what was
+    added, and y is a weighted mean. The recurrence reads y before its norm.
+
+    The gates' matrices are ``[heads, out, in]`` with out = in = E / heads, R ``[4, heads, out, in]`` and b
+    ``[4, heads, out]`` with the gates in the order i, f, z, o. Gates and states are computed in float32 whatever the
+    type of the weights. A sequence leaves behind y, c, n and m ``[E]``, and the last rows that the convolution saw. A
+    reset makes them zeros; in gradients they are constants.
+
+    A fresh layer has R = 0, matrices of deviation √(2 / (5 in)), and biases of the forget gate from 3 to 6 within each
+    head. What the maps of ``projection="axon"`` keep and learn stands below ``if/`` and ``zo/``. Heads of one number
+    (``num_heads = embed_dim``) are always 0 behind their norm, of which there is a warning.
+
+    Beck et al. 2024 (arXiv 2405.04517).
 
     Attributes
     ----------

@@ -17,11 +17,12 @@ from volumetric.layers.scope import Scope
 class AxisSoftmax(LayerSpec):
     """Base of the layers that turn logits along one axis into probabilities.
 
-    A slice whose logits are all -inf gives zeros; one with NaN or +inf gives NaN, and disturbs no other.
+    A slice whose logits are all -inf gives zeros; one with NaN or +inf gives NaN, and disturbs no other
+    (docs/numbers.md).
 
     Attributes
     ----------
-    temperature : what logits are divided by first
+    temperature : τ, what logits are divided by first
     axis : axis of the logits, from the front or (below 0) from the end; never the first one, which counts rows
     """
 
@@ -67,7 +68,15 @@ class AxisSoftmax(LayerSpec):
 
 @layer("softmax")
 class Softmax(AxisSoftmax):
-    """``y = softmax(x / temperature)`` along `axis`."""
+    """Distributions along an axis; slices as in `AxisSoftmax`.
+
+    ::
+
+        y_i = exp(x_i / τ) / Σ_j exp(x_j / τ)
+
+    Gradient: ``x̄ = y (gy − Σ gy y) / τ``. Every row is a distribution of its own. The Go engine Loom makes one of all
+    rows together, so networks that read several rows at a time differ (docs/loom.md).
+    """
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
         return work.softmax(z)
@@ -75,7 +84,16 @@ class Softmax(AxisSoftmax):
 
 @layer("softcap")
 class Softcap(LayerSpec):
-    """``y = cap · tanh(x / cap)``: Gemma 2's bound on logits (arXiv 2408.00118)."""
+    """Bounds logits softly, as Gemma 2 does (arXiv 2408.00118).
+
+    ::
+
+        y = cap · tanh(x / cap)
+
+    Attributes
+    ----------
+    cap : bound of the output
+    """
 
     cap: float
 

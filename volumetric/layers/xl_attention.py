@@ -35,13 +35,24 @@ from volumetric.layers.scope import Scope, linear, start
 
 @layer("xl_attention")
 class XLAttention(LayerSpec):
-    """``y = W_o Σ_s a_s v_s`` over a row and up to `memory` rows before it, weighed by content and distance.
+    """Transformer-XL's attention over a row and up to `memory` rows before it, by content and by distance.
 
-    ``a = softmax(((q + u) · k_s + (q + w) · r_δ) / √d)`` for each head, where δ is how many rows s lies back, ``r_δ`` a
-    product of a fixed code of sines and cosines of δ, and u and w one vector a head (Dai et al. 2019). A call goes on
-    from keys and values of the last rows, as they were computed, and from the number of these that belong to the
-    sequence, in states of fixed size; what lies behind a reset is not seen. So a row sees the same rows however a
-    sequence is cut into calls. In gradients states are constants.
+    ::
+
+        q, k, v = W_q x + b, W_k x + b, W_v x + b                        by heads of d channels
+        r_δ = W_r [sin(δ ω), cos(δ ω)]         ω_j = 10000^(−2 j / E)    δ = 0 … memory
+        ℓ_s = ((q + u) · k_s + (q + w) · r_δ) / √d         δ rows back, of the same sequence
+        y = W_o Σ_s softmax(ℓ)_s v_s + b
+
+    A row sees the same rows however a sequence is cut into calls, and nothing from before a reset; where fewer rows
+    came before, it sees fewer, never empty ones. Keys and values are kept as they were computed: after an update of the
+    weights older rows keep what the weights of their time made. In gradients they are constants.
+
+    A sequence leaves behind the last keys and values ``[memory, heads · d]`` and how many of them are its own. Calls on
+    rows that go on from a state run row by row. u and w, one vector a head, are zeros in a fresh layer. What the maps
+    of ``projection="axon"`` keep and learn stands below ``q/``, ``k/`` and ``v/``.
+
+    Dai et al. 2019 (arXiv 1901.02860).
 
     Attributes
     ----------
@@ -50,7 +61,8 @@ class XLAttention(LayerSpec):
     head_dim : width of a head; None: the heads divide the width
     memory : rows before a row that it sees
     bias : whether the products with rows have biases
-    projection : ``"axon"``: an `AxonLinear` each makes queries, keys and values, which then depend on more rows
+    projection : ``"axon"``: an `AxonLinear` each makes queries, keys and values: maps that remember, so that a row sees
+        more than the rows before it that it attends to
     """
 
     contextual: ClassVar[bool] = True

@@ -34,20 +34,29 @@ _RAW = float(np.log(np.expm1(SHARPNESS)))
 
 @layer("fabric")
 class Fabric(LayerSpec):
-    """Cells on a graph, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``; a row of them is all ports side by side.
+    """Many small recurrent cells on a graph, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``: all ports side by side.
 
-    For each row, with s what nodes show, H wide:
+    ::
 
-    ``s_p = W_p x + b`` for input nodes; then `inner_steps` times, all from the s before,
-    ``z = P s``, ``k, v = W_g z``, g being the group of the sender,
-    ``m = Σ α v`` with α the softmax over the edges of a receiver of ``q·k / √d - λ · distance`` and ``q = W_q slot``,
-    ``s, kept = cell(W_c W_m m + W_b slot, kept)``, by population; at last, for output nodes with the m of the new s,
-    ``o = W_r W_m m + b``, and a port hands out ``W mean(o) + b``.
+        s_p = W_p x + b                                     input nodes, for each row
+        z = P s        k, v = W_g z                         senders; g: those of a tile have one matrix
+        m = Σ α v      α = softmax(q·k / √d − λ·distance)   over the edges of a receiver; q = W_q slot, or of its cell
+        s, kept ← cell(W_c W_m m + W_b slot, kept)          all nodes at once, from the s before; inner_steps times
+        o = W_r W_m m + b                                   output nodes, from the new s
+        y = W mean(o) + b                                   a port; or of its nodes side by side, or by learned queries
 
-    What a node reads over an edge with a delay is what its sender showed when a row so many rows before began: with a
-    delay of 1 what it shows now. A slot is learned for each node, beside a code of its place and kind. States are what
-    cells show and keep, and what was shown in the last rows, as far as edges with delays ask for it. Resets forget
-    them before a row, once, however many inner steps there are.
+    The graph is a lattice, or nodes at coordinates; s is what nodes show. A row changes what input nodes show, every
+    cell reads its neighbours and steps, and output nodes read what cells show then. A row so goes one edge further with
+    each row, or `inner_steps` of them. An edge with a delay of D > 1 brings what its sender showed when the row D − 1
+    rows before began; one into an output node what it showed when that row ended.
+
+    A slot is learned for each node, beside a code of its place: its coordinates, their sine and cosine, and what kind
+    of node it is. Cells of a population have weights of their own, or one set for all, or for those in a tile; fresh
+    ones are one draw, moved apart a little. A sequence leaves behind what cells show and keep, and what was shown in
+    the last rows, as far as edges with delays ask for it. A reset forgets it all before a row, once, however many inner
+    steps there are.
+
+    docs/fabrics.md says how one is declared, trained and run.
 
     Attributes
     ----------
@@ -63,8 +72,9 @@ class Fabric(LayerSpec):
     learn_distance : λ is learned for each head; if not it is 0.5
     inner_steps : messages for each row
     dynamic : nodes can be masked while it runs: the buffer ``"living"``, ``[nodes]`` in the order of `facts`, is 0 for
-        those that are. Such a node is not read, shows and keeps zeros, and is none of its output's: a mean is that
-        of the living ones, and what is side by side has zeros in its place
+        those that are. Such a node is not read, shows and keeps zeros, its parameters have no gradient, and it is none
+        of its output's: a mean is that of the living ones, and what is side by side has zeros in its place. What is
+        left computes as it would without them
     without : ids of nodes of the graph that do not exist, nor do their edges, parameters and states
     """
 

@@ -16,17 +16,32 @@ from volumetric.layers.scope import Scope
 
 @layer("program")
 class Program(LayerSpec):
-    """A program, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``; a row of them is all ports side by side.
+    """Typed regions of a canvas and edges between them, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``.
 
-    For each row: clocks say which regions fire (from signals of the row and meters of the step before); inputs put
-    ``W x + b + code`` into theirs, where these fire; all edges of regions that fire, and whose conditions hold, read
-    the canvas, or what regions are read through, as it is then; regions take what edges bring by their carriers, and
-    meters their errors; regions with inner steps do so again. At last outputs hand out ``W LN(pool) + b``. A region
-    that does not fire stays as it is. While training, what a diffusive region holds when it is asked gets noise of the
-    level that a port tells, ``√ᾱ x₀ + √(1 - ᾱ) ε``.
+    ::
 
-    States are the canvas, counts of clocks, memories, slots, what edges with lags read, and meters. Resets forget
-    them before a row.
+        fires       = clock of each region, from signals of the row and meters of the step before
+        x[region]   ← W row + b + code                   inputs, where their region fires; or on top of what is there
+        a_e         = rule_e(x[writes], rows of reads)   all edges of regions that fire, from the same x
+        x′          = Σ_add w a / Σ_add w + Σ_gate σ(g) a   onto x in states and memories; the last edge that replaces
+        x[region]   ← carrier(x, x′)                     filters, memories, denoisers; meters take the errors
+        y           = W LN(pool) + b                     outputs, from the new x
+
+    A row of input or output is all ports side by side. The region that an edge writes asks the one that it reads, by
+    one of sixteen rules. A row changes what inputs put in, every edge that fires and whose conditions hold reads the
+    canvas, or what regions are read through, as it was then, and outputs hand out what regions hold behind it. A region
+    that does not fire stays as it is. With each row things so go one edge further, or as many as a region with
+    ``inner(…, n)`` takes.
+
+    The code of a position is the sinusoid of its place, frame first, and learned vectors of its region, its family and
+    the logarithm of its period. A sequence leaves behind the canvas, counts of clocks, memories, slots, rows that edges
+    with lags will read, and meters; a reset forgets them all before a row. Clocks have no gradient: what a region
+    computes is learned in the rows in which it fires. An output on a memory reads the memory's rows. While it trains,
+    what diffusive regions with a ``Level`` port hold gets normal noise of that level before edges read it,
+    ``√ᾱ x₀ + √(1 − ᾱ) ε``.
+
+    Clocks are those of layers (docs/clocked.md#clocks), with ``region.kind`` of meters to watch, signals to wait for,
+    and ``inner(clock, n)``, by which a region computes n times more in a step.
 
     Attributes
     ----------

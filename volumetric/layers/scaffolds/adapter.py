@@ -18,9 +18,17 @@ AdapterActivation = Literal["gelu", "silu", "relu"]
 
 @layer("adapter")
 class Adapter(Scaffold):
-    """``y = h + g ⊙ (W₂ act(W₁ norm(h) + b₁) + b₂)`` with ``h = core(x)``; its rows are ``[…, embed_dim]``.
+    """A narrow block behind a layer, on rows ``[…, embed_dim]``.
 
-    A fresh adapter has W₂ = 0 and g = 1: it passes h on, and W₂ learns at once.
+    ::
+
+        h = core(x)
+        y = h + g ⊙ (W₂ act(W₁ norm(h) + b₁) + b₂)
+
+    The core was trained before, and may stay as it is (``TrainConfig(frozen=("*/core/*",))``). A fresh adapter has W₂ =
+    0 and g = 1: it passes h on, and W₂ learns from the first update on. With g = 0 as well neither would ever.
+
+    Houlsby et al. 2019 (arXiv 1902.00751).
 
     Attributes
     ----------

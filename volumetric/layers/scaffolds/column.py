@@ -33,15 +33,22 @@ NEAR_ZERO = 1e-3
 class Column(Container):
     """A mixture of experts with states, on ``[…, embed_dim]``; one expert is that expert alone.
 
-    With ``u = x / √(mean(x²) + eps) ⊙ w`` and the change ``Δᵢ = expertᵢ(u) - u`` of each expert:
+    ::
 
-    - the mixer lets experts look at one another, ``Δ̂ᵢ = Δᵢ + Wₒ Σⱼ sᵢⱼ Wᵥ Δⱼ``,
-      ``sᵢ = softmaxⱼ((W_q u + bᵢ) · (Wₖ Δⱼ) / √key_dim)``
-    - the prior weighs them alike for all rows, ``pᵢ = (W κᵢ) · (W′ c) / √key_dim``, the refiner row by row,
-      ``ρᵢ = (Wₜ u) · κ′ᵢ / (refine_temperature · √refine_dim)``: ``a = softmax(top_k(p) / temperature + refine · ρ)``
-    - ``R = Σᵢ aᵢ Δ̂ᵢ + (u - x)`` and ``y = x + α R + α′ (W₂ gelu(W₁ R + b₁) + b₂)``, with 2 · embed_dim hidden features.
+        u = x / √(mean(x²) + eps) ⊙ w                Δᵢ = expertᵢ(u) − u
+        sᵢ = softmaxⱼ((W_q u + bᵢ) · (Wₖ Δⱼ) / √key_dim)                 mixer: experts look at one another
+        Δ̂ᵢ = Δᵢ + Wₒ Σⱼ sᵢⱼ Wᵥ Δⱼ
+        pᵢ = (W κᵢ) · (W′ c) / √key_dim                                  prior, the same for all rows
+        ρᵢ = (Wₜ u) · κ′ᵢ / (refine_temperature · √refine_dim)           refiner, row by row
+        a = softmax(top_k(p) / temperature + refine · ρ)
+        R = Σᵢ aᵢ Δ̂ᵢ + (u − x)
+        y = x + α R + α′ (W₂ gelu(W₁ R + b₁) + b₂)                       2 · embed_dim hidden features
 
-    Every expert runs on every row, so that its state knows them all. Scores of kept experts have gradients.
+    Every expert runs on every row, so that its state knows them all, and each row takes its own mixture. Scores of
+    experts that `top_k` leaves have gradients. States and parameters of experts are below their numbers, ``0/…``.
+
+    Fresh matrices of the prior lie between ±0.02 and what else routes between ±0.001: with zeros the prior would never
+    have a gradient. Wₒ begins with zeros, α and α′ with 1.
 
     Attributes
     ----------
@@ -55,7 +62,8 @@ class Column(Container):
     refine_dim, refine_temperature : width of its keys, None: embed_dim; its temperature
     prune : experts without a weight do not take part in the mixer either
     balance : weight of a term for each row that backprop adds to the loss while training, E Σᵢ (mean of aᵢ over the
-        rows of the sequence)²: 1 where all E experts are used alike, E where one is
+        rows of the sequence)²: 1 where all E experts are used alike, E where one is; it is not part of the losses that
+        are told
     eps : of the norm
     """
 

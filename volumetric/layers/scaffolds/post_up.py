@@ -19,14 +19,19 @@ from volumetric.layers.scope import Scope, linear
 
 @layer("post_up")
 class PostUp(Widened):
-    """``h = x + core(norm₁(x))`` and ``y = h + W₂ silu(W₁ norm₂(h) + b₁) + b₂`` on ``[…, embed_dim]``.
+    """A core on rows ``[…, embed_dim]`` as they are, then a feed-forward block, both in residual paths.
 
-    Norms are layer norms with a gain alone.
+    ::
+
+        h = x + core(norm₁(x))                       norms: layer norms with a gain alone
+        y = h + W₂ silu(W₁ norm₂(h) + b₁) + b₂
+
+    Beck et al. 2024 (arXiv 2405.04517).
 
     Attributes
     ----------
-    embed_dim : width of input and output
     factor : the hidden rows of the block are this times as wide, rounded down
+    embed_dim : width of input and output
     core : the layer inside, from rows of this width to such rows
     """
 

@@ -10,10 +10,18 @@ from volumetric.layers.scaffolds.post_up import PostUp
 
 @layer("post_up_gated")
 class PostUpGated(PostUp):
-    """`PostUp` with ``gate(x, f)`` in the place of both sums ``x + f``; each has a gate of its own.
+    """A `PostUp` with a gate in the place of each sum.
 
-    ``gate(x, f) = (1 - z) ⊙ x + z ⊙ ĥ`` with ``r = σ(Wr f + Ur x)``, ``z = σ(Wz f + Uz x - b)`` and
-    ``ĥ = tanh(Wg f + Ug (r ⊙ x))``; b begins with 2, so that a fresh gate passes most of x on (Parisotto et al. 2019).
+    ::
+
+        h = gate₁(x, core(norm₁(x)))
+        y = gate₂(h, W₂ silu(W₁ norm₂(h) + b₁) + b₂)
+        gate(x, f) = (1 − z) ⊙ x + z ⊙ ĥ
+        r = σ(Wr f + Ur x)       z = σ(Wz f + Uz x − b)       ĥ = tanh(Wg f + Ug (r ⊙ x))
+
+    b begins with 2, so that a fresh gate passes most of x on.
+
+    Parisotto et al. 2019, GTrXL (arXiv 1910.06764).
     """
 
     gated: ClassVar[bool] = True

@@ -21,17 +21,24 @@ from volumetric.layers.scope import Scope, columns, gated, linear
 
 @layer("pre_up")
 class PreUp(Widened):
-    """``y = x + W₂ ((core(ã) + k ⊙ silu(a)) ⊙ silu(z)) + b₂`` with ``[a, z] = W₁ norm(x) + b₁``, on ``[…, embed_dim]``.
+    """A core on rows wider than those that the scaffold reads, ``[…, embed_dim]``.
 
-    The core reads ``ã = silu(a)``, or a itself. Its norm is a layer norm with a gain alone; k is a vector that begins
-    with ones.
+    ::
+
+        [a, z] = W₁ norm(x) + b₁                     norm: a layer norm with a gain alone
+        s = core(silu(a))                            or core(a)
+        y = x + W₂ ((s + k ⊙ silu(a)) ⊙ silu(z)) + b₂
+
+    Beside the core goes silu(a), times k, a vector that begins with ones, and both pass the gate z.
+
+    Beck et al. 2024 (arXiv 2405.04517).
 
     Attributes
     ----------
-    embed_dim : width of input and output
     factor : a and z are this times as wide, rounded down
-    activate_input : whether the core reads silu(a); None: unless it is an `MLSTM`
-        whose keys are those of its convolution, which has an activation
+    activate_input : whether the core reads silu(a); None: unless it is an `MLSTM` whose keys are those of its
+        convolution, which has an activation
+    embed_dim : width of input and output
     core : the layer inside, from rows as wide as a to such rows
     """
 

@@ -10,10 +10,19 @@ from volumetric.layers.scaffolds.pre_up import PreUp
 
 @layer("pre_up_gated")
 class PreUpGated(PreUp):
-    """`PreUp` with ``y = gate(x, f)`` in the place of ``y = x + f``.
+    """A `PreUp` with a gate in the place of its sum.
 
-    ``gate(x, f) = (1 - z) ⊙ x + z ⊙ ĥ`` with ``r = σ(Wr f + Ur x)``, ``z = σ(Wz f + Uz x - b)`` and
-    ``ĥ = tanh(Wg f + Ug (r ⊙ x))``; b begins with 2, so that a fresh gate passes most of x on (Parisotto et al. 2019).
+    ::
+
+        [a, z] = W₁ norm(x) + b₁
+        f = W₂ ((core(silu(a)) + k ⊙ silu(a)) ⊙ silu(z)) + b₂
+        y = gate(x, f)
+        gate(x, f) = (1 − u) ⊙ x + u ⊙ ĥ
+        r = σ(Wr f + Ur x)       u = σ(Wz f + Uz x − b)       ĥ = tanh(Wg f + Ug (r ⊙ x))
+
+    b begins with 2, so that a fresh gate passes most of x on.
+
+    Parisotto et al. 2019, GTrXL (arXiv 1910.06764).
     """
 
     gated: ClassVar[bool] = True
