@@ -18,7 +18,7 @@ from volumetric._typing import Array
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.graph.numeric.cells import CELLS
-from volumetric.graph.numeric.edges import edges_of
+from volumetric.graph.operations.edges import edges_of
 from volumetric.graph.operations.elementwise import BINARY, SLOPES, UNARY
 from volumetric.runtime.graph.network import DIALECT, GROUPED
 

@@ -17,8 +17,8 @@ from tests.layers.graphed import graphed
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric.errors import ShapeError, SpecError
-from volumetric.graph.numeric.entmax import entmax, sparsemax
 from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax, softmax
+from volumetric.graph.operations.rows import entmax, sparsemax
 from volumetric.layers import (
     LAYERS,
     AdaptiveSoftmax,

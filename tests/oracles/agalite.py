@@ -11,7 +11,7 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering, start_of
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.graph.numeric.selective_scan import linear_scan, linear_scan_back
+from volumetric.graph.operations.linear_scan import run_linear_scan, run_linear_scan_back
 from volumetric.layers.agalite import AGaLiTe
 
 
@@ -38,7 +38,7 @@ class AGaLiTeOracle(Oracle):
         begun = {n: start[n].reshape(batch, *s) for n, s in self.shapes.items()}
         kept = None if keep is None else keep.reshape(batch, length)
         of = self._heads(p, rows)
-        ticks = linear_scan(np.ones((batch, length, 1), x.dtype), np.ones(1, x.dtype), begun["tick"], kept)
+        ticks = run_linear_scan(np.ones((batch, length, 1), x.dtype), np.ones(1, x.dtype), begun["tick"], kept)
         ticks = ticks - self.period * np.floor(ticks / self.period)
         o = self.phases().astype(x.dtype)[np.where(ticks == ticks, ticks, 0).astype(np.int64)[..., 0]]  # [B, T, r]
         o = np.concatenate([o, np.ones_like(o[..., :1])], -1)[..., None, None]
@@ -46,9 +46,9 @@ class AGaLiTeOracle(Oracle):
         a_k, u_k = 1 - decay, keys * decay
         beta = sigmoid(of.beta)
         first_k = np.concatenate([begun["tilde_k"], begun["s"][:, None]], 1)
-        sums = linear_scan(o * u_k[:, :, None], a_k[:, :, None], first_k, kept)  # [B, T, r + 1, heads, features]
+        sums = run_linear_scan(o * u_k[:, :, None], a_k[:, :, None], first_k, kept)  # [B, T, r + 1, heads, features]
         a_v, u_v = 1 - beta, of.v * beta
-        values = linear_scan(o[:, :, :-1] * u_v[:, :, None], a_v[:, :, None], begun["tilde_v"], kept)
+        values = run_linear_scan(o[:, :, :-1] * u_v[:, :, None], a_v[:, :, None], begun["tilde_v"], kept)
         if covered is not None and length:
             ends = {"tilde_k": sums[:, -1, :-1], "tilde_v": values[:, -1], "s": sums[:, -1, -1], "tick": ticks[:, -1]}
             for name, end in ends.items():
@@ -114,7 +114,7 @@ def _outer_back(g: Array, a: Array, b: Array) -> tuple[Array, Array]:
 def _back(g: Array, a: Array, s: Array, first: Array, keep: Array | None) -> tuple[Array, Array]:
     """Gradients of what a `linear_scan` sums up and of its factors, from that of its sums."""
     a = np.broadcast_to(a, g.shape)
-    back = linear_scan_back(g, a, keep)
+    back = run_linear_scan_back(g, a, keep)
     before = np.concatenate([first[:, None], s[:, :-1]], 1)
     if keep is not None:
         before = np.where(keep.reshape(*keep.shape, *(1,) * (s.ndim - 2)) != 0, before, before.dtype.type(0))

@@ -9,10 +9,11 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covered_by
 from tests.oracles.numeric.norms import rms_norm_vjp
 from volumetric._typing import Array
-from volumetric.graph.numeric.attention import seen_rows, softmax_with_sinks, temperature
+from volumetric.graph.numeric.attention import seen_rows, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean
 from volumetric.graph.numeric.rope import rotate
 from volumetric.graph.numeric.softmax import softmax_vjp
+from volumetric.graph.operations.rowwise import softmax_with_sinks
 from volumetric.graph.state import bounded
 from volumetric.layers.attention import MultiHeadAttention
 

@@ -11,7 +11,7 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering, start_of
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
-from volumetric.graph.numeric.rotation_scan import rotate_scan, rotate_scan_back, turn
+from volumetric.graph.operations.rotate_scan import run_rotate_scan, run_rotate_scan_back, turn
 from volumetric.layers.axon import LEAST, TRACED, Axon
 
 
@@ -46,7 +46,7 @@ class AxonOracle(Oracle):
         parts = [start_of(covered, name, (*lead, n), x.dtype) for name in ("c1", "c2")]
         start = np.concatenate(parts, axis=-1).reshape(-1, 2 * n)
         u = np.concatenate([of.gamma * p["w1"] * mixed, of.gamma * p["w2"] * mixed], axis=-1)
-        s = rotate_scan(u, of.g, of.phi, start, kept)
+        s = run_rotate_scan(u, of.g, of.phi, start, kept)
         before = np.concatenate([start[:, None], s[:, :-1]], 1)[:, :length]
         if kept is not None:
             before = np.where(kept[..., None] != 0, before, before.dtype.type(0))
@@ -65,7 +65,7 @@ class AxonOracle(Oracle):
         params: dict[str, Array] = {}
         of, mixed, keep, before = saved["of"], saved["mixed"], saved["keep"], saved["before"]
         g_pairs = affine_vjp(p, "out.", saved["read"], gy, params) * slope(self.activation, saved["pairs"])
-        back = rotate_scan_back(g_pairs.reshape(before.shape), of.g, of.phi, keep)
+        back = run_rotate_scan_back(g_pairs.reshape(before.shape), of.g, of.phi, keep)
         (c1, c2), (p1, p2) = np.split(before, 2, -1), np.split(back, 2, -1)
         g_g, g_phi = np.sum(p1 * c1 + p2 * c2, (0, 1)), np.sum(p2 * c1 - p1 * c2, (0, 1))
         g_gamma = np.sum((p1 * p["w1"] + p2 * p["w2"]) * mixed, (0, 1))
@@ -104,7 +104,7 @@ class AxonOracle(Oracle):
         driven = of.gamma * mixed
         pairs = (by_nu, (g * c1 - phi * c2, g * c2 + phi * c1), (driven, none), (none, driven))
         found = [
-            rotate_scan(np.concatenate(pair, -1), of.g, of.phi, saved["traces"][:, at], keep)[:, -1:]
+            run_rotate_scan(np.concatenate(pair, -1), of.g, of.phi, saved["traces"][:, at], keep)[:, -1:]
             for at, pair in enumerate(pairs)
         ]
         return np.concatenate(found, 1) if mixed.shape[1] else saved["traces"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.oracles.base import Saved, oracle_of
 from tests.oracles.softmax import AxisSoftmaxOracle
 from volumetric._typing import Array
-from volumetric.graph.numeric.entmax import entmax, entmax_vjp, sparsemax
+from volumetric.graph.operations.rows import entmax, entmax_vjp, sparsemax
 from volumetric.layers.entmax import Entmax, Sparsemax
 
 

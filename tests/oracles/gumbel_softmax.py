@@ -10,7 +10,7 @@ from tests.oracles.base import Arrays, Saved, oracle_of
 from tests.oracles.memory import Memory, refuse_resets
 from tests.oracles.softmax import SoftmaxOracle
 from volumetric._typing import Array
-from volumetric.graph.numeric.noise import gumbel
+from volumetric.graph.operations.noise import gumbel
 from volumetric.layers.gumbel_softmax import GumbelSoftmax
 
 

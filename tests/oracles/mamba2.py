@@ -13,7 +13,7 @@ from tests.oracles.numeric.selective_scan import keep_last, scan_start, selectiv
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid, slope
 from volumetric.graph.numeric.norms import rms_norm
-from volumetric.graph.numeric.selective_scan import Given, selective_scan, softplus
+from volumetric.graph.operations.state_space import Given, selective_scan, softplus
 from volumetric.layers.mamba2 import Mamba2
 
 

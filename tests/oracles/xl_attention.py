@@ -11,8 +11,8 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering, start_of
 from tests.oracles.projections import run_map, run_map_back
 from volumetric._typing import Array
-from volumetric.graph.numeric.selective_scan import linear_scan
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
+from volumetric.graph.operations.linear_scan import run_linear_scan
 from volumetric.layers.xl_attention import XLAttention
 
 
@@ -44,7 +44,7 @@ class XLAttentionOracle(Oracle):
         rows = x.reshape(-1, length, self.embed_dim)
         batch = len(rows)
         kept = None if keep is None else keep.reshape(batch, length)
-        count = linear_scan(np.ones((batch, length, 1), x.dtype), np.ones(1, x.dtype), before["age"], kept)
+        count = run_linear_scan(np.ones((batch, length, 1), x.dtype), np.ones(1, x.dtype), before["age"], kept)
         apart = self.distances(length)
         seen = (apart >= 0) & (apart <= self.memory) & (apart < count)
         saved: Saved = {"x": x, "rows": rows}

@@ -16,7 +16,8 @@ from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import follow, pair
 from volumetric._typing import Array
 from volumetric.builders import chain
-from volumetric.graph.numeric.noise import noise_key, normal, stream_of
+from volumetric.graph.numeric.noise import noise_key, stream_of
+from volumetric.graph.operations.noise import normal
 from volumetric.layers import Program as Layer
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program

@@ -15,7 +15,8 @@ from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import assert_equal, follow, pair, sentences
 from volumetric.builders import chain
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.noise import kept, noise_key, stream_of
+from volumetric.graph.numeric.noise import noise_key, stream_of
+from volumetric.graph.operations.noise import kept
 from volumetric.layers import Dense, Dropout, Embedding, MultiHeadAttention, Residual, Sequential
 from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower

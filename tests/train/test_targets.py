@@ -14,7 +14,8 @@ from tests.devices import DEVICES, FAST, device, graphs
 from tests.train.problems import chain, perceptron, waves
 from volumetric._typing import Array
 from volumetric.errors import SpecError, UnsupportedError
-from volumetric.graph.numeric.noise import kept, noise_key, stream_of
+from volumetric.graph.numeric.noise import noise_key, stream_of
+from volumetric.graph.operations.noise import kept
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     AvgPool2d,

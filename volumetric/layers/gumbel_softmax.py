@@ -23,7 +23,7 @@ class GumbelSoftmax(Softmax):
 
     The arg max of ``x + g`` is a sample from softmax(x); a low temperature brings y close to it. The noise is a hash of
     `seed`, the row's position in its sequence (axis −2, counted on from call to call) and the place in the row
-    (``volumetric.graph.numeric.noise.gumbel``): a run can be repeated on any device, and rows that arrive one by one
+    (``volumetric.graph.operations.noise.gumbel``): a run can be repeated on any device, and rows that arrive one by one
     get the same noise as rows that arrive together. The samples of a batch get noise of their own, by their place in
     it. Of a seed beyond 64 bits the lower ones count.
 

@@ -8,9 +8,6 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
-from volumetric.graph.numeric.selective_scan import (
-    scan_state,
-)
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
     LayerSpec,
@@ -22,7 +19,7 @@ from volumetric.layers.base import (
 from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
 from volumetric.layers.dense import affine_params
 from volumetric.layers.scope import Scope, columns, flat, gated, linear, scaled
-from volumetric.layers.selective_scan import Columns, Scan
+from volumetric.layers.selective_scan import Columns, Scan, scan_state
 
 
 @layer("mamba2")

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from volumetric.graph.numeric.selective_scan import STATE
 from volumetric.graph.operations.linear_scan import linear_scan
+from volumetric.graph.state import StateSpec
 from volumetric.layers.scope import Scope, columns, flat, start
+
+STATE = "state"
+"""State that holds what a scan has summed up."""
+
+
+def scan_state(size: int, channels: int) -> StateSpec:
+    """State of a scan, element by element of all channels."""
+    return StateSpec(name=STATE, shape=(size, channels), kind="fixed")
 
 
 class Columns(NamedTuple):

@@ -12,8 +12,8 @@ from tests.oracles.fabric.tape import Tape, Var
 from tests.oracles.memory import Memory, covering, start_of
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.graph.numeric.edges import Edges, edge_attend, edge_attend_back, edges_of
 from volumetric.graph.numeric.softmax import softmax
+from volumetric.graph.operations.edges import Edges, edges_of, run_edge_attend, run_edge_attend_back
 from volumetric.layers.fabric.cells import states_of
 from volumetric.layers.fabric.declared import OutPort
 from volumetric.layers.fabric.spec import SHARPNESS
@@ -142,10 +142,10 @@ class _Machine:
 
     def _attend(self, q: Var, kv: Var, bias: Var, edges: Edges) -> Var:
         heads = self.spec.heads
-        message, weights = edge_attend(q.value, kv.value, bias.value, edges, heads)
+        message, weights = run_edge_attend(q.value, kv.value, bias.value, edges, heads)
 
         def back(g: Array) -> tuple[Array, Array, Array]:
-            slope, g_q, g_kv = edge_attend_back(g, weights, q.value, kv.value, edges, heads)
+            slope, g_q, g_kv = run_edge_attend_back(g, weights, q.value, kv.value, edges, heads)
             by_edge = slope.sum(1)
             return g_q, g_kv, by_edge if bias.shape[1] == heads else by_edge.sum(1, keepdims=True)
 

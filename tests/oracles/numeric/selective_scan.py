@@ -6,14 +6,16 @@ import numpy as np
 
 from tests.oracles.memory import Memory, start_of
 from volumetric._typing import Array
-from volumetric.graph.numeric.selective_scan import STATE, Given, Scanned, _by_head, linear_scan_back
+from volumetric.graph.operations.linear_scan import run_linear_scan_back
+from volumetric.graph.operations.state_space import Given, Scanned, _by_head
+from volumetric.layers.selective_scan import STATE
 
 
 def selective_scan_vjp(of: Scanned, given: Given, gy: Array) -> Given:
     """Return the gradients of ``sum(gy * y)``; the state that the scan starts from is a constant."""
     x, dt, a, b, c = given
     heads, groups = x.shape[2], b.shape[2]
-    g_states = linear_scan_back(_by_head(c, heads) * gy[:, :, None], of.decay, of.keep)
+    g_states = run_linear_scan_back(_by_head(c, heads) * gy[:, :, None], of.decay, of.keep)
     g_c = np.sum(of.states[:, 1:] * gy[:, :, None], axis=4)
     before = of.states[:, :-1]
     if of.keep is not None:

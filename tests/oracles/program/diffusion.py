@@ -9,7 +9,7 @@ import numpy as np
 from tests.oracles.program.carriers import noised
 from tests.oracles.training import Training
 from volumetric._typing import Array
-from volumetric.graph.numeric.noise import normal
+from volumetric.graph.operations.noise import normal
 from volumetric.layers.program.diffusion import diffuses, stream_at
 from volumetric.layers.program.facts import Facts
 

@@ -1,11 +1,10 @@
-"""What attention needs besides products: which rows see which, sinks, and temperatures by position."""
+"""What attention needs besides products: which rows see which, and temperatures by position."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.graph.numeric.softmax import softmax
 
 
 def temperature(positions: Array, scale: float, every: int) -> Array:
@@ -26,11 +25,3 @@ def seen_rows(rows: Array, others: Array, *, causal: bool, window: int | None, c
     if window is not None:
         seen &= np.abs(distance) < window
     return seen if chunk is None else seen & (rows[..., None] // chunk == others // chunk)
-
-
-def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
-    """Softmax over the last axis of ``[..., H, T, S]``, of which a logit for each head takes a share, without it."""
-    if sinks is None:
-        return softmax(scores)
-    column = np.broadcast_to(sinks.astype(scores.dtype)[:, None, None], (*scores.shape[:-1], 1))
-    return softmax(np.concatenate([scores, column], axis=-1))[..., :-1]

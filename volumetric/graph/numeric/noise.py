@@ -12,13 +12,10 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
-
 Key: TypeAlias = tuple[int, int]
 """Two 32-bit numbers that every draw of a pass depends on."""
 LEVELS: Final = 1 << 24
 """Steps of probability: chances are compared in units of 2⁻²⁴."""
-_WORD: Final = 1 << 32
 _U32 = NDArray[np.uint32]
 
 
@@ -52,46 +49,3 @@ def stream_of(path: str) -> int:
 def threshold_of(p: float) -> int:
     """Return the chance `p` in units of 2⁻²⁴."""
     return round(p * LEVELS)
-
-
-def kept(shape: tuple[int, ...], p: float, key: Key, stream: int, first: int = 0) -> NDArray[np.bool_]:
-    """Say which elements of an array stay when each is dropped with the chance `p`.
-
-    Element i (in row-major order, plus `first`) is dropped where the upper 24 bits of ``pcg4d(i, stream, *key)`` are
-    below `threshold_of` p.
-    """
-    count = int(np.prod(shape, dtype=np.int64))
-    index = ((np.arange(count, dtype=np.int64) + first) % (1 << 32)).astype(np.uint32)
-    others = (np.array([n], np.uint32) for n in (stream, *key))
-    return (pcg4d(index, *others)[0] >> np.uint32(8) >= threshold_of(p)).reshape(shape)
-
-
-def gumbel(width: int, positions: NDArray[np.integer], seed: int) -> NDArray[np.float64]:
-    """Return Gumbel noise, ``-log(-log u)``, for rows of `width` numbers at `positions`, an axis behind theirs.
-
-    Element i of the row at position t has ``u = (n + 0.5) / 2**23``, where n is the upper 23 bits of
-    ``pcg4d(i, t, low, high)`` of the seed's halves: u is exact in float32, and never 0 or 1.
-    """
-    places = (positions.astype(np.int64)[..., None] % _WORD).astype(np.uint32)
-    low, high = (np.array([part % _WORD], np.uint32) for part in (seed, seed >> 32))
-    n = pcg4d(np.arange(width, dtype=np.uint32), places, low, high)[0] >> np.uint32(9)
-    return -np.log(-np.log((n + 0.5) / (1 << 23)))
-
-
-def normal(shape: tuple[int, ...], key: Key, stream: int, first: int = 0) -> NDArray[np.float64]:
-    """Return standard normal noise by the transform of Box & Muller 1958 (Annals of Mathematical Statistics 29:2).
-
-    Element i (in row-major order, plus `first`) is ``√(-2 log u) cos(2π v)``, where u and v are ``(n + 0.5) / 2**23``
-    with the upper 23 bits of the first and the second word of ``pcg4d(i, stream, *key)`` as n. Both are exact in
-    float32, and u is never 0 or 1: no element is beyond 5.77.
-    """
-    count = int(np.prod(shape, dtype=np.int64))
-    index = ((np.arange(count, dtype=np.int64) + first) % _WORD).astype(np.uint32)
-    words = pcg4d(index, *(np.array([n % _WORD], np.uint32) for n in (stream, *key)))
-    u, v = (((word >> np.uint32(9)) + 0.5) / (1 << 23) for word in words[:2])
-    return (np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v)).reshape(shape)
-
-
-def dropped(x: Array, keep: NDArray[np.bool_], p: float) -> Array:
-    """Return ``x / (1 - p)`` where `keep` holds, and 0, whatever x is, elsewhere."""
-    return np.where(keep, x * x.dtype.type(0 if p == 1 else 1 / (1 - p)), x.dtype.type(0))

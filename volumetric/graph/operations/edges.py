@@ -13,13 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.graph.numeric import edges as attend
-from volumetric.graph.numeric.edges import Edges
 from volumetric.graph.operations.base import Attrs, axes_of, declare, out, require
 from volumetric.graph.operations.elementwise import fitted
 from volumetric.graph.ops import Node, Tensor
@@ -28,8 +26,35 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 
+class Edges(NamedTuple):
+    """Edges by receiver, and the way back to their senders.
+
+    Attributes
+    ----------
+    starts : first edge of each receiver, and the end, ``[R + 1]``
+    senders, receivers : of each edge, ``[E]``
+    out_starts : first place of each sender in `out_edges`, and the end, ``[S + 1]``
+    out_edges : numbers of edges by sender, in rising order for each, ``[E]``
+    """
+
+    starts: Array
+    senders: Array
+    receivers: Array
+    out_starts: Array
+    out_edges: Array
+
+
+def edges_of(starts: Array, senders: Array, count: int) -> Edges:
+    """Return edges with the way back, all int32; `count` is the number of senders."""
+    receivers = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    out_edges = np.argsort(senders, kind="stable")
+    out_starts = np.searchsorted(np.asarray(senders)[out_edges], np.arange(count + 1))
+    found = starts, senders, receivers, out_starts, out_edges
+    return Edges(*(np.ascontiguousarray(array, np.int32) for array in found))
+
+
 def edge_attend(work: GraphBuilder, q: int, kv: int, bias: int, edges: Edges, heads: int) -> int:
-    """Emit ``m[r] = Σ α v[sender]``, see `numeric.edges`; the edges become constants.
+    """Emit ``m[r] = Σ α v[sender]``, see `run_edge_attend`; the edges become constants.
 
     Parameters
     ----------
@@ -44,6 +69,74 @@ def edge_attend(work: GraphBuilder, q: int, kv: int, bias: int, edges: Edges, he
         "most_out": int(np.diff(edges.out_starts).max(initial=0)),
     }
     return work.emit("edge_attend", (q, kv, bias, *lists), **attrs)[0]
+
+
+def run_edge_attend(q: Array, kv: Array, bias: Array, edges: Edges, heads: int) -> tuple[Array, Array]:
+    """``m[r] = Σ α v[sender]`` with α the softmax over a receiver's edges of ``q[r]·k[sender] / √d + bias``.
+
+    An edge whose bias is -inf does not count; a receiver without edges gets zeros.
+
+    Parameters
+    ----------
+    q : ``[R, B or 1, heads · d]``
+    kv : ``[S, B, heads · (d + e)]``, the keys of all heads before their values
+    bias : ``[E, heads or 1]``
+
+    Returns
+    -------
+    m ``[R, B, heads · e]``, and α ``[E, B, heads]``
+    """
+    queries, keys, values = _apart(q, kv, heads)
+    with np.errstate(invalid="ignore", over="ignore"):  # what is odd in one stream stays in it
+        logits = np.einsum("ebhd,ebhd->ebh", queries[edges.receivers], keys[edges.senders])
+        logits = logits / np.sqrt(queries.shape[-1]).astype(q.dtype) + bias[:, None]
+        top = _by_receiver(np.maximum, logits, edges, -np.inf)
+        weights = np.exp(logits - np.where(top == -np.inf, 0, top)[edges.receivers])
+        total = _by_receiver(np.add, weights, edges, 0)
+        weights = (weights / np.where(total == 0, 1, total)[edges.receivers]).astype(q.dtype)
+        message = _by_receiver(np.add, weights[..., None] * values[edges.senders], edges, 0)
+    return _joined(message), weights
+
+
+def run_edge_attend_back(
+    g: Array, weights: Array, q: Array, kv: Array, edges: Edges, heads: int
+) -> tuple[Array, Array, Array]:
+    """Return the gradients of the logits ``[E, B, heads]``, of q and of kv, from that of m."""
+    queries, keys, values = _apart(q, kv, heads)
+    scale = 1 / np.sqrt(queries.shape[-1]).astype(q.dtype)
+    g = g.reshape(*g.shape[:2], heads, values.shape[-1])
+    by_weight = np.einsum("ebhd,ebhd->ebh", g[edges.receivers], values[edges.senders])
+    mean = _by_receiver(np.add, weights * by_weight, edges, 0)
+    slope = weights * (by_weight - mean[edges.receivers])
+    g_q = _by_receiver(np.add, slope[..., None] * keys[edges.senders], edges, 0) * scale
+    g_q = g_q if q.shape[1] == g.shape[1] else g_q.sum(1, keepdims=True)
+    back = Edges(edges.out_starts, edges.senders, edges.senders[edges.out_edges], edges.starts, edges.senders)
+    wide = np.broadcast_to(queries[edges.receivers], (len(slope), *keys.shape[1:]))
+    g_k = _by_receiver(np.add, (slope[..., None] * wide * scale)[edges.out_edges], back, 0)
+    g_v = _by_receiver(np.add, (weights[..., None] * g[edges.receivers])[edges.out_edges], back, 0)
+    g_kv = np.concatenate([_joined(g_k), _joined(g_v)], -1)
+    return slope, g_q.reshape(q.shape), g_kv
+
+
+def _apart(q: Array, kv: Array, heads: int) -> tuple[Array, Array, Array]:
+    keys, values = np.split(kv, [q.shape[-1]], -1)
+    return tuple(of.reshape(*of.shape[:2], heads, of.shape[-1] // heads) for of in (q, keys, values))  # pyright: ignore[reportReturnType]  (three)
+
+
+def _joined(x: Array) -> Array:
+    """Heads side by side."""
+    nodes, batch, heads, width = x.shape
+    return x.reshape(nodes, batch, heads * width)
+
+
+def _by_receiver(join: np.ufunc, x: Array, edges: Edges, none: float) -> Array:
+    """Join what edges of a receiver have, in their order; `none` where there are no edges."""
+    starts = np.asarray(edges.starts, np.int64)
+    found = np.full((len(starts) - 1, *x.shape[1:]), none, x.dtype)
+    some = starts[:-1] < starts[1:]
+    if some.any():
+        found[some] = join.reduceat(x, starts[:-1][some], 0)
+    return found
 
 
 def _check(op: str, q: Tensor, kv: Tensor, lists: Sequence[Tensor], attrs: Attrs) -> tuple[int, int, int, int]:
@@ -70,7 +163,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     q, kv, bias, *lists = inputs
-    return [*attend.edge_attend(q, kv, bias, Edges(*lists), attrs["heads"])]
+    return [*run_edge_attend(q, kv, bias, Edges(*lists), attrs["heads"])]
 
 
 def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
@@ -92,7 +185,7 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     g, weights, q, kv, *lists = inputs
-    return [*attend.edge_attend_back(g, weights, q, kv, Edges(*lists), attrs["heads"])]
+    return [*run_edge_attend_back(g, weights, q, kv, Edges(*lists), attrs["heads"])]
 
 
 declare("edge_attend", _infer, _run, _vjp)

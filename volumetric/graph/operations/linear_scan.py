@@ -41,6 +41,36 @@ def linear_scan_back(work: GraphBuilder, u: int, a: int, keep: int | None = None
     return work.emit("linear_scan", inputs, reverse=True, keep=keep is not None)[0]
 
 
+def run_linear_scan(u: Array, a: Array, start: Array | None = None, keep: Array | None = None) -> Array:
+    """``s[t] = keep[t] · a[t] ⊙ s[t - 1] + u[t]`` over axis 1, with ``s[-1] = start``, or zeros.
+
+    Parameters
+    ----------
+    u : ``[B, T, …]``
+    a : the same, or broadcast to it
+    start : ``[B, …]``
+    keep : ``[B, T]``; where it is 0 nothing of the step before is left, not even NaN
+    """
+    s = np.empty_like(u)
+    a = np.broadcast_to(a, u.shape)
+    held = np.zeros_like(u[:, 0]) if start is None and u.shape[1] else start
+    for t in range(u.shape[1]):
+        passed = a[:, t] * held
+        if keep is not None:
+            now = keep[:, t].reshape(-1, *(1,) * (passed.ndim - 1))
+            passed = np.where(now == 0, 0, passed * now)
+        held = s[:, t] = passed + u[:, t]
+    return s
+
+
+def run_linear_scan_back(u: Array, a: Array, keep: Array | None = None) -> Array:
+    """``s[t] = keep[t + 1] · a[t + 1] ⊙ s[t + 1] + u[t]`` over axis 1, with ``s[T - 1] = u[T - 1]``."""
+    a = np.broadcast_to(a, u.shape)
+    later = np.concatenate([a[:, 1:], np.zeros_like(a[:, :1])], 1)
+    kept = None if keep is None else np.concatenate([keep[:, 1:], np.zeros_like(keep[:, :1])], 1)[:, ::-1]
+    return run_linear_scan(u[:, ::-1], later[:, ::-1], None, kept)[:, ::-1]
+
+
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("linear_scan", inputs)
     expected = 3 - attrs["reverse"] + attrs["keep"]
@@ -55,13 +85,11 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    from volumetric.graph.numeric import selective_scan as scans  # layers that emit this operation have no use for it
-
     u, a, *rest = inputs
     keep = rest.pop() if attrs["keep"] else None
     if attrs["reverse"]:
-        return [np.ascontiguousarray(scans.linear_scan_back(u, a, keep))]
-    return [scans.linear_scan(u, a, rest[0], keep)]
+        return [np.ascontiguousarray(run_linear_scan_back(u, a, keep))]
+    return [run_linear_scan(u, a, rest[0], keep)]
 
 
 def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:

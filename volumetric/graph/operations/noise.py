@@ -1,26 +1,72 @@
 """Random choices, drawn from a key and the place of each element alone.
 
-``gumbel``      x [R,C], positions int32 [R] → x plus Gumbel noise: `numeric.noise.gumbel` with ``seed``.
-``normal``      x, key int32 [2] → x plus standard normal noise: `numeric.noise.normal` with ``stream``, as dropout's,
+``gumbel``      x [R,C], positions int32 [R] → x plus Gumbel noise: `gumbel` below with ``seed``.
+``normal``      x, key int32 [2] → x plus standard normal noise: `normal` below with ``stream``, as dropout's,
                 and ``first``, the number of the first element.
-``dropout``     x, key int32 [2] → ``x / (1 − p)`` where an element is kept, else 0, whatever x is: `numeric.noise`.
+``dropout``     x, key int32 [2] → ``x / (1 − p)`` where an element is kept, else 0, whatever x is: `kept` below.
                 ``p`` in 0 … 1; ``stream``: 32 bits that tell this layer's choices from others'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from volumetric._typing import Array
-from volumetric.graph.numeric.noise import dropped, gumbel, kept, normal
+from volumetric.graph.numeric.noise import Key, pcg4d, threshold_of
 from volumetric.graph.operations.base import Attrs, declare, floats, out, require
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
+
+_WORD: Final = 1 << 32
+
+
+def kept(shape: tuple[int, ...], p: float, key: Key, stream: int, first: int = 0) -> NDArray[np.bool_]:
+    """Say which elements of an array stay when each is dropped with the chance `p`.
+
+    Element i (in row-major order, plus `first`) is dropped where the upper 24 bits of ``pcg4d(i, stream, *key)`` are
+    below `threshold_of` p.
+    """
+    count = int(np.prod(shape, dtype=np.int64))
+    index = ((np.arange(count, dtype=np.int64) + first) % (1 << 32)).astype(np.uint32)
+    others = (np.array([n], np.uint32) for n in (stream, *key))
+    return (pcg4d(index, *others)[0] >> np.uint32(8) >= threshold_of(p)).reshape(shape)
+
+
+def gumbel(width: int, positions: NDArray[np.integer], seed: int) -> NDArray[np.float64]:
+    """Return Gumbel noise, ``-log(-log u)``, for rows of `width` numbers at `positions`, an axis behind theirs.
+
+    Element i of the row at position t has ``u = (n + 0.5) / 2**23``, where n is the upper 23 bits of
+    ``pcg4d(i, t, low, high)`` of the seed's halves: u is exact in float32, and never 0 or 1.
+    """
+    places = (positions.astype(np.int64)[..., None] % _WORD).astype(np.uint32)
+    low, high = (np.array([part % _WORD], np.uint32) for part in (seed, seed >> 32))
+    n = pcg4d(np.arange(width, dtype=np.uint32), places, low, high)[0] >> np.uint32(9)
+    return -np.log(-np.log((n + 0.5) / (1 << 23)))
+
+
+def normal(shape: tuple[int, ...], key: Key, stream: int, first: int = 0) -> NDArray[np.float64]:
+    """Return standard normal noise by the transform of Box & Muller 1958 (Annals of Mathematical Statistics 29:2).
+
+    Element i (in row-major order, plus `first`) is ``√(-2 log u) cos(2π v)``, where u and v are ``(n + 0.5) / 2**23``
+    with the upper 23 bits of the first and the second word of ``pcg4d(i, stream, *key)`` as n. Both are exact in
+    float32, and u is never 0 or 1: no element is beyond 5.77.
+    """
+    count = int(np.prod(shape, dtype=np.int64))
+    index = ((np.arange(count, dtype=np.int64) + first) % _WORD).astype(np.uint32)
+    words = pcg4d(index, *(np.array([n % _WORD], np.uint32) for n in (stream, *key)))
+    u, v = (((word >> np.uint32(9)) + 0.5) / (1 << 23) for word in words[:2])
+    return (np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v)).reshape(shape)
+
+
+def dropped(x: Array, keep: NDArray[np.bool_], p: float) -> Array:
+    """Return ``x / (1 - p)`` where `keep` holds, and 0, whatever x is, elsewhere."""
+    return np.where(keep, x * x.dtype.type(0 if p == 1 else 1 / (1 - p)), x.dtype.type(0))
 
 
 def _infer_dropout(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.graph.numeric import rotation_scan as scans
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.ops import Node, Tensor
 
@@ -42,6 +41,33 @@ def rotate_scan_back(work: GraphBuilder, u: int, g: int, phi: int, keep: int | N
     return work.emit("rotate_scan", inputs, reverse=True, keep=keep is not None)[0]
 
 
+def turn(s: Array, g: Array, phi: Array) -> Array:
+    """``R s`` with ``R = [[g, -φ], [φ, g]]`` for ``[…, 2 F]``, the first parts of all pairs before the second ones."""
+    a, b = np.split(s, 2, axis=-1)
+    return np.concatenate([g * a - phi * b, phi * a + g * b], axis=-1)
+
+
+def run_rotate_scan(u: Array, g: Array, phi: Array, start: Array, keep: Array | None = None) -> Array:
+    """``s[t] = keep[t] · R s[t - 1] + u[t]`` over axis 1 of ``[B, T, 2 F]``, with ``s[-1] = start``.
+
+    Where ``keep [B, T]`` is 0 nothing of the step before is left, not even NaN.
+    """
+    s = np.empty_like(u)
+    held = start
+    for t in range(u.shape[1]):
+        passed = turn(held, g, phi)
+        if keep is not None:
+            passed = np.where(keep[:, t, None] == 0, 0, passed * keep[:, t, None])
+        held = s[:, t] = passed + u[:, t]
+    return s
+
+
+def run_rotate_scan_back(u: Array, g: Array, phi: Array, keep: Array | None = None) -> Array:
+    """``s[t] = keep[t + 1] · Rᵀ s[t + 1] + u[t]`` over axis 1, with ``s[T - 1] = u[T - 1]``."""
+    kept = None if keep is None else np.concatenate([keep[:, 1:], np.zeros_like(keep[:, :1])], 1)[:, ::-1]
+    return run_rotate_scan(u[:, ::-1], g, -phi, np.zeros_like(u[:, 0]), kept)[:, ::-1] if u.shape[1] else u
+
+
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("rotate_scan", inputs)
     expected = 4 - attrs["reverse"] + attrs["keep"]
@@ -60,8 +86,8 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     u, g, phi, *rest = inputs
     keep = rest.pop() if attrs["keep"] else None
     if attrs["reverse"]:
-        return [np.ascontiguousarray(scans.rotate_scan_back(u, g, phi, keep))]
-    return [scans.rotate_scan(u, g, phi, rest[0], keep)]
+        return [np.ascontiguousarray(run_rotate_scan_back(u, g, phi, keep))]
+    return [run_rotate_scan(u, g, phi, rest[0], keep)]
 
 
 def _vjp(work: GraphBuilder, node: Node, g_out: int) -> Sequence[int | None]:

@@ -33,7 +33,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import GenerationError, SpecError
 from volumetric.graph.numeric.activations import activate, check_activation
-from volumetric.graph.numeric.attention import seen_rows, softmax_with_sinks, temperature
+from volumetric.graph.numeric.attention import seen_rows, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean
 from volumetric.graph.numeric.rope import rotate
 from volumetric.graph.numeric.softmax import softmax
@@ -159,6 +159,14 @@ def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     states = [given[name] for name in ("k", "v") if name in given]
     require(all(t.shape == (HELD, kv, size) for t in states), "attend", "states hold rows of heads")
     return [out("heads", rows, heads * size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
+
+
+def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
+    """Softmax over the last axis of ``[..., H, T, S]``, of which a logit for each head takes a share, without it."""
+    if sinks is None:
+        return softmax(scores)
+    column = np.broadcast_to(sinks.astype(scores.dtype)[:, None, None], (*scores.shape[:-1], 1))
+    return softmax(np.concatenate([scores, column], axis=-1))[..., :-1]
 
 
 def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

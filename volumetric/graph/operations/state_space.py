@@ -6,24 +6,28 @@
                 ``start`` on, before them those of past; ``activation``; ``factors``: runs of channels and their f,
                 () for 1.
 ``selective_scan`` x, dt, b, c [, z], a_log [H,N] or [H], d [H] [, dt_bias [H]], state [N, H · P] → y [ROWS, H · P],
-                state. `numeric.selective_scan` has the equations, with ``heads`` H, ``head_dim`` P, ``groups``,
+                state. `selective_scan` below has the equations, with ``heads`` H, ``head_dim`` P, ``groups``,
                 ``size`` N; ``starts``: the first column read of each. dt is ``softplus(dt_factor · dt + dt_bias)``
                 within ``dt_min`` and ``dt_max`` (None: no bound), the rate ``-exp(a_log)``. d · x is added; where there
                 is z the sum is multiplied by ``silu(z_factor · z)``.
+                Mamba (https://arxiv.org/abs/2312.00752) gives each channel and element of the state a decay of its own;
+                Mamba-2 (https://arxiv.org/abs/2405.21060) one to each head of channels. Both are this scan: Mamba's
+                heads are channels.
 ``grouped_norm`` x [ROWS,W], gain [W] → the rms norm of each of ``groups`` parts of a row, with ``eps``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate, check_activation
 from volumetric.graph.numeric.norms import rms_norm
-from volumetric.graph.numeric.selective_scan import Given, selective_scan, softplus
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.linear_scan import run_linear_scan
 from volumetric.graph.operations.rowwise import given_by_role
 from volumetric.graph.ops import Tensor
 
@@ -71,6 +75,59 @@ def conv_factors(attrs: Attrs, dtype: np.dtype) -> Array:
     """Return the factors on the weights of a `causal_conv`, ``[channels, 1, 1]``, or one for all."""
     factors = attrs["factors"] or ((1, 1.0),)
     return np.concatenate([np.full(n, factor, dtype) for n, factor in factors])[:, None, None]
+
+
+def softplus(x: Array) -> Array:
+    """``log(1 + e**x)``, which neither overflows nor loses small values."""
+    with np.errstate(invalid="ignore"):  # of NaN, which stays
+        return np.logaddexp(x, x.dtype.type(0))
+
+
+class Given(NamedTuple):
+    """What a selective scan takes.
+
+    Attributes
+    ----------
+    x : ``[B, T, heads, head_dim]``
+    dt : ``[B, T, heads]``, 0 or more
+    a : ``[heads, size]``, or ``[heads, 1]`` where a head has one decay; below 0
+    b, c : ``[B, T, groups, size]``; heads share them in equal groups
+    """
+
+    x: Array
+    dt: Array
+    a: Array
+    b: Array
+    c: Array
+
+
+class Scanned(NamedTuple):
+    """What `selective_scan` gives: y, and what the gradient needs."""
+
+    y: Array
+    decay: Array
+    states: Array
+    keep: Array | None
+
+
+def selective_scan(given: Given, start: Array, keep: Array | None = None) -> Scanned:
+    """``s[t] = keep[t] · exp(dt[t] a) ⊙ s[t - 1] + dt[t] b[t] ⊗ x[t]`` and ``y[t] = c[t] · s[t]``, head by head.
+
+    `start` is s before the first step, ``[B, size, heads, head_dim]``. Where `keep`, ``[B, T]``, is 0, nothing of the
+    step before is left.
+    """
+    x, dt, a, b, c = given
+    heads = x.shape[2]
+    step = dt[:, :, None, :, None]
+    decay = np.exp(step * a.T[:, :, None])
+    states = run_linear_scan(_by_head(b, heads) * (step * x[:, :, None]), decay, start, keep)
+    y = np.sum(_by_head(c, heads) * states, axis=2)
+    return Scanned(y, decay, np.concatenate([start[:, None], states], 1), keep)
+
+
+def _by_head(grouped: Array, heads: int) -> Array:
+    """``[B, T, groups, size]`` → ``[B, T, size, heads, 1]``."""
+    return np.repeat(grouped, heads // grouped.shape[2], axis=2).swapaxes(2, 3)[..., None]
 
 
 def _infer_scan(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:

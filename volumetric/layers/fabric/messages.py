@@ -9,8 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.edges import Edges, edges_of
-from volumetric.graph.operations.edges import edge_attend
+from volumetric.graph.operations.edges import Edges, edge_attend, edges_of
 
 DENSE = 16
 """Receivers with the same senders from which on matrices are multiplied."""

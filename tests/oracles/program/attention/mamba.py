@@ -10,8 +10,9 @@ from tests.oracles.numeric.norms import standardised
 from tests.oracles.program.attention.base import AttentionOracle
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import activate
-from volumetric.graph.numeric.selective_scan import linear_scan, softplus
 from volumetric.graph.numeric.softmax import softmax
+from volumetric.graph.operations.linear_scan import run_linear_scan
+from volumetric.graph.operations.state_space import softplus
 from volumetric.layers.program.attention.base import Pairs
 from volumetric.layers.program.attention.scanned import EPS, Mamba
 
@@ -27,7 +28,7 @@ class MambaOracle(AttentionOracle):
         rates = np.arange(1, size + 1).astype(x.dtype)
         decay = np.exp(-step[..., None] * rates).reshape(batch, count, d * size)
         driven = ((step * x)[..., None] * b[:, :, None]).reshape(batch, count, d * size)
-        s = linear_scan(driven, decay, np.zeros((batch, d * size), x.dtype)).reshape(batch, count, d, size)
+        s = run_linear_scan(driven, decay, np.zeros((batch, d * size), x.dtype)).reshape(batch, count, d, size)
         told = ((s * c[:, :, None]).sum(-1) + p["d"] * x) * activate("silu", z)
         asked = standardised(queries, EPS)[0] * p["norm.weight"] + p["norm.bias"]
         weights = softmax(asked @ told.swapaxes(1, 2) * x.dtype.type(d**-0.5))

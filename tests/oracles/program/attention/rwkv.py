@@ -9,7 +9,7 @@ from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from volumetric._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.graph.numeric.selective_scan import linear_scan
+from volumetric.graph.operations.linear_scan import run_linear_scan
 from volumetric.layers.program.attention.base import Pairs
 from volumetric.layers.program.attention.scanned import BOUND, LEAST, RWKV
 
@@ -20,7 +20,7 @@ class RWKVOracle(AttentionOracle):
         weight = np.exp(np.clip(affine(p, "k.", keys), -BOUND, BOUND))
         v, first = affine(p, "v.", values), np.exp(p["bonus"])
         fade = np.exp(-np.exp(p["decay"]))
-        num, den = (_before(linear_scan(u, fade, np.zeros_like(u[:, 0]))) for u in (weight * v, weight))
+        num, den = (_before(run_linear_scan(u, fade, np.zeros_like(u[:, 0]))) for u in (weight * v, weight))
         wkv = (num + first * weight * v) / (den + first * weight + LEAST)
         read = wkv[:, np.minimum(np.arange(pairs.queries), pairs.keys - 1)]
         return affine(p, "o.", sigmoid(affine(p, "r.", queries)) * read)
