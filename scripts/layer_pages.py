@@ -72,10 +72,10 @@ def _is_block(paragraph: str) -> bool:
 
 
 def _markdown(text: str, kind: str) -> str:
-    """Literal blocks and names of code as Markdown; other layers, documents and preprints as links."""
+    """Literal blocks and paragraphs, a line each, as Markdown; other layers, documents and preprints as links."""
     if _is_block(text):
         return f"```\n{textwrap.dedent(text)}\n```"
-    text = re.sub(r"(?<!`)`(\w+)`(?!`)", lambda name: _layer(name[1], kind), text).replace("``", "`")
+    text = re.sub(r"(?<!`)`(\w+)`(?!`)", lambda name: _layer(name[1], kind), " ".join(text.split())).replace("``", "`")
     text = re.sub(r"docs/([\w/]+)(\.md(#[\w-]+)?)", r"[\1](../\1\2)", text)
     return re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
 
@@ -110,8 +110,8 @@ def _meanings(cls: type[LayerSpec]) -> dict[str, str]:
 
 
 def _cell(text: str, kind: str) -> str:
-    """Text in one line of a table."""
-    return _markdown(" ".join(text.split()), kind).replace("|", "\\|")
+    """Text in a cell of a table."""
+    return _markdown(text, kind).replace("|", "\\|")
 
 
 def _examples(kind: str) -> list[str]:

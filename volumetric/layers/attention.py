@@ -63,7 +63,8 @@ class MultiHeadAttention(LayerSpec):
     Attributes
     ----------
     embed_dim : width of input and output
-    num_heads, num_kv_heads : query heads, and key/value heads that they share in groups (None: as many)
+    num_heads : query heads
+    num_kv_heads : key/value heads, which query heads share in groups (None: as many)
     head_dim : width of a head (None: embed_dim / num_heads); need not divide embed_dim
     qkv_bias, out_bias : whether the projections have biases
     rope : rotary embedding of queries and keys, or None

@@ -40,7 +40,8 @@ class Gate(LayerSpec):
 
     Attributes
     ----------
-    in_features, out_features : width of a row, and the number of branches
+    in_features : width of a row
+    out_features : number of branches
     top_k : branches that have a weight above 0 (None: all)
     bias : whether there is b
     scoring : ``"softmax"``, ``"softmax_all"`` (Qwen1.5-MoE, ``norm_topk_prob=false``) or ``"sigmoid"``

@@ -43,7 +43,8 @@ class Mamba2(LayerSpec):
     Attributes
     ----------
     embed_dim : width of input and output
-    num_heads, head_dim : heads of the scan, and their channels
+    num_heads : heads of the scan
+    head_dim : channels of a head
     state_size : elements of the state of a channel
     groups : sets of b and c; they divide the heads, and the norm is over each group's channels
     kernel_size : rows that the convolution sees, 2 or more

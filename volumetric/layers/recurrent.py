@@ -33,9 +33,8 @@ class Recurrent(LayerSpec):
     cell from ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other: Wih is
     ``[blocks · hidden_size, input_size]``. The first state is zeros. A call goes on from the state that the steps
     before it left, so that a sequence may come in pieces, and forgets it at resets. Gradients go back through all steps
-    of a call; in them the state before it is a constant. With `reverse` the first step of a call is the last one of the
-    sequence: it begins with zeros and leaves nothing, and sees no row beyond a reset, as the way back of a
-    bidirectional layer.
+    of a call; in them the state before it is a constant. With `reverse` a call begins with zeros at its last step,
+    leaves nothing, and sees no row beyond a reset: the way back of a bidirectional layer.
 
     Attributes
     ----------

@@ -59,7 +59,8 @@ class Column(Container):
     top_k : experts with the largest prior that have a weight; None: all
     scale : the prior's scores are divided by the ``"root"`` of key_dim, or by key_dim itself (``"full"``)
     refine : weight of the refiner; 0: there is none
-    refine_dim, refine_temperature : width of its keys, None: embed_dim; its temperature
+    refine_dim : width of its keys; None: embed_dim
+    refine_temperature : of the refiner
     prune : experts without a weight do not take part in the mixer either
     balance : weight of a term for each row that backprop adds to the loss while training, E Σᵢ (mean of aᵢ over the
         rows of the sequence)²: 1 where all E experts are used alike, E where one is; it is not part of the losses that
