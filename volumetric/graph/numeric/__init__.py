@@ -2,5 +2,6 @@
 
 Formulas, activations, cells, norms, softmax and the choice of the largest serve several families of operations. Rope,
 attention and windows serve layers, too, which ask them for angles, for the rows that a row sees and for the number of
-windows; noise has the hash and the keys that devices and training share.
+windows; noise has the hash and the keys that devices and training share. What belongs to one of these functions, as the
+gradient of softmax does, stands beside it.
 """
