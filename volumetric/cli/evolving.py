@@ -25,7 +25,7 @@ from volumetric.evolution.job import Job, load_run, open_problem, open_run, read
 from volumetric.evolution.nsga import ParetoRun
 from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines
 from volumetric.evolution.run import Run
-from volumetric.evolution.tensorboard import TensorBoard
+from volumetric.evolution.reporters import TensorBoard
 from volumetric.evolution.workers import Workers
 from volumetric.loaders.native import save_native
 from volumetric.progress import clock

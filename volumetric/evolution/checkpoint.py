@@ -23,8 +23,8 @@ from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Failure
 from volumetric.evolution.genes import CONNECTION, NODE, Interface, Records
 from volumetric.evolution.genome import Genome, validate
-from volumetric.evolution.hall import Champion
 from volumetric.evolution.pool import Pool
+from volumetric.evolution.run import Champion
 from volumetric.evolution.species import SpeciesTable
 from volumetric.hints import path_hint
 

@@ -5,10 +5,15 @@ keep a sketch of it instead: element i is added, with a random sign, to bin ``i 
 (Charikar, Chen & Farach-Colton 2002) with a plain bin function: inner products of sketches are unbiased estimates of
 those of the vectors, and the cosine of two unrelated layers has a standard deviation of ``1/√SKETCH``, 0.016. Two
 versions of one layer lie far closer, because their sketch differs by the sketch of their difference alone.
+
+Of a fabric it is the parameters of its nodes, each at its place in the fabric with all of them: so fabrics that differ
+in their nodes alone can be compared, and one with nodes masked counts as one without these. In the place of nodes that
+are not there, or masked, are zeros.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -20,7 +25,8 @@ from volumetric._typing import Shape
 from volumetric.dtypes import decode
 from volumetric.errors import VolumetricError
 from volumetric.evolution.leaves import Leaf, leaves
-from volumetric.layers import ParamSpec
+from volumetric.layers import Fabric, ParamSpec
+from volumetric.layers.fabric.nodes import param_entries
 from volumetric.layers.fresh import fixed_start
 from volumetric.network import Network
 from volumetric.rng import generator
@@ -97,8 +103,6 @@ def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
             raise VolumetricError(f"{name} of {leaf.kind} at {leaf.path} has no weight", hint=f"key {leaf.keys[name]}")
     specs, given = leaf.params, ((spec, values) for spec in leaf.params for values in _pieces(leaf, spec, params))
     if fabric:
-        from volumetric.evolution.fabric_dna import lacks_nodes, living_values, whole_params
-
         specs = whole_params(leaf)
         if lacks_nodes(leaf, params):
             given = ((s, _deviation(v, s, n).ravel()) for s, v, n in living_values(leaf, params))
@@ -171,3 +175,38 @@ _BLOCK = 64
 def _sign_block(number: int) -> NDArray[np.float32]:
     bits = np.unpackbits(np.frombuffer(generator(_SIGNS, number).bytes(_BLOCK * SKETCH // 8), np.uint8))
     return (2.0 * bits.reshape(_BLOCK, SKETCH) - 1.0).astype(np.float32)
+
+
+def whole_params(leaf: Leaf) -> tuple[ParamSpec, ...]:
+    """Return the parameters that a fabric would have with all nodes of its graph."""
+    assert isinstance(leaf.spec, Fabric)
+    return dataclasses.replace(leaf.spec, without=()).params()
+
+
+def lacks_nodes(leaf: Leaf, params: Mapping[str, WeightStore]) -> bool:
+    """Whether a layer is a fabric with nodes that are not there, or masked."""
+    spec = leaf.spec
+    if not isinstance(spec, Fabric):
+        return False
+    return bool(spec.without) or (spec.dynamic and not params[leaf.keys["living"]].values().all())
+
+
+def living_values(
+    leaf: Leaf, params: Mapping[str, WeightStore]
+) -> Iterator[tuple[ParamSpec, NDArray[np.float32], NDArray[np.bool_]]]:
+    """Yield each parameter with zeros for nodes that do not live, and which of its elements do."""
+    spec = leaf.spec
+    assert isinstance(spec, Fabric)
+    whole = dataclasses.replace(spec, without=())
+    facts = spec.facts
+    there = params[leaf.keys["living"]].values() != 0 if spec.dynamic else np.ones(len(facts.order), bool)
+    gone = np.setdiff1d(whole.facts.order, facts.order[there])
+    before, after = param_entries(spec), param_entries(whole)
+    for of in whole.params():
+        values = params[leaf.keys[of.name]].values()
+        lives = np.ones(of.shape, bool)
+        if of.name in after:
+            entries = after[of.name]
+            values = entries.followed(values, before[of.name], np.zeros(of.shape, np.float32))
+            lives &= ~entries.mask(entries.only(gone), values)
+        yield of, np.where(lives, values, np.float32(0)), lives

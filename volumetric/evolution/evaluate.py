@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from volumetric._typing import Array
 from volumetric.errors import DeviceError, ShapeError, SpecError, VolumetricError
-from volumetric.evolution.activate import outputs_on
-from volumetric.evolution.placement import Placement
+from volumetric.evolution.activate import Placement, outputs_on
 from volumetric.evolution.pool import Pool
 from volumetric.rng import generator
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -16,17 +17,16 @@ import numpy as np
 from volumetric import tables
 from volumetric.builders import BUILDERS
 from volumetric.errors import SpecError, VolumetricError
-from volumetric.evolution.budget import Budget
 from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Problem, takes_random
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.population import GridPopulation
+from volumetric.evolution.loop import Budget
 from volumetric.evolution.novelty import NoveltyConfig
+from volumetric.evolution.nsga import Sized
 from volumetric.evolution.population import Population
-from volumetric.evolution.problems import Gym, NoveltySearch, function, parity, xor
-from volumetric.evolution.problems.named import with_others
+from volumetric.evolution.problems import PROBLEMS, Gym, NoveltySearch, function, parity, xor
 from volumetric.evolution.problems.samples import Samples, as_table
-from volumetric.evolution.problems.sized import Sized
 from volumetric.grid import Grid
 from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
@@ -263,7 +263,7 @@ def open_problem(job: Job) -> Problem | Callable[..., Any]:
             takes_random(found)
         return found
     known = _classic(job) if job.algorithm == "classic" else _samples(job)
-    problem = tables.choose(with_others(known), job.problem, "[problem]")
+    problem = tables.choose(ChainMap(known, PROBLEMS), job.problem, "[problem]")
     return Sized(problem) if job.search == "nsga2" else problem
 
 

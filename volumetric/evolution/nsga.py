@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.evolution.budget import Meter
 from volumetric.evolution.evaluate import (
     Cohort,
     EvaluationError,
@@ -31,7 +30,8 @@ from volumetric.evolution.evaluate import (
     results_of,
     takes_random,
 )
-from volumetric.evolution.loop import Loop
+from volumetric.evolution.genome import Genome
+from volumetric.evolution.loop import Loop, Meter
 from volumetric.evolution.pareto import crowding, front_ranks, preference
 from volumetric.evolution.reporters import EvaluationFailed, Event, FrontEvaluated
 from volumetric.evolution.run import Run
@@ -281,3 +281,31 @@ def _score_one(fitness: Callable[..., Sequence[float]], cohort: Cohort, row: int
         return (), reason_of(error)
     fine = values and all(math.isfinite(value) for value in values)
     return (values, "") if fine else ((), f"objectives are {list(values)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Objectives of `ParetoRun`: the fitness of a problem, and minus the size of the genome.
+
+    The size is the number of enabled connections, or of weights of a grid.
+    """
+
+    problem: Problem
+
+    def configure(self, config: Any) -> Any:
+        """Return what the problem makes of `config`."""
+        configure = getattr(self.problem, "configure", None)
+        return config if configure is None else configure(config)
+
+    def score_all(self, cohort: Cohort) -> NDArray[np.float64]:
+        """Return [genomes, 2]; NaN marks failures."""
+        found = self.problem.score_all(cohort)
+        fitness = found.fitness if isinstance(found, Scores) else np.asarray(found, np.float64)
+        sizes = [_size(cohort.genome(row)) for row in range(len(cohort))]
+        return np.stack([fitness, -np.array(sizes, np.float64)], axis=1)
+
+
+def _size(genome: Any) -> int:
+    if isinstance(genome, Genome):
+        return int(genome.connections["enabled"].sum())
+    return sum(int(np.prod(store.shape)) for store in genome.params.values())

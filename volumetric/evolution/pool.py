@@ -100,8 +100,15 @@ class Pool:
         return _pool, (self.interface, self.nodes, self.connections, self.sizes)
 
     def joined(self, other: Pool) -> Pool:
-        """Return these genomes, then those of another pool."""
-        return joined(self, other)
+        """Return these genomes, then those of another pool of one kind."""
+        rooms = [np.array(pool.nodes.shape[1:] + pool.connections.shape[1:]) for pool in (self, other)]
+        nodes, connections = np.maximum(*rooms).tolist()
+        both = Pool.empty(self.interface, len(self) + len(other), nodes, connections)
+        for start, pool in ((0, self), (len(self), other)):
+            both.nodes[start : start + len(pool), : pool.nodes.shape[1]] = pool.nodes
+            both.connections[start : start + len(pool), : pool.connections.shape[1]] = pool.connections
+            both.sizes[start : start + len(pool)] = pool.sizes
+        return both
 
     def take(self, rows: NDArray[np.int64]) -> Pool:
         """Return a copy of some genomes, padded to the largest of them."""
@@ -117,18 +124,6 @@ class Pool:
 
 def _pool(interface: Interface, nodes: Records, connections: Records, sizes: NDArray[np.int64]) -> Pool:
     return Pool(interface=interface, nodes=nodes, connections=connections, sizes=sizes)
-
-
-def joined(first: Pool, second: Pool) -> Pool:
-    """Return the genomes of two pools of one kind, one after the other."""
-    rooms = [np.array(pool.nodes.shape[1:] + pool.connections.shape[1:]) for pool in (first, second)]
-    nodes, connections = np.maximum(*rooms).tolist()
-    both = Pool.empty(first.interface, len(first) + len(second), nodes, connections)
-    for start, pool in ((0, first), (len(first), second)):
-        both.nodes[start : start + len(pool), : pool.nodes.shape[1]] = pool.nodes
-        both.connections[start : start + len(pool), : pool.connections.shape[1]] = pool.connections
-        both.sizes[start : start + len(pool)] = pool.sizes
-    return both
 
 
 def first_pool(config: EvolutionConfig, rng: np.random.Generator) -> Pool:

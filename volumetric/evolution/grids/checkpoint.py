@@ -25,7 +25,7 @@ from volumetric.evolution.checkpoint import (
 )
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.genome import GridGenome, GridPool
-from volumetric.evolution.hall import Champion
+from volumetric.evolution.run import Champion
 from volumetric.network import Network, Params, check_params
 from volumetric.weights import WeightStore
 
