@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from volumetric.errors import SpecError
-from volumetric.layers.program.wiring import operator_of
+from volumetric.layers.program.declared import operator_of
 from volumetric.program import In, Semantic, typed
 from volumetric.program.packing import packed, shape_for
 from volumetric.program.typed import Field

@@ -1,6 +1,11 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
 from .adaptation import AdaptationReport as AdaptationReport
 from .adaptation import AdaptationTracker as AdaptationTracker
+from .clustering import Clusters as Clusters
+from .clustering import group as group
+from .clustering import kmeans as kmeans
+from .clustering import silhouette as silhouette
+from .clustering import silhouettes as silhouettes
 from .ensemble import Match as Match
 from .ensemble import complementary_matches as complementary_matches
 from .ensemble import majority_vote as majority_vote
@@ -10,10 +15,5 @@ from .evaluation import Evaluation as Evaluation
 from .evaluation import accuracy as accuracy
 from .evaluation import deviations as deviations
 from .evaluation import evaluate as evaluate
-from .hierarchy import group as group
-from .kmeans import Clusters as Clusters
-from .kmeans import kmeans as kmeans
 from .predict import predict as predict
-from .silhouette import silhouette as silhouette
-from .silhouette import silhouettes as silhouettes
 from .standardise import Standardisation as Standardisation

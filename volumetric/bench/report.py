@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from volumetric.bench.cases import Case
+from volumetric.bench.run import Case
 from volumetric.errors import SpecError
 from volumetric.runtime.profile import StepTime
 

@@ -2,6 +2,7 @@
 from . import problems as problems
 from .activate import Activator as Activator
 from .activate import activate as activate
+from .breed import Innovations as Innovations
 from .breed import crossover as crossover
 from .breed import mutate as mutate
 from .compare import Comparison as Comparison
@@ -25,10 +26,8 @@ from .grids.config import GridConfig as GridConfig
 from .grids.config import GridMutationConfig as GridMutationConfig
 from .grids.genome import GridGenome as GridGenome
 from .grids.population import GridPopulation as GridPopulation
-from .innovation import Innovations as Innovations
 from .linked import LinkedPool as LinkedPool
 from .loop import Budget as Budget
-from .merge import merge as merge
 from .novelty import NoveltyArchive as NoveltyArchive
 from .novelty import NoveltyConfig as NoveltyConfig
 from .nsga import ParetoRun as ParetoRun
@@ -44,5 +43,6 @@ from .run import Champion as Champion
 from .run import Run as Run
 from .species import distance as distance
 from .splice import SpliceConfig as SpliceConfig
+from .splice import merge as merge
 from .splice import splice as splice
 from .workers import Workers as Workers

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import SpecError
-from volumetric.evolution.breed import breed
+from volumetric.evolution.breed import Innovations, breed
 from volumetric.evolution.config import EvolutionConfig, GenomeConfig
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.innovation import Innovations
 from volumetric.evolution.pool import Pool, first_pool
 from volumetric.evolution.run import Run
 from volumetric.evolution.selection import Offspring

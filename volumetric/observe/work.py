@@ -15,8 +15,8 @@ from volumetric.layers.base import ParamSpec
 from volumetric.layers.program.attention import attend
 from volumetric.layers.program.carriers import bound, carrier_params, filtered, remembered
 from volumetric.layers.program.declared import Program
-from volumetric.layers.program.ends import read_width
 from volumetric.layers.program.facts import Facts, Place, facts_of
+from volumetric.layers.program.parameters import read_width
 from volumetric.layers.program.ports import In, Out
 from volumetric.layers.program.tasks import Task, tasks_of
 from volumetric.observe.firing import Firing

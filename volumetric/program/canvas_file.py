@@ -11,7 +11,7 @@ from msgspec import Struct
 from volumetric.errors import SpecError
 from volumetric.hints import shown
 from volumetric.layers.program.declared import MOST_EDGES, refuse_edges
-from volumetric.layers.program.named import Named
+from volumetric.layers.program.names import Named
 from volumetric.layers.program.text import built, read_json
 
 T = TypeVar("T")

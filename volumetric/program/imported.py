@@ -14,13 +14,12 @@ from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import BY_OPERATOR, Edge
 from volumetric.layers.program.frames import filled
-from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.learning import Constraints, Learning, Semantic
 from volumetric.layers.program.masks import Mask, Rects, Tile
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import ALIASES, LOSSES, MODES, NAME
 from volumetric.layers.program.ports import Signal
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Identity, Region
 from volumetric.program.canvas_clock import NEVER, clock_of, trigger_of
 from volumetric.program.canvas_file import (
     MODEL,

@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from volumetric.errors import SpecError
 from volumetric.layers.checks import check_choice, check_whole
 from volumetric.layers.program.canvas import Canvas
-from volumetric.layers.program.declared import Program
+from volumetric.layers.program.declared import Program, operator_of
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.learning import Semantic
 from volumetric.layers.program.ports import Port
 from volumetric.layers.program.region import Region
-from volumetric.layers.program.wiring import operator_of
 from volumetric.program.packing import packed, shape_for
 
 DEEPEST = 64

@@ -84,7 +84,7 @@ def _difference(a: Allele, b: Allele) -> float:
     if a is b:
         return 0.0
     if a.spec.kind == b.spec.kind == "program":
-        from volumetric.evolution.programs.distance import difference
+        from volumetric.evolution.programs.crossover import difference
         from volumetric.layers import Program
 
         assert isinstance(a.spec, Program)

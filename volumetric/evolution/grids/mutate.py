@@ -12,7 +12,7 @@ from volumetric.dtypes import encode
 from volumetric.evolution.grids import structure
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.grids.initial import fresh, unit
+from volumetric.evolution.grids.makers import fresh, unit
 from volumetric.layers import ParamSpec
 from volumetric.network import Params
 from volumetric.weights import WeightStore

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.grids.initial import fresh, near_identity
-from volumetric.evolution.grids.makers import fitting
+from volumetric.evolution.grids.makers import fitting, fresh, near_identity
 from volumetric.grid import Coord, Link
 from volumetric.layers import Dense, LayerSpec, Parallel, Residual, Sequential
 from volumetric.network import Network, Params

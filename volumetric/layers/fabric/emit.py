@@ -15,8 +15,16 @@ import numpy as np
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.fabric.cells import Arriving, advance, apart, fixed_of, kept_by, states_of, together
 from volumetric.layers.fabric.facts import Facts
-from volumetric.layers.fabric.living import first_of, living_of, shown_by, without_masked
-from volumetric.layers.fabric.messages import Reading, attend, biases, reading_of
+from volumetric.layers.fabric.messages import (
+    Reading,
+    attend,
+    biases,
+    first_of,
+    living_of,
+    reading_of,
+    shown_by,
+    without_masked,
+)
 from volumetric.layers.fabric.ports import handed_out, shown_by_inputs
 from volumetric.layers.fabric.products import Part, by_group, by_node, joined, parts_of
 from volumetric.layers.fabric.spec import SHARPNESS, Fabric

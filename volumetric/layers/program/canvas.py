@@ -10,8 +10,7 @@ from msgspec.structs import force_setattr, replace
 
 from volumetric.errors import SpecError
 from volumetric.layers.checks import check_whole, tuple_of
-from volumetric.layers.program.named import Named, named
-from volumetric.layers.program.names import check_name
+from volumetric.layers.program.names import Named, check_name, named
 from volumetric.layers.program.region import Region
 
 MOST_POSITIONS = 2**22

@@ -9,9 +9,8 @@ import numpy as np
 from volumetric.errors import SpecError
 from volumetric.graph.numeric.noise import stream_of
 from volumetric.layers.program.carriers import chosen, noised
-from volumetric.layers.program.diffusion import diffuses, stream_at
 from volumetric.layers.program.facts import Facts, Place
-from volumetric.layers.program.recipes import HIDDEN, hides
+from volumetric.layers.program.recipes import HIDDEN, diffuses, hides, stream_at
 from volumetric.layers.program.settle import Held
 from volumetric.layers.scope import Scope
 

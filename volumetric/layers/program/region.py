@@ -1,4 +1,4 @@
-"""Regions: boxes of a canvas, and what they are."""
+"""Regions: boxes of a canvas, what they are, and slots through which they are read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,34 @@ from msgspec.structs import force_setattr
 from volumetric.errors import SpecError
 from volumetric.layers.checks import as_number, check_choice, check_flag, check_text, check_whole, tuple_of
 from volumetric.layers.clock import Clock
-from volumetric.layers.program.identity import MOST_SLOTS, Identity
 from volumetric.layers.program.learning import Constraints, Keep, Learning, Semantic
 from volumetric.layers.program.names import CARRIERS, KEEPS, check_word, rule_of, shown
+
+MOST_SLOTS = 65_536
+
+
+class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Slots that the values of a region are bound to, and that are read in place of them.
+
+    ``slots' = LN(slots + cross(slots ← values))``, times a life gate σ(MLP(slots')) if there are births.
+
+    Attributes
+    ----------
+    capacity : number of slots
+    mode : ``"persistent"``: slots go on from step to step; ``"ephemeral"``: each step begins with the learned ones
+    births : slots have a life gate
+    """
+
+    capacity: int = 64
+    mode: Literal["persistent", "ephemeral"] = "persistent"
+    births: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("Identity: capacity", self.capacity, most=MOST_SLOTS)
+        check_choice("Identity: mode", self.mode, ("persistent", "ephemeral"))
+        check_flag("Identity: births", self.births)
+
 
 Carrier = Literal["deterministic", "residual", "filter", "memory", "diffusive", "constant"]
 LONGEST_PERIOD = 2**24

@@ -91,8 +91,7 @@ class Program(LayerSpec):
     @property
     def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (of the class where all layers do)
         """Whether training hides positions, or puts noise on diffusive regions."""
-        from volumetric.layers.program.diffusion import diffuses
-        from volumetric.layers.program.recipes import hides
+        from volumetric.layers.program.recipes import diffuses, hides
 
         return bool(hides(self.facts) or diffuses(self.facts))
 
