@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from benchmarks.suites.program.run import ProgramRow
 from volumetric.bench.tables import number_or_dash, render_table
@@ -25,17 +24,13 @@ def render_programs(rows: Sequence[ProgramRow], form: str) -> str:
             row.device,
             str(row.batch),
             str(row.rows),
-            f"{row.steps:,.1f} ({row.least:,.1f}–{row.most:,.1f})",
-            f"{row.busy:,.1f}",
+            *row.shown(1),
             f"{row.edge_us:,.1f}",
             "-" if row.of_firing is None else f"{100 * row.of_firing:.1f} %",
             f"{row.setup:.2f}",
-            number_or_dash(row.peer, 2),
-            number_or_dash(row.ratio, 2),
-            number_or_dash(row.busy_ratio, 2),
+            *(number_or_dash(value, 2) for value in (row.peer, row.ratio, row.busy_ratio)),
             "-" if row.apart is None else f"{row.apart:.0e}",
         ]
         for row in rows
     ]
-    values = [{**asdict(row), "ratio": row.ratio, "busy_ratio": row.busy_ratio} for row in rows]
-    return render_table(values, _HEAD, cells, form, left=5)
+    return render_table([row.values() for row in rows], _HEAD, cells, form, left=5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from benchmarks.suites.systolic.run import SystolicRow
 from volumetric.bench.tables import number_or_dash, render_table
@@ -18,18 +17,7 @@ def render_systolic(rows: Sequence[SystolicRow], form: str) -> str:
     """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
     cells: list[list[str]] = []
     for row in rows:
-        ticks = f"{row.ticks:,.0f} ({row.least:,.0f}–{row.most:,.0f})"
-        more = map(number_or_dash, (row.share, row.torch, row.ratio), (2, 0, 2))
-        cells.append(
-            [
-                f"{row.side}³",
-                str(row.batch),
-                row.role,
-                row.device,
-                ticks,
-                f"{row.busy:,.0f}",
-                f"{row.gflops:.1f}",
-                *more,
-            ]
-        )
-    return render_table([{**asdict(row), "ratio": row.ratio} for row in rows], _HEAD, cells, form, left=4)
+        more = map(number_or_dash, (row.share, row.peer, row.ratio), (2, 0, 2))
+        about = f"{row.side}³", str(row.batch), row.role, row.device
+        cells.append([*about, *row.shown(), f"{row.gflops:.1f}", *more])
+    return render_table([row.values() for row in rows], _HEAD, cells, form, left=4)
