@@ -106,18 +106,7 @@ def compile(  # noqa: A001  (as `fabric.compile` and `typed.compile`)
     bare = None if params is None else {key.removeprefix(_AT): store for key, store in params.items()}
     part = compiled_part(program, bare, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs, after=after, rows=rows)
     stores = None if part.params is None else Params({_AT + name: store for name, store in part.params.items()})
-    return Compiled(part.program, stores, part.report, tuple(_AT + name for name in part.frozen), part.exported)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Part:
-    """A compiled program as a part of something: as `Compiled`, with the program's own names of parameters."""
-
-    program: Program
-    params: dict[str, WeightStore] | None
-    report: Report
-    frozen: tuple[str, ...]
-    exported: Mapping[str, F32Array]
+    return dataclasses.replace(part, params=stores, frozen=tuple(_AT + name for name in part.frozen))
 
 
 def compiled_part(
@@ -129,7 +118,7 @@ def compiled_part(
     drop_inputs: bool = False,
     after: int | None = None,
     rows: Array | Mapping[str, Array] | None = None,
-) -> Part:
+) -> Compiled:
     """Do what `compile` does, to parameters by the names that the program has for them."""
     from volumetric.layers.program.spec import Program as Layer
 
@@ -156,13 +145,13 @@ def compiled_part(
     stores = None
     if params is not None:
         evaluated = {rows_of(name): WeightStore.from_array(held) for name, held in found.rows.items()}
-        stores = carried(facts_of(program), facts, {**params, **evaluated})
+        stores = Params(carried(facts_of(program), facts, {**params, **evaluated}))
     frozen: tuple[str, ...] = ()
     if deploy:
         asked = frozenset(name for name, region in made.canvas.regions.items() if keep_of(region) == "freeze")
         frozen = owned_by(facts, asked) + tuple(rows_of(place.name) for place in constants_of(facts))
     exported = {name: found.rows[name] for name in found.exported}
-    return Part(made, stores, Report(counts_of(program), counts_of(made), tuple(log.notes)), frozen, exported)
+    return Compiled(made, stores, Report(counts_of(program), counts_of(made), tuple(log.notes)), frozen, exported)
 
 
 def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> Program:
