@@ -13,7 +13,6 @@ import pytest
 
 from volumetric.errors import SpecError
 from volumetric.layers.clock import Event, Every, On
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Autowire, Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.learning import Constraints, Learning, Semantic
@@ -21,7 +20,7 @@ from volumetric.layers.program.masks import Bits, Full, Rects, Tile, mask_of
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import Named
 from volumetric.layers.program.ports import In, Level, Out, Signal
-from volumetric.layers.program.region import Identity, Region
+from volumetric.layers.program.region import Canvas, Identity, Region
 
 EYE = Region(((0, 4), (0, 4)), family="observation")
 BELIEF = Region(((0, 4), (4, 8)), carrier="filter")

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from volumetric.evolution.config import EvolutionConfig, GenomeConfig
 from volumetric.evolution.genes import CONNECTION
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.pool import Pool
-from volumetric.evolution.settings import Settings, settings_of
+from volumetric.evolution.pool import Pool, Settings, settings_of
 
 _EVENTS_PER_CHILD = 4  # a split makes a node and two connections, an added connection one more
 

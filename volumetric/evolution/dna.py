@@ -77,7 +77,7 @@ def leaves(network: Network) -> Iterator[Leaf]:
 
 def _parts(path: str, spec: LayerSpec, own: tuple[ParamSpec, ...], keys: dict[str, str]) -> Iterator[Leaf]:
     """Yield the regions, edges and ports of a program that have weights."""
-    from volumetric.evolution.programs.parts import kind_of_part, parts_of
+    from volumetric.evolution.programs.change import kind_of_part, parts_of
     from volumetric.layers import Program
 
     assert isinstance(spec, Program)

@@ -34,7 +34,7 @@ from volumetric.evolution.genome import Genome
 from volumetric.evolution.loop import Loop, Meter
 from volumetric.evolution.reporters import EvaluationFailed, Event, FrontEvaluated
 from volumetric.evolution.run import Run
-from volumetric.evolution.selection import Offspring
+from volumetric.evolution.species import Offspring
 from volumetric.rng import generator
 
 _BLOCK = 1 << 22

@@ -27,8 +27,7 @@ from volumetric.evolution.evaluate import (
 )
 from volumetric.evolution.loop import Loop, Meter
 from volumetric.evolution.reporters import Event, generation_events
-from volumetric.evolution.selection import Offspring, breeders, plan
-from volumetric.evolution.species import Ranking, SpeciesTable, keep, rank, remember
+from volumetric.evolution.species import Offspring, Ranking, SpeciesTable, breeders, keep, plan, rank, remember
 from volumetric.rng import fresh_seed, generator
 
 BREEDING_STREAM = 0

@@ -7,7 +7,9 @@ from volumetric.observe.events import Observer as Observer
 from volumetric.observe.events import Stats as Stats
 from volumetric.observe.events import Watch as Watch
 from volumetric.observe.firing import Firing as Firing
+from volumetric.observe.firing import Work as Work
 from volumetric.observe.firing import fired as fired
+from volumetric.observe.firing import work_of as work_of
 from volumetric.observe.inference import ObservedDevice as ObservedDevice
 from volumetric.observe.live import ActivityServer as ActivityServer
 from volumetric.observe.recording import Recording as Recording
@@ -15,5 +17,3 @@ from volumetric.observe.records import HttpObserver as HttpObserver
 from volumetric.observe.records import JsonlObserver as JsonlObserver
 from volumetric.observe.records import LogObserver as LogObserver
 from volumetric.observe.records import WindowObserver as WindowObserver
-from volumetric.observe.work import Work as Work
-from volumetric.observe.work import work_of as work_of

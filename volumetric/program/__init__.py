@@ -1,6 +1,5 @@
 """Programs: what one is declared of, how it is written down, and how two are compared."""
 
-from volumetric.layers.program.canvas import Canvas as Canvas
 from volumetric.layers.program.declared import Program as Program
 from volumetric.layers.program.edge import Edge as Edge
 from volumetric.layers.program.facts import Facts as Facts
@@ -19,6 +18,7 @@ from volumetric.layers.program.ports import Level as Level
 from volumetric.layers.program.ports import Out as Out
 from volumetric.layers.program.ports import Signal as Signal
 from volumetric.layers.program.recipes import learning_of as learning_of
+from volumetric.layers.program.region import Canvas as Canvas
 from volumetric.layers.program.region import Identity as Identity
 from volumetric.layers.program.region import Region as Region
 from volumetric.program import typed as typed

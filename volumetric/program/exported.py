@@ -16,8 +16,7 @@ from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import ALIASES
 from volumetric.layers.program.ports import Signal
 from volumetric.layers.program.region import Region
-from volumetric.program.canvas_clock import NEVER, fields_of
-from volumetric.program.canvas_file import MODEL
+from volumetric.program.canvas_file import MODEL, NEVER, fields_of
 
 _NAMES: Mapping[str, str] = {of: name for name, of in ALIASES.items() if name == f"{of}_attention"}
 _SIGNS = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<=", "equal": "==", "unequal": "!="}

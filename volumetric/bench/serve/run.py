@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from volumetric.bench.serve.client import Seen, ask
-from volumetric.bench.serve.target import Target
+from volumetric.bench.serve.client import Seen, Target, ask
 from volumetric.bench.tables import render_table
 
 _SYSTEM: Final = (

@@ -19,13 +19,12 @@ from volumetric.evolution.programs.clocks import changed_clock, new_clock
 from volumetric.evolution.programs.edges import one_of, with_edge
 from volumetric.evolution.programs.learned import learning_with
 from volumetric.evolution.programs.masks import by_positions
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import FAMILIES, RULES
 from volumetric.layers.program.ports import Signal
-from volumetric.layers.program.region import Carrier, Identity, Region
+from volumetric.layers.program.region import Canvas, Carrier, Identity, Region
 
 MOST_POSITIONS = 4096
 """A canvas that has no free place grows up to so many positions."""

@@ -13,11 +13,11 @@ from msgspec.structs import force_setattr, replace
 from volumetric.errors import SpecError
 from volumetric.hints import shown, suggestion
 from volumetric.layers.checks import check_choice, check_flag, check_whole, tuple_of
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.edge import BY_OPERATOR, Edge
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import FAMILIES, Named, check_name, named
 from volumetric.layers.program.ports import In, Level, Out, Port, Signal, width_of
+from volumetric.layers.program.region import Canvas
 
 BY_FAMILIES: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {

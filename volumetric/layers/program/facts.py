@@ -16,7 +16,6 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.layers.base import ParamSpec
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import BY_OPERATOR, Edge, Write
 from volumetric.layers.program.frames import Part, parts_of
@@ -24,7 +23,7 @@ from volumetric.layers.program.learning import Learning
 from volumetric.layers.program.masks import mask_of
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import Out, Port, width_of
-from volumetric.layers.program.region import Carrier, Region
+from volumetric.layers.program.region import Canvas, Carrier, Region
 
 METERED: tuple[Carrier, ...] = ("residual", "filter")
 """Carriers that have an error, so that their regions have a meter without being given one."""

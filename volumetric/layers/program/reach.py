@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from volumetric.layers.program.constants import constants_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.parameters import constants_of
 from volumetric.layers.program.ports import In
 from volumetric.layers.program.tasks import Task, tasks_of
 

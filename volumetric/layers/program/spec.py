@@ -43,8 +43,8 @@ class Program(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        from volumetric.layers.program.constants import check_constants
         from volumetric.layers.program.held import check_held
+        from volumetric.layers.program.parameters import check_constants
         from volumetric.layers.program.timing import timing_of
 
         if not isinstance(self.program, declared.Program):

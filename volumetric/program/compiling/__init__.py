@@ -13,10 +13,9 @@ from volumetric._typing import Array, F32Array
 from volumetric.errors import SpecError
 from volumetric.grid import Coord
 from volumetric.hints import suggestion
-from volumetric.layers.program.constants import constants_of, rows_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, facts_of
-from volumetric.layers.program.parameters import all_params, codes_of
+from volumetric.layers.program.parameters import all_params, codes_of, constants_of, rows_of
 from volumetric.layers.program.ports import In, Out
 from volumetric.layers.program.spec import Program as Layer
 from volumetric.layers.program.tasks import gate_of, names_of, tasks_of

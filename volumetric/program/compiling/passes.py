@@ -8,17 +8,15 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from volumetric.layers.clock import Clock
-from volumetric.layers.program.canvas import Canvas
-from volumetric.layers.program.constants import constants_of
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import METERED, Facts, facts_of
 from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.parameters import metered_by
+from volumetric.layers.program.parameters import constants_of, metered_by
 from volumetric.layers.program.ports import In, Level, Port, Signal
 from volumetric.layers.program.reach import shadowed
 from volumetric.layers.program.recipes import recipe_of
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Canvas, Region
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.clocks import NEVER, clocks_of, still_in
 from volumetric.program.compiling.liveness import live_in, signals_of, tells_others
