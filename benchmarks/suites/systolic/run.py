@@ -14,6 +14,7 @@ from benchmarks.timing import Rates, Row, each
 from benchmarks.torch_peer import TorchPeer
 from volumetric import rng
 from volumetric._typing import Array, F32Array
+from volumetric.bench.tables import number_or_dash, render_table
 from volumetric.clocked import Clocked
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
@@ -141,3 +142,19 @@ def _arrays(cube: Cube, params: Params) -> dict[str, Array]:
     )
     rows = np.ascontiguousarray(cube.rows().swapaxes(0, 1))
     return {"x": rows, "gy": rows, "p/weight": np.ascontiguousarray(weights.swapaxes(1, 2)), "p/bias": biases}
+
+
+_HEAD = (
+    "cube | streams | role | device | ticks/s (least–most) | by processor time | GFLOP/s | of runs / 3 | torch ticks/s "
+    "| times torch"
+)
+
+
+def render_systolic(rows: Sequence[SystolicRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    cells: list[list[str]] = []
+    for row in rows:
+        more = map(number_or_dash, (row.share, row.peer, row.ratio), (2, 0, 2))
+        about = f"{row.side}³", str(row.batch), row.role, row.device
+        cells.append([*about, *row.shown(), f"{row.gflops:.1f}", *more])
+    return render_table([row.values() for row in rows], _HEAD, cells, form, left=4)
