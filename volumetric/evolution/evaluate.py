@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ from volumetric.evolution.pool import Pool
 from volumetric.rng import generator
 
 _log = logging.getLogger(__name__)
+C = TypeVar("C")
 FITNESS_STREAM = 1
 _RETRIES = 2
 """How often a part of a generation is sent again whose worker was lost."""
@@ -120,6 +121,12 @@ class Problem(Protocol):
     def score_all(self, cohort: Cohort) -> ArrayLike | Scores:
         """Return one number for each genome; NaN or infinity marks a failure. `Scores` can say why."""
         ...
+
+
+def configured(problem: object, config: C) -> C:
+    """Return what a problem makes of a configuration, where it has a method ``configure``."""
+    configure = getattr(problem, "configure", None)
+    return config if configure is None else configure(config)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from volumetric import tables
 from volumetric.builders import BUILDERS
 from volumetric.errors import SpecError
 from volumetric.evolution.config import EvolutionConfig
-from volumetric.evolution.evaluate import Problem, takes_random
+from volumetric.evolution.evaluate import Problem, configured, takes_random
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.population import GridPopulation
 from volumetric.evolution.loop import Budget
@@ -252,8 +252,7 @@ def open_run(job: Job, problem: Any) -> Population | GridPopulation:
     ------
     SpecError : configuration and problem contradict each other, or the network does not fit the problem
     """
-    configure = getattr(problem, "configure", None)
-    config = job.config if configure is None else configure(job.config)
+    config = configured(problem, job.config)
     if isinstance(config, GridConfig):
         return GridPopulation(config, _first_network(job, problem), seed=job.seed)
     return Population(config, job.seed)

@@ -26,6 +26,7 @@ from volumetric.evolution.evaluate import (
     Result,
     Scorer,
     Scores,
+    configured,
     reason_of,
     results_of,
     takes_random,
@@ -365,8 +366,7 @@ class Sized:
 
     def configure(self, config: Any) -> Any:
         """Return what the problem makes of `config`."""
-        configure = getattr(self.problem, "configure", None)
-        return config if configure is None else configure(config)
+        return configured(self.problem, config)
 
     def score_all(self, cohort: Cohort) -> NDArray[np.float64]:
         """Return [genomes, 2]; NaN marks failures."""

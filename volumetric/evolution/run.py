@@ -23,6 +23,7 @@ from volumetric.evolution.evaluate import (
     Scorer,
     Scores,
     checked,
+    configured,
     evaluate,
 )
 from volumetric.evolution.loop import Loop, Meter
@@ -222,8 +223,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
 
     def _adopt(self, fitness: Fitness | Problem) -> None:
         """Let a problem fill in what the configuration leaves open."""
-        configure = getattr(fitness, "configure", None)
-        config = self.config if configure is None else configure(self.config)
+        config = configured(fitness, self.config)
         if config == self.config:
             return
         if self.generation == 0 and self.progress.fitness is None:

@@ -167,10 +167,6 @@ def remember(table: SpeciesTable, ranking: Ranking, generation: int) -> SpeciesT
     )
 
 
-IntArray = NDArray[np.int64]
-F64Array = NDArray[np.float64]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Offspring:
     """Parents of the next generation, see `volumetric.evolution.breed.breed`.

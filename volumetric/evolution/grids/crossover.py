@@ -54,7 +54,7 @@ def in_type_of(store: WeightStore, like: WeightStore) -> WeightStore:
 
 
 def _with_disabled(genome: GridGenome, disabled: frozenset[Coord]) -> GridGenome:
-    from volumetric.evolution.grids.structure import toggle
+    from volumetric.evolution.grids.mutate import toggle
 
     for coord in sorted(disabled ^ genome.network.disabled):
         genome = toggle(genome, coord) or genome  # a layer that changes the shape cannot be switched off here

@@ -157,7 +157,7 @@ def fresh(spec: nn.ParamSpec, rng: np.random.Generator) -> NDArray[np.float32]:
 
 
 def near_identity(spec: nn.LayerSpec, rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
-    """Return weights with which an inserted layer (see `structure.add_layer`) changes little of what passes through it.
+    """Return weights with which an inserted layer (see `mutate.add_layer`) changes little of what passes through it.
 
     A dense layer is the identity and a little noise. In a sequential that adds its input at the end, what is added to
     the input is a tenth of what fresh weights would make it.

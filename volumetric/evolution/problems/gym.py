@@ -230,7 +230,6 @@ class Gym:
         return total
 
 
-F64Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 

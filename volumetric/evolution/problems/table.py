@@ -76,9 +76,6 @@ class Table:
         return self.best - np.einsum("grt,grt->g", error, error)
 
 
-F64Array = NDArray[np.float64]
-
-
 def function(target: Callable[[F64Array], F64Array], low: float = -1.0, high: float = 1.0, points: int = 32) -> Table:
     """Return the problem of fitting `target` at evenly spaced points from `low` to `high`.
 

@@ -121,7 +121,6 @@ class ActionReader:
         return actions_of(self._space, outputs)
 
 
-F64Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 

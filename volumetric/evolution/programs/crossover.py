@@ -14,10 +14,10 @@ from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.crossover import in_type_of
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.grids.makers import fresh
-from volumetric.evolution.grids.structure import restructured
+from volumetric.evolution.grids.mutate import restructured
 from volumetric.evolution.programs.change import genes_of, parts_of
-from volumetric.evolution.programs.learned import losses_of
 from volumetric.evolution.programs.masks import fitted
+from volumetric.evolution.programs.regions import losses_of
 from volumetric.grid import Coord
 from volumetric.layers.program.declared import Program as Declared
 from volumetric.layers.program.edge import Edge
