@@ -1,8 +1,10 @@
-"""Arguments of benchmarks."""
+"""Arguments of benchmarks, and parts of documents that they write."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from pathlib import Path
 
 
 def argument_parser(about: str | None) -> argparse.ArgumentParser:
@@ -13,3 +15,9 @@ def argument_parser(about: str | None) -> argparse.ArgumentParser:
 def numbers(text: str) -> list[int]:
     """Return whole numbers that commas separate; none of an empty text."""
     return [int(part) for part in text.split(",") if part]
+
+
+def write_between(document: Path, begin: str, end: str, lines: Iterable[str]) -> None:
+    """Put lines in the place of what stands between two marks of a document."""
+    before, rest = document.read_text(encoding="utf-8").split(begin)
+    document.write_text(before + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1], encoding="utf-8")

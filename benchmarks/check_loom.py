@@ -17,32 +17,9 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser
 from benchmarks.workers import Worker
+from volumetric import layers as nn
 from volumetric.analysis import predict
 from volumetric.builders import chain
-from volumetric.layers import (
-    LSTM,
-    RNN,
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-    Dense,
-    Embedding,
-    KMeans,
-    LayerNorm,
-    LayerSpec,
-    MultiHeadAttention,
-    Parallel,
-    Reshape,
-    Residual,
-    RMSNorm,
-    Rope,
-    Sequential,
-    Softmax,
-    SwiGLU,
-)
 from volumetric.loaders.loom_blob import DTYPES
 from volumetric.loaders.loom_json import read_loom
 from volumetric.loaders.loom_write import loom_text
@@ -55,53 +32,53 @@ KEPT = ("float32", "bfloat16", "int8", "uint4", "ternary", "binary")
 """Numeric types that the fixtures hold of the other layers."""
 
 
-def dense(into: int, out: int, activation: str = "linear") -> Dense:
-    return Dense(in_features=into, out_features=out, bias=False, activation=activation)  # pyright: ignore[reportArgumentType]
+def dense(into: int, out: int, activation: str = "linear") -> nn.Dense:
+    return nn.Dense(in_features=into, out_features=out, bias=False, activation=activation)  # pyright: ignore[reportArgumentType]
 
 
 def cases() -> dict[str, tuple[Network, tuple[int, ...]]]:
     """Name → network and shape of an input."""
-    attention = MultiHeadAttention(
-        embed_dim=8, num_heads=4, num_kv_heads=2, head_dim=2, qkv_bias=True, out_bias=True, rope=Rope(dim=2)
+    attention = nn.MultiHeadAttention(
+        embed_dim=8, num_heads=4, num_kv_heads=2, head_dim=2, qkv_bias=True, out_bias=True, rope=nn.Rope(dim=2)
     )
-    image = Conv2d(in_channels=2, out_channels=3, kernel_size=3, padding=1, bias=False, activation="relu")
-    skip = Sequential(layers=(dense(5, 5, "tanh"), Residual(), dense(5, 3)))
-    both = Parallel(branches=(dense(5, 2, "sigmoid"), dense(5, 3)), combine="concat")
-    single: dict[str, tuple[LayerSpec, tuple[int, ...], tuple[int, ...]]] = {
+    image = nn.Conv2d(in_channels=2, out_channels=3, kernel_size=3, padding=1, bias=False, activation="relu")
+    skip = nn.Sequential(layers=(dense(5, 5, "tanh"), nn.Residual(), dense(5, 3)))
+    both = nn.Parallel(branches=(dense(5, 2, "sigmoid"), dense(5, 3)), combine="concat")
+    single: dict[str, tuple[nn.LayerSpec, tuple[int, ...], tuple[int, ...]]] = {
         "dense": (dense(6, 4, "gelu_tanh"), (6,), (2, 6)),
         "attention": (attention, (8,), (1, 3, 8)),
-        "swiglu": (SwiGLU(in_features=6, hidden_features=7, bias=True), (6,), (2, 6)),
-        "rms_norm": (RMSNorm(num_features=6, eps=1e-6), (6,), (2, 6)),
-        "layer_norm": (LayerNorm(num_features=6), (6,), (2, 6)),
-        "rnn": (RNN(input_size=3, hidden_size=4), (3,), (1, 3, 3)),
-        "lstm": (LSTM(input_size=3, hidden_size=4), (3,), (1, 3, 3)),
-        "cnn1": (Conv1d(in_channels=2, out_channels=3, kernel_size=3, stride=2, bias=False), (2, 7), (2, 2, 7)),
+        "swiglu": (nn.SwiGLU(in_features=6, hidden_features=7, bias=True), (6,), (2, 6)),
+        "rms_norm": (nn.RMSNorm(num_features=6, eps=1e-6), (6,), (2, 6)),
+        "layer_norm": (nn.LayerNorm(num_features=6), (6,), (2, 6)),
+        "rnn": (nn.RNN(input_size=3, hidden_size=4), (3,), (1, 3, 3)),
+        "lstm": (nn.LSTM(input_size=3, hidden_size=4), (3,), (1, 3, 3)),
+        "cnn1": (nn.Conv1d(in_channels=2, out_channels=3, kernel_size=3, stride=2, bias=False), (2, 7), (2, 2, 7)),
         "cnn2": (image, (2, 5, 4), (2, 2, 5, 4)),
-        "cnn3": (Conv3d(in_channels=1, out_channels=2, kernel_size=2, bias=False), (1, 3, 4, 3), (1, 1, 3, 4, 3)),
+        "cnn3": (nn.Conv3d(in_channels=1, out_channels=2, kernel_size=2, bias=False), (1, 3, 4, 3), (1, 1, 3, 4, 3)),
         "transposed1": (
-            ConvTranspose1d(in_channels=2, out_channels=3, kernel_size=3, stride=2, bias=False),
+            nn.ConvTranspose1d(in_channels=2, out_channels=3, kernel_size=3, stride=2, bias=False),
             (2, 4),
             (1, 2, 4),
         ),
         "transposed2": (
-            ConvTranspose2d(in_channels=2, out_channels=2, kernel_size=3, stride=2, padding=1, bias=False),
+            nn.ConvTranspose2d(in_channels=2, out_channels=2, kernel_size=3, stride=2, padding=1, bias=False),
             (2, 3, 3),
             (1, 2, 3, 3),
         ),
         "transposed3": (
-            ConvTranspose3d(in_channels=1, out_channels=2, kernel_size=2, bias=False),
+            nn.ConvTranspose3d(in_channels=1, out_channels=2, kernel_size=2, bias=False),
             (1, 2, 2, 2),
             (1, 1, 2, 2, 2),
         ),
-        "kmeans": (KMeans(num_clusters=3, in_features=4, temperature=1.5), (4,), (1, 4)),
-        "softmax": (Softmax(temperature=2.0), (5,), (1, 5)),
+        "kmeans": (nn.KMeans(num_clusters=3, in_features=4, temperature=1.5), (4,), (1, 4)),
+        "softmax": (nn.Softmax(temperature=2.0), (5,), (1, 5)),
         "sequential": (skip, (5,), (2, 5)),
         "parallel": (both, (5,), (1, 5)),
     }
     networks = {name: (chain([spec], row), shape) for name, (spec, row, shape) in single.items()}
-    networks["embedding"] = (chain([Embedding(num_embeddings=7, embedding_dim=4)], (), "int32"), (3,))
-    head = Sequential(layers=(Reshape(shape=(60,)), dense(60, 3)))
-    networks["image"] = (chain([image, head, Softmax()], (2, 5, 4)), (1, 2, 5, 4))
+    networks["embedding"] = (chain([nn.Embedding(num_embeddings=7, embedding_dim=4)], (), "int32"), (3,))
+    head = nn.Sequential(layers=(nn.Reshape(shape=(60,)), dense(60, 3)))
+    networks["image"] = (chain([image, head, nn.Softmax()], (2, 5, 4)), (1, 2, 5, 4))
     return networks
 
 

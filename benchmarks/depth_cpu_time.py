@@ -13,8 +13,7 @@ import time
 import volumetric
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
-from volumetric.bench.cases import Case
-from volumetric.bench.run import measure
+from volumetric.bench.run import Case, measure
 
 TOKENS = 32
 """Tokens of each sequence that decodes."""

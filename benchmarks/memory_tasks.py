@@ -17,8 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.arguments import argument_parser
-from benchmarks.documents import write_between
+from benchmarks.arguments import argument_parser, write_between
 from volumetric.train.memory import TASKS
 from volumetric.train.memory.baselines import names_of
 from volumetric.train.memory.trial import Budget, Outcome, Trial

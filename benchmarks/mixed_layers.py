@@ -24,24 +24,8 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
+from volumetric import layers as nn
 from volumetric.grid import Coord, Grid, Link
-from volumetric.layers import (
-    LSTM,
-    Conv1d,
-    Dense,
-    Embedding,
-    Gate,
-    KMeans,
-    LayerSpec,
-    MultiHeadAttention,
-    Parallel,
-    Reshape,
-    Residual,
-    RMSNorm,
-    Rope,
-    Sequential,
-    SwiGLU,
-)
 from volumetric.network import Network, Params, initialise
 from volumetric.runtime import Executable, RunOptions, lower, open_device
 from volumetric.runtime.batch import greedy_ids
@@ -59,40 +43,41 @@ class Shape:
     blocks: int = 30
 
 
-def convolution(width: int) -> LayerSpec:
+def convolution(width: int) -> nn.LayerSpec:
     """A convolution over the features of each row, in 16 channels."""
-    conv = Conv1d(in_channels=16, out_channels=16, kernel_size=3, padding=1)
-    return Sequential(layers=(Reshape(shape=(16, width // 16)), conv, Reshape(shape=(-1,))))
+    conv = nn.Conv1d(in_channels=16, out_channels=16, kernel_size=3, padding=1)
+    return nn.Sequential(layers=(nn.Reshape(shape=(16, width // 16)), conv, nn.Reshape(shape=(-1,))))
 
 
 def network_of(shape: Shape, name: str) -> Network:
     """The model of that name."""
-    layers: dict[Coord, LayerSpec] = {Coord(0): Embedding(num_embeddings=shape.vocabulary, embedding_dim=shape.width)}
+    embedding = nn.Embedding(num_embeddings=shape.vocabulary, embedding_dim=shape.width)
+    layers: dict[Coord, nn.LayerSpec] = {Coord(0): embedding}
     before, half = Coord(0), shape.blocks // 2
     for z in range(1, shape.blocks + 1):
-        first: LayerSpec = MultiHeadAttention(
+        first: nn.LayerSpec = nn.MultiHeadAttention(
             embed_dim=shape.width, num_heads=shape.heads, num_kv_heads=shape.kv_heads,
-            rope=Rope(dim=shape.width // shape.heads),
+            rope=nn.Rope(dim=shape.width // shape.heads),
         )  # fmt: skip
-        second: LayerSpec = SwiGLU(in_features=shape.width, hidden_features=shape.hidden)
+        second: nn.LayerSpec = nn.SwiGLU(in_features=shape.width, hidden_features=shape.hidden)
         if z == half:
             first = {
-                "mixed": LSTM(input_size=shape.width, hidden_size=shape.width),
+                "mixed": nn.LSTM(input_size=shape.width, hidden_size=shape.width),
                 "conv1d": convolution(shape.width),
-                "kmeans": KMeans(in_features=shape.width, num_clusters=shape.width),
+                "kmeans": nn.KMeans(in_features=shape.width, num_clusters=shape.width),
             }.get(name, first)
         if name == "mixed" and z == half + 1:
-            gate = Gate(in_features=shape.width, out_features=EXPERTS, top_k=CHOSEN)
-            second = Parallel(branches=(second,) * EXPERTS, combine="filter", gate=gate)
+            gate = nn.Gate(in_features=shape.width, out_features=EXPERTS, top_k=CHOSEN)
+            second = nn.Parallel(branches=(second,) * EXPERTS, combine="filter", gate=gate)
         block = (
-            RMSNorm(num_features=shape.width), first, Residual(source=str(before)),
-            RMSNorm(num_features=shape.width), second, Residual(source=str(Coord(z, slot=2))),
+            nn.RMSNorm(num_features=shape.width), first, nn.Residual(source=str(before)),
+            nn.RMSNorm(num_features=shape.width), second, nn.Residual(source=str(Coord(z, slot=2))),
         )  # fmt: skip
         layers |= {Coord(z, slot=slot): spec for slot, spec in enumerate(block)}
         before = Coord(z, slot=5)
     end = shape.blocks + 1
-    layers[Coord(end)] = RMSNorm(num_features=shape.width)
-    layers[Coord(end, slot=1)] = Dense(in_features=shape.width, out_features=shape.vocabulary, bias=False)
+    layers[Coord(end)] = nn.RMSNorm(num_features=shape.width)
+    layers[Coord(end, slot=1)] = nn.Dense(in_features=shape.width, out_features=shape.vocabulary, bias=False)
     links = [Link(kind="shared", source=Coord(0), target=Coord(end, slot=1))]
     if name == "late":
         source, target = Coord(half - 1, slot=5), Coord(half, slot=1)

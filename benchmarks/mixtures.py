@@ -27,20 +27,9 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser
 from benchmarks.gpu_kernels import CONTEXT, batch_rates, decode_rate, params
+from volumetric import layers as nn
 from volumetric.dtypes import Scheme
 from volumetric.grid import Coord, Grid
-from volumetric.layers import (
-    Dense,
-    Embedding,
-    Gate,
-    LayerSpec,
-    MultiHeadAttention,
-    Parallel,
-    Residual,
-    RMSNorm,
-    Rope,
-    SwiGLU,
-)
 from volumetric.network import Network
 from volumetric.runtime import Device, RunOptions, lower, open_device
 from volumetric.runtime.gpu.executable import GpuExecutable
@@ -76,27 +65,28 @@ MODELS = {
 
 def network(shape: Shape, *, dense: bool) -> Network:
     """The mixture, or the dense model that reads as much."""
-    layers: dict[Coord, LayerSpec] = {Coord(0): Embedding(num_embeddings=shape.vocabulary, embedding_dim=shape.width)}
-    attention = MultiHeadAttention(
+    embedding = nn.Embedding(num_embeddings=shape.vocabulary, embedding_dim=shape.width)
+    layers: dict[Coord, nn.LayerSpec] = {Coord(0): embedding}
+    attention = nn.MultiHeadAttention(
         embed_dim=shape.width,
         num_heads=shape.heads,
         num_kv_heads=shape.kv_heads,
         head_dim=shape.head_dim,
-        rope=Rope(dim=shape.head_dim),
+        rope=nn.Rope(dim=shape.head_dim),
     )
-    mlp: LayerSpec = SwiGLU(in_features=shape.width, hidden_features=shape.hidden * shape.chosen)
+    mlp: nn.LayerSpec = nn.SwiGLU(in_features=shape.width, hidden_features=shape.hidden * shape.chosen)
     if not dense:
-        expert = SwiGLU(in_features=shape.width, hidden_features=shape.hidden)
-        gate = Gate(in_features=shape.width, out_features=shape.experts, top_k=shape.chosen)
-        mlp = Parallel(branches=(expert,) * shape.experts, combine="filter", gate=gate)
-    before, norm = Coord(0), RMSNorm(num_features=shape.width)
+        expert = nn.SwiGLU(in_features=shape.width, hidden_features=shape.hidden)
+        gate = nn.Gate(in_features=shape.width, out_features=shape.experts, top_k=shape.chosen)
+        mlp = nn.Parallel(branches=(expert,) * shape.experts, combine="filter", gate=gate)
+    before, norm = Coord(0), nn.RMSNorm(num_features=shape.width)
     for z in range(1, shape.blocks + 1):
-        block = (norm, attention, Residual(source=str(before)), norm, mlp, Residual(source=str(Coord(z, slot=2))))
+        block = (norm, attention, nn.Residual(source=str(before)), norm, mlp, nn.Residual(source=str(Coord(z, slot=2))))
         layers |= {Coord(z, slot=slot): spec for slot, spec in enumerate(block)}
         before = Coord(z, slot=5)
     end = shape.blocks + 1
     layers[Coord(end)] = norm
-    layers[Coord(end, slot=1)] = Dense(in_features=shape.width, out_features=shape.vocabulary, bias=False)
+    layers[Coord(end, slot=1)] = nn.Dense(in_features=shape.width, out_features=shape.vocabulary, bias=False)
     return Network(grid=Grid(shape.blocks + 2, slots=6), layers=layers)
 
 

@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.arguments import argument_parser
-from benchmarks.documents import write_between
+from benchmarks.arguments import argument_parser, write_between
 from volumetric import initialise, open_device
 from volumetric._typing import Array
 from volumetric.builders import auto_stack

@@ -19,8 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.arguments import argument_parser
-from benchmarks.documents import write_between
+from benchmarks.arguments import argument_parser, write_between
 from volumetric.builders import sequential
 from volumetric.builders.chain import chain
 from volumetric.layers import Dense, Discrete, LayerSpec

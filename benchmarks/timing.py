@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from volumetric.graph import GraphProgram
+    from volumetric.runtime.device import Device
 
 _WARM_RUNS, _WARM_SECONDS = 16, 0.5
 _WARM_MOST = 2.0
@@ -117,6 +118,57 @@ class Rates:
     def most(self) -> float:
         """The highest of our rates."""
         return max(self.ours)
+
+    def figures(self, device: Device) -> dict[str, Any]:
+        """Return what a `Row` says of the rounds on a device."""
+        return {
+            "device": device.info.name,
+            "rate": statistics.median(self.ours),
+            "least": self.least,
+            "most": self.most,
+            "busy": statistics.median(self.busy),
+            "peer": median(self.theirs),
+            "peer_busy": median(self.theirs_busy),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What the rows of suites say of rates.
+
+    Attributes
+    ----------
+    rate, least, most : units a second of the rounds: median and extremes
+    busy : median of the units for a second of this process's processor time, which others on the machine disturb less
+    peer, peer_busy : medians of the peer's in the same rounds, likewise; None without one
+    """
+
+    device: str
+    rate: float
+    least: float
+    most: float
+    busy: float
+    peer: float | None = None
+    peer_busy: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as the peer."""
+        return None if self.peer is None else self.rate / self.peer
+
+    @property
+    def busy_ratio(self) -> float | None:
+        """The same by processor time: how much more it gets done with one core."""
+        return None if self.peer_busy is None else self.busy / self.peer_busy
+
+    def values(self) -> dict[str, Any]:
+        """Return all that it says, for files."""
+        return {**asdict(self), "ratio": self.ratio, "busy_ratio": self.busy_ratio}
+
+    def shown(self, digits: int = 0) -> list[str]:
+        """Return the rate with its extremes, and that by processor time, for tables."""
+        rate, least, most = (f"{value:,.{digits}f}" for value in (self.rate, self.least, self.most))
+        return [f"{rate} ({least}–{most})", f"{self.busy:,.{digits}f}"]
 
 
 def median(rates: Sequence[float]) -> float | None:

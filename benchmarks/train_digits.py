@@ -16,8 +16,7 @@ from statistics import mean
 
 import numpy as np
 
-from benchmarks.arguments import argument_parser
-from benchmarks.documents import write_between
+from benchmarks.arguments import argument_parser, write_between
 from volumetric.analysis import accuracy, predict
 from volumetric.builders import sequential
 from volumetric.dtypes import DTYPES, Scheme

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from volumetric.errors import SpecError
+from volumetric.errors import SpecError, VolumetricError
 from volumetric.hints import shown, suggestion
 from volumetric.plugins import load_plugins
 
@@ -38,6 +39,44 @@ def not_toml(path: Path, error: Exception) -> SpecError:
         hint = "samples: numpy.savez(…, inputs=x.numpy(), targets=y.numpy()); weights: safetensors.torch.save_file(…)"
     what = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
     return SpecError(f"{path}: not valid TOML: {what}", hint=hint)
+
+
+MAX_BYTES: Final = 1_000_000
+
+
+def read_toml(path: Path, changes: Mapping[str, Any] | None, make: Callable[[dict[str, Any], str, Path], T]) -> T:
+    """Return what `make` makes of the tables of a file, its name without suffix, and its directory.
+
+    Parameters
+    ----------
+    changes : further entries by dotted names, as ``"train.epochs"``, which replace those of the file
+
+    Raises
+    ------
+    SpecError : the file cannot be read, is no TOML, or `make` raises; the file is named
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise SpecError(f"{path} has more than {MAX_BYTES} bytes", hint="it should be a short TOML file")
+        table = tomllib.loads(text.decode())
+    except OSError as error:
+        raise SpecError(f"cannot read {path}: {error.strerror or error}", hint="name a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise not_toml(path, error) from None
+    for name, value in (changes or {}).items():
+        *parts, last = name.split(".")
+        inner = table
+        for part in parts:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise SpecError(f"{name}: {part} is no table")
+        inner[last] = value
+    try:
+        return make(table, path.stem, path.parent)
+    except VolumetricError as error:
+        raise SpecError(f"{path}: {error}", hint=error.hint) from None
 
 
 def expect_keys(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -22,6 +23,7 @@ from volumetric.runtime.open import open_device
 
 R = TypeVar("R")
 Only = Annotated[str | None, Parameter(name=["--only"])]
+Sizes = Annotated[str, Parameter(name=["--only"])]
 Batch = Annotated[str, Parameter(name=["--batch", "-b"])]
 
 
@@ -47,44 +49,68 @@ class SuiteOptions:
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md"
     torch_python: Annotated[Path | None, Parameter(name=["--torch-python"])] = None
+    device: DeviceOptions = field(default_factory=DeviceOptions)
+    output: OutputOptions = field(default_factory=OutputOptions)
 
     @property
     def count(self) -> int | None:
         """Threads of the device."""
         return None if self.threads is None else sizes("-t", self.threads)[0]
 
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """Where a suite runs, and how."""
-
-    suite: SuiteOptions
-    device: DeviceOptions
-
     def open(self) -> Device:
         """Open a device that runs graphs."""
-        device = open_device(self.device.device, threads=self.suite.count)
+        device = open_device(self.device.device, threads=self.count)
         if getattr(device, "graphs", None) is None:
             raise UsageError(f"device {device.info.name} runs no layers", hint="use cpu or gpu")
         return device
 
     @contextmanager
-    def beside(self, package: str = "torch") -> Iterator[tuple[Device, TorchPeer | None]]:
+    def beside(self, package: str) -> Iterator[tuple[Device, TorchPeer | None]]:
         """Open a device, and PyTorch if it and a package on it are to be had, and say what they are."""
         device = self.open()
         gpu, threads = device.info.kind == "gpu", device.info.details.get("threads")
-        with open_peer(self.suite.torch_python, gpu=gpu, threads=threads, package=package) as peer:
+        with open_peer(self.torch_python, gpu=gpu, threads=threads, package=package) as peer:
             console.note(f"{device.info.description}; " + (f"{package} is not here" if peer is None else peer.about))
             yield device, peer
 
+    def measured(
+        self,
+        measure: Callable[..., Iterable[R]],
+        wanted: Sequence[Any],
+        render: Callable[[list[R], str], str],
+        text: Callable[[int, R], str],
+        package: str = "torch",
+    ) -> int:
+        """Measure what is wanted beside a package, and write the rows."""
+        self.output.apply()
+        with self.beside(package) as (device, peer):
+            rows = noted(measure(wanted, device, repetitions=self.repetitions, peer=peer), text)
+        console.write(render(rows, self.form))
+        return exits.OK
 
-def layers(
-    *,
-    only: Only = None,
-    suite: SuiteOptions = SuiteOptions(),
-    device: DeviceOptions = DeviceOptions(),
-    output: OutputOptions = OutputOptions(),
-) -> int:
+
+def noted(measured: Iterable[R], text: Callable[[int, R], str]) -> list[R]:
+    """Return rows, after a note of each as soon as it is there; `text` takes its number, from 1, and the row."""
+    rows: list[R] = []
+    for row in measured:
+        rows.append(row)
+        console.note(text(len(rows), row))
+    return rows
+
+
+def _names(only: str | None) -> list[str] | None:
+    return None if only is None else only.split(",")
+
+
+def _sides(only: str, batch: str, least: int, needed: str, hint: str) -> Iterator[tuple[int, int]]:
+    """Return each size with each number of streams."""
+    wanted, batches = sizes("--only", only), sizes("-b", batch)
+    if min(wanted) < least or min(batches) < 1:
+        raise UsageError(needed, hint=hint)
+    return product(wanted, batches)
+
+
+def layers(*, only: Only = None, suite: SuiteOptions = SuiteOptions()) -> int:
     """Time every layer kind, forward and with its gradients, beside PyTorch.
 
     Parameters
@@ -94,22 +120,13 @@ def layers(
     """
     from benchmarks.suites.layers import chosen, measure_layers, render_layers
 
-    output.apply()
     wanted = chosen(_names(only))
-    with _Setting(suite, device).beside() as (opened, peer):
-        measured = measure_layers(wanted, opened, repetitions=suite.repetitions, peer=peer)
-        rows = _noted(measured, lambda n, row: f"{n} of {2 * len(wanted)}: {row.layer} {row.role}")
-    console.write(render_layers(rows, suite.form))
-    return exits.OK
+    return suite.measured(
+        measure_layers, wanted, render_layers, lambda n, row: f"{n} of {2 * len(wanted)}: {row.layer} {row.role}"
+    )
 
 
-def training(
-    *,
-    only: Only = None,
-    suite: SuiteOptions = SuiteOptions(),
-    device: DeviceOptions = DeviceOptions(),
-    output: OutputOptions = OutputOptions(),
-) -> int:
+def training(*, only: Only = None, suite: SuiteOptions = SuiteOptions()) -> int:
     """Train six small networks for 20 epochs, beside PyTorch.
 
     Parameters
@@ -120,31 +137,24 @@ def training(
     from benchmarks.suites.training import CASES, measure_training, render_training
     from volumetric.train.open import open_learner
 
-    output.apply()
+    suite.output.apply()
     names = _names(only) or list(CASES)
     unknown = [name for name in names if name not in CASES]
     if unknown:
         raise UsageError(f"there is no network {unknown[0]!r}", hint="known: " + ", ".join(CASES))
-    opened = open_device(device.device, threads=suite.count)
+    opened = open_device(suite.device.device, threads=suite.count)
     python = suite.torch_python or (Path(sys.executable) if importlib.util.find_spec("torch") else None)
     torch = None if python is None else (python, "cuda" if opened.info.kind == "gpu" else "cpu", suite.count or 0)
     wanted = [CASES[name] for name in names]
     measured = measure_training(
         wanted, open_learner(opened), opened.info.name, repetitions=suite.repetitions, torch=torch
     )
-    rows = _noted(measured, lambda _, row: f"{row.name}: {row.seconds:.3f} s")
+    rows = noted(measured, lambda _, row: f"{row.name}: {row.seconds:.3f} s")
     console.write(render_training(rows, suite.form))
     return exits.OK
 
 
-def systolic(
-    *,
-    only: Annotated[str, Parameter(name=["--only"])] = "2,4,8,16",
-    batch: Batch = "1",
-    suite: SuiteOptions = SuiteOptions(),
-    device: DeviceOptions = DeviceOptions(),
-    output: OutputOptions = OutputOptions(),
-) -> int:
+def systolic(*, only: Sizes = "2,4,8,16", batch: Batch = "1", suite: SuiteOptions = SuiteOptions()) -> int:
     """Run cubes of dense layers tick by tick, and learn from their windows, beside PyTorch.
 
     Parameters
@@ -156,27 +166,16 @@ def systolic(
     """
     from benchmarks.suites.systolic import Cube, measure_systolic, render_systolic
 
-    output.apply()
-    sides, batches = sizes("--only", only), sizes("-b", batch)
-    if min(*sides, *batches) < 1:
-        raise UsageError("cubes need sides and streams of 1 or more", hint="--only 2,4,8 -b 1,16")
-    wanted = [Cube(side, count) for side in sides for count in batches]
-    with _Setting(suite, device).beside() as (opened, peer):
-        measured = measure_systolic(wanted, opened, repetitions=suite.repetitions, peer=peer)
-        rows = _noted(
-            measured, lambda _, row: f"{row.side}³, {row.batch} streams, {row.role}: {row.ticks:,.0f} ticks/s"
-        )
-    console.write(render_systolic(rows, suite.form))
-    return exits.OK
+    sides = _sides(only, batch, 1, "cubes need sides and streams of 1 or more", "--only 2,4,8 -b 1,16")
+    return suite.measured(
+        measure_systolic,
+        [Cube(*side) for side in sides],
+        render_systolic,
+        lambda _, row: f"{row.side}³, {row.batch} streams, {row.role}: {row.rate:,.0f} ticks/s",
+    )
 
 
-def stacks(
-    *,
-    only: Only = None,
-    suite: SuiteOptions = SuiteOptions(),
-    device: DeviceOptions = DeviceOptions(),
-    output: OutputOptions = OutputOptions(),
-) -> int:
+def stacks(*, only: Only = None, suite: SuiteOptions = SuiteOptions()) -> int:
     """Time the cells and scaffolds of stacks, with and without resets and row by row, beside the package `cortical`.
 
     Parameters
@@ -186,26 +185,17 @@ def stacks(
     """
     from benchmarks.suites.stacks import chosen, measure_stacks, render_stacks
 
-    output.apply()
     wanted = chosen(_names(only))
-    with _Setting(suite, device).beside("cortical") as (opened, peer):
-        measured = measure_stacks(wanted, opened, repetitions=suite.repetitions, peer=peer)
-        rows = _noted(
-            measured,
-            lambda n, row: f"{n} of {5 * len(wanted)}: {row.cell} {row.role}: {row.tokens:,.0f} rows/s",
-        )
-    console.write(render_stacks(rows, suite.form))
-    return exits.OK
+    return suite.measured(
+        measure_stacks,
+        wanted,
+        render_stacks,
+        lambda n, row: f"{n} of {5 * len(wanted)}: {row.cell} {row.role}: {row.rate:,.0f} rows/s",
+        "cortical",
+    )
 
 
-def fabric(
-    *,
-    only: Annotated[str, Parameter(name=["--only"])] = "16",
-    batch: Batch = "1",
-    suite: SuiteOptions = SuiteOptions(),
-    device: DeviceOptions = DeviceOptions(),
-    output: OutputOptions = OutputOptions(),
-) -> int:
+def fabric(*, only: Sizes = "16", batch: Batch = "1", suite: SuiteOptions = SuiteOptions()) -> int:
     """Run sheets of cells that exchange messages, and learn from their windows.
 
     Parameters
@@ -217,27 +207,17 @@ def fabric(
     """
     from benchmarks.suites.fabric import Sheet, measure_fabrics, render_fabrics
 
-    output.apply()
-    sides, batches = sizes("--only", only), sizes("-b", batch)
-    if min(sides) < 3 or min(batches) < 1:
-        raise UsageError("sheets need sides of 3 or more, and streams", hint="--only 10,16,32 -b 8")
-    wanted = [Sheet(side, count) for side in sides for count in batches]
-    rows = _noted(
-        measure_fabrics(wanted, _Setting(suite, device).open(), repetitions=suite.repetitions),
-        lambda _, row: f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.steps:,.0f} steps/s",
+    suite.output.apply()
+    sides = _sides(only, batch, 3, "sheets need sides of 3 or more, and streams", "--only 10,16,32 -b 8")
+    rows = noted(
+        measure_fabrics([Sheet(*side) for side in sides], suite.open(), repetitions=suite.repetitions),
+        lambda _, row: f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.rate:,.0f} steps/s",
     )
     console.write(render_fabrics(rows, suite.form))
     return exits.OK
 
 
-def program(
-    *,
-    only: Annotated[str, Parameter(name=["--only"])] = "10,100",
-    batch: Batch = "1",
-    suite: SuiteOptions = SuiteOptions(),
-    device: DeviceOptions = DeviceOptions(),
-    output: OutputOptions = OutputOptions(),
-) -> int:
+def program(*, only: Sizes = "10,100", batch: Batch = "1", suite: SuiteOptions = SuiteOptions()) -> int:
     """Run programs whose regions each read four others, beside the package `canvas-engineering`.
 
     Parameters
@@ -249,29 +229,11 @@ def program(
     """
     from benchmarks.suites.program import Canvas, measure_programs, render_programs
 
-    output.apply()
-    regions, batches = sizes("--only", only), sizes("-b", batch)
-    if min(regions) < 2 or min(batches) < 1:
-        raise UsageError("programs need 2 regions or more, and streams", hint="--only 10,100,1000 -b 1")
-    wanted = [Canvas(number, count) for number in regions for count in batches]
-    with _Setting(suite, device).beside("canvas_engineering") as (opened, peer):
-        measured = measure_programs(wanted, opened, repetitions=suite.repetitions, peer=peer)
-        rows = _noted(
-            measured,
-            lambda _, row: f"{row.regions:,} regions, {row.share}, {row.role}: {row.steps:,.1f} steps/s",
-        )
-    console.write(render_programs(rows, suite.form))
-    return exits.OK
-
-
-def _names(only: str | None) -> list[str] | None:
-    return None if only is None else only.split(",")
-
-
-def _noted(measured: Iterable[R], text: Callable[[int, R], str]) -> list[R]:
-    """Return rows, after a note of each as soon as it is there; `text` takes its number, from 1, and the row."""
-    rows: list[R] = []
-    for row in measured:
-        rows.append(row)
-        console.note(text(len(rows), row))
-    return rows
+    sides = _sides(only, batch, 2, "programs need 2 regions or more, and streams", "--only 10,100,1000 -b 1")
+    return suite.measured(
+        measure_programs,
+        [Canvas(*side) for side in sides],
+        render_programs,
+        lambda _, row: f"{row.regions:,} regions, {row.share}, {row.role}: {row.rate:,.1f} steps/s",
+        "canvas_engineering",
+    )

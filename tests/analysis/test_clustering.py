@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from volumetric.analysis import group, kmeans, silhouette, silhouettes
-from volumetric.analysis.distance import distances
+from volumetric.analysis.clustering import distances
 from volumetric.errors import ShapeError, SpecError
 
 DRAW = np.random.default_rng(7)

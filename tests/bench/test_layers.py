@@ -12,7 +12,7 @@ import pytest
 from benchmarks import timing
 from benchmarks.suites.layers import CASES, LayerRow, chosen, limits, measure_layers, render_layers
 from benchmarks.suites.layers.limits import Limits, measure_limits
-from benchmarks.suites.layers.report import geometric_mean
+from benchmarks.suites.layers.run import geometric_mean
 from benchmarks.suites.layers.work import layer_works
 from benchmarks.timing import enough
 from benchmarks.torch_peer import TorchPeer, described, open_peer

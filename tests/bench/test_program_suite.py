@@ -69,7 +69,7 @@ def test_what_is_measured_beside_the_package_is_the_same(monkeypatch: pytest.Mon
     assert rows[1].apart is not None
     assert rows[1].apart < 1e-5
     assert [row.of_firing is None for row in rows] == [True, True, True, False, True, True]
-    assert all(row.least <= row.steps <= row.most for row in rows)
+    assert all(row.least <= row.rate <= row.most for row in rows)
 
 
 def test_a_clock_that_looks_at_its_meter_fires_at_each_row_or_at_none() -> None:

@@ -52,7 +52,7 @@ def test_cells_are_timed_beside_a_peer(has_package: bool) -> None:
     assert [row.peer for row in rows] == ([160, 160, 160, 160, 2] if has_package else [160, 160, None, None, None])
     assert [row.peer_busy for row in rows] == [None if row.peer is None else 2 * row.peer for row in rows]
     assert [row.cost is None for row in rows] == [True, True, False, False, True]
-    assert all(row.least <= row.tokens <= row.most for row in rows)
+    assert all(row.least <= row.rate <= row.most for row in rows)
 
 
 def test_a_window_is_that_of_the_cell_with_its_gradients_and_resets() -> None:
@@ -72,7 +72,7 @@ ROW = StackRow(
     role="train",
     resets=True,
     device="cpu",
-    tokens=2000.0,
+    rate=2000.0,
     least=1500.0,
     most=2500.0,
     busy=2100.0,

@@ -41,10 +41,10 @@ def test_cubes_run_and_learn_beside_a_peer() -> None:
     ]
     assert peer.given == {"x": (64, 2, 64), "gy": (64, 2, 64), "p/weight": (1, 64, 64), "p/bias": (1, 64)}
     assert peer.asked == ["forward", "train"] * 2
-    assert run.least <= run.ticks <= run.most
-    assert run.gflops == pytest.approx(run.ticks * 2 * 64 * 64 * 2 / 1e9)
-    assert update.gflops == pytest.approx(3 * update.ticks * 2 * 64 * 64 * 2 / 1e9)
-    assert (run.share, run.torch, run.ratio) == (None, 128, run.ticks / 128)
+    assert run.least <= run.rate <= run.most
+    assert run.gflops == pytest.approx(run.rate * 2 * 64 * 64 * 2 / 1e9)
+    assert update.gflops == pytest.approx(3 * update.rate * 2 * 64 * 64 * 2 / 1e9)
+    assert (run.share, run.peer, run.ratio) == (None, 128, run.rate / 128)
     assert update.share is not None
     assert 3 * update.least / run.most <= update.share <= 3 * update.most / run.least
 
@@ -54,13 +54,13 @@ ROW = SystolicRow(
     batch=16,
     role="update",
     device="cpu",
-    ticks=2000.0,
+    rate=2000.0,
     least=1500.0,
     most=2500.0,
     busy=2100.0,
     gflops=50.0,
     share=0.8,
-    torch=1e3,
+    peer=1e3,
 )
 
 
@@ -70,7 +70,7 @@ def test_rows_are_told_in_every_format() -> None:
     assert json.loads(render_systolic([ROW], "json"))[0]["ratio"] == 2.0
     assert json.loads(render_systolic([ROW], "jsonl"))["share"] == 0.8
     (line,) = csv.DictReader(io.StringIO(render_systolic([ROW], "csv")))
-    assert (line["side"], line["torch"]) == ("4", "1000.0")
+    assert (line["side"], line["peer"]) == ("4", "1000.0")
     with pytest.raises(SpecError):
         render_systolic([ROW], "xml")
 

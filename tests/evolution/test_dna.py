@@ -9,8 +9,7 @@ from tests.networks import tiny_llama
 from volumetric.dtypes import DTYPES, Scheme
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.evolution.compare import compare, similarity_matrix
-from volumetric.evolution.dna import SKETCH, extract_dna
-from volumetric.evolution.leaves import leaves
+from volumetric.evolution.dna import SKETCH, extract_dna, leaves
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, Gate, LayerSpec, Parallel, RMSNorm, Sequential, Softmax
 from volumetric.network import Network, initialise

@@ -23,8 +23,7 @@ from volumetric.evolution.grids.genome import GridPool
 from volumetric.evolution.job import job_from, open_problem, open_run
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems import Gym
-from volumetric.evolution.problems.spaces import actions_of, input_width, output_widths
-from volumetric.evolution.problems.worlds import ArrayWorlds, SingleWorlds
+from volumetric.evolution.problems.worlds import ArrayWorlds, SingleWorlds, actions_of, input_width, output_widths
 from volumetric.grid import Coord, Grid
 from volumetric.layers import GRU, Dense
 from volumetric.network import Network

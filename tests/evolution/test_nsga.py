@@ -24,7 +24,7 @@ from volumetric.evolution import (
     Workers,
     batched,
 )
-from volumetric.evolution.pareto import front_ranks
+from volumetric.evolution.nsga import front_ranks
 from volumetric.evolution.problems import xor
 from volumetric.evolution.reporters import EvaluationFailed, FrontEvaluated
 from volumetric.grid import Coord, Grid

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from volumetric.errors import ShapeError, SpecError
 from volumetric.evolution.novelty import NoveltyArchive, NoveltyConfig
-from volumetric.evolution.pareto import crowding, front_ranks, preference
+from volumetric.evolution.nsga import crowding, front_ranks, preference
 
 TABLES = st.integers(1, 4).flatmap(
     lambda width: st.lists(

@@ -26,8 +26,8 @@ from volumetric.evolution import (
     problems,
 )
 from volumetric.evolution import linked as linked_module
+from volumetric.evolution.nsga import Sized
 from volumetric.evolution.problems.samples import Samples
-from volumetric.evolution.problems.sized import Sized
 from volumetric.train import problems as learning
 
 X = np.random.default_rng(3).normal(size=(9, 3))

@@ -14,19 +14,17 @@ from volumetric.cli import main
 from volumetric.evolution import compare, extract_dna
 from volumetric.evolution.grids.crossover import crossover, distance
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.programs.carriers import change_slots
-from volumetric.evolution.programs.learned import changed_learning, learning_with
+from volumetric.evolution.programs.change import genes_of
 from volumetric.evolution.programs.masks import changed_mask, fitted, new_mask
 from volumetric.evolution.programs.mutate import CHANGES, changed
-from volumetric.evolution.programs.parts import genes_of
+from volumetric.evolution.programs.regions import change_slots, changed_learning, learning_with
 from volumetric.layers.program.declared import Program as Declared
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.learning import Learning
 from volumetric.layers.program.masks import Bits, Mask, Rects, Tile
 from volumetric.layers.program.recipes import recipe_of
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Identity, Region
 from volumetric.network import initialise
 from volumetric.weights import Params
 

@@ -23,14 +23,12 @@ from volumetric.evolution.config import SpeciesConfig
 from volumetric.evolution.grids.config import PROGRAM_CHANCES, GridConfig, GridMutationConfig
 from volumetric.evolution.grids.crossover import crossover, distance
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.grids.mutate import mutate
+from volumetric.evolution.grids.mutate import change_kind, mutate, split_layer
 from volumetric.evolution.grids.population import GridPopulation
-from volumetric.evolution.grids.structure import change_kind, split_layer
-from volumetric.evolution.programs.change import Change, Mark
+from volumetric.evolution.programs.change import Change, Mark, parts_of
 from volumetric.evolution.programs.clocks import changed_clock, new_clock
 from volumetric.evolution.programs.edges import add_edge
 from volumetric.evolution.programs.mutate import CHANGES, Changing, changed
-from volumetric.evolution.programs.parts import parts_of
 from volumetric.evolution.programs.regions import add_region
 from volumetric.grid import Coord
 from volumetric.layers import Program

@@ -20,8 +20,7 @@ from volumetric.evolution import (
 )
 from volumetric.evolution.genome import validate
 from volumetric.evolution.problems import parity, xor
-from volumetric.evolution.selection import apportion, breeders
-from volumetric.evolution.species import SpeciesTable, rank
+from volumetric.evolution.species import SpeciesTable, apportion, breeders, rank
 from volumetric.kernels.cpu import breeding
 
 FULL = [(0, 0, 2, 0.5, True), (1, 1, 2, -0.5, True)]

@@ -8,8 +8,7 @@ import pytest
 from tests.evolution.test_dna import chain, dense
 from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError, SpecError
-from volumetric.evolution.merge import merge
-from volumetric.evolution.splice import SpliceConfig, fitness_share, splice
+from volumetric.evolution.splice import SpliceConfig, fitness_share, merge, splice
 from volumetric.layers import RMSNorm
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import save_model

@@ -24,15 +24,13 @@ from volumetric.layers.fabric.declared import Population as Cells
 from volumetric.layers.fabric.edges import Rule
 from volumetric.layers.fabric.graphs import Explicit, Lattice
 from volumetric.layers.head_norm import warn_of_narrow_heads
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.learning import Constraints, Learning, Semantic
 from volumetric.layers.program.masks import Bits, Rects, Tile
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Level, Out
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Canvas, Identity, Region
 from volumetric.loaders import open_model, save_native
 
 CORE = {"core": Population(cell=GRU(hidden=2))}

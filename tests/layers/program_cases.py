@@ -6,14 +6,12 @@ from typing import Any
 
 from volumetric.layers import LayerSpec
 from volumetric.layers import Program as ProgramLayer
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.masks import Bits
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Level, Out, Port, Signal
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Canvas, Identity, Region
 
 EYE = Region(((0, 1), (0, 2)), family="observation")
 BELIEF = Region(((1, 2), (0, 2)))

@@ -14,7 +14,7 @@ from volumetric.blueprint import blueprint
 from volumetric.builders import around, as_layer, chain, fold_batchnorm
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.evolution.grids.genome import GridGenome
-from volumetric.evolution.grids.structure import restructured, toggle
+from volumetric.evolution.grids.mutate import restructured, toggle
 from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import BatchNorm1d, Dense, Embedding, Reshape, Residual
 from volumetric.loaders.loom_write import loom_text

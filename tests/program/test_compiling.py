@@ -26,10 +26,9 @@ from volumetric.loaders import open_model, save_native
 from volumetric.network import initialise
 from volumetric.program import Edge, In, Learning, Meter, Out, Program, Region, Signal, import_canvas
 from volumetric.program import compile as compile_program
+from volumetric.program.compiling import carried, compile_network
 from volumetric.program.compiling.clocks import simplified, still_in
-from volumetric.program.compiling.keeping import keep_of
-from volumetric.program.compiling.networks import compile_network
-from volumetric.program.compiling.weights import carried
+from volumetric.program.compiling.constants import keep_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 

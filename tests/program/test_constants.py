@@ -44,9 +44,8 @@ from volumetric.program import (
     typed,
 )
 from volumetric.program import compile as compile_program
-from volumetric.program.compiling import compiled_part
+from volumetric.program.compiling import compile_network, compiled_part
 from volumetric.program.compiling.liveness import live_in
-from volumetric.program.compiling.networks import compile_network
 from volumetric.program.describe import problems
 from volumetric.weights import Params, WeightStore
 

@@ -19,13 +19,12 @@ from volumetric.builders import chain
 from volumetric.graph.numeric.noise import noise_key, stream_of
 from volumetric.graph.operations.noise import normal
 from volumetric.layers import Program as Layer
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
-from volumetric.layers.program.diffusion import diffuses
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.ports import In, Level, Out, Signal
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.recipes import diffuses
+from volumetric.layers.program.region import Canvas, Region
 from volumetric.network import initialise
 from volumetric.train import SGD, AdamW, Batch, TrainConfig, train
 from volumetric.train.data import ArrayData

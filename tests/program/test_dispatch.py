@@ -15,7 +15,6 @@ from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers.program.attention.by_heads import CLOSED
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.dispatch import dispatch as emit
 from volumetric.layers.program.dispatch import weights_of
@@ -23,7 +22,7 @@ from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.masks import Rects, Tile
 from volumetric.layers.program.plan import ALWAYS, plan_of
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Canvas, Region
 from volumetric.layers.program.tasks import params_of, tasks_of
 
 EXACT = 1e-9

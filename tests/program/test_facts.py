@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 
 from volumetric.errors import SpecError
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import facts_of
 from volumetric.layers.program.held import check_held, violations
-from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.learning import Constraints
 from volumetric.layers.program.masks import Bits, Rects, Tile
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.parameters import all_params
 from volumetric.layers.program.ports import In, Level, Out, Signal
 from volumetric.layers.program.reach import latency
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Canvas, Identity, Region
 from volumetric.layers.program.timing import timing_of
 from volumetric.program.describe import problems
 

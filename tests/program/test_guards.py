@@ -20,12 +20,11 @@ from volumetric.graph.interpret import interpret
 from volumetric.graph.operations import OPS
 from volumetric.graph.unroll import unroll_scans, write_out
 from volumetric.layers.program.attention import RULES
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.masks import Tile
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Out, Signal
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Canvas, Region
 from volumetric.network import Network, initialise
 from volumetric.program import Program
 from volumetric.runtime.graph import graph_of

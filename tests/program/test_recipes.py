@@ -19,16 +19,15 @@ from volumetric.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import Program as Layer
 from volumetric.layers.program import penalties as nodes
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.learning import Learning
+from volumetric.layers.program.parameters import region_params, states_of
 from volumetric.layers.program.ports import In, Out
 from volumetric.layers.program.recipes import learning_of, recipe_of, recipe_params, recipe_states
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Canvas, Region
 from volumetric.layers.program.settle import Held
-from volumetric.layers.program.states import region_params, states_of
 from volumetric.train import SGD, Batch
 
 D, B = 4, 3

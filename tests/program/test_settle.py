@@ -19,18 +19,16 @@ from tests.program.dispatch_oracles import FIXTURES, load
 from volumetric._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers.program import carriers as nodes
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.dispatch import dispatch as emit
 from volumetric.layers.program.dispatch import weights_of
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import Facts, facts_of
-from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.parameters import AGE, region_params, states_of
 from volumetric.layers.program.plan import plan_of
-from volumetric.layers.program.region import Region
+from volumetric.layers.program.region import Canvas, Identity, Region
 from volumetric.layers.program.settle import Held as Emitted
-from volumetric.layers.program.states import AGE, region_params, states_of
 from volumetric.layers.program.tasks import params_of
 
 D = 4

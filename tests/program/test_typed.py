@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from volumetric.errors import SpecError
-from volumetric.layers.program.wiring import operator_of
+from volumetric.layers.program.declared import operator_of
 from volumetric.program import In, Semantic, typed
-from volumetric.program.packing import packed, shape_for
-from volumetric.program.typed import Field
+from volumetric.program.typed import Field, packed, shape_for
 
 PACKAGE = json.loads((Path(__file__).parent.parent / "fixtures" / "programs" / "auto_wired.json").read_text())[
     "programs"

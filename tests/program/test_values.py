@@ -13,17 +13,14 @@ import pytest
 
 from volumetric.errors import SpecError
 from volumetric.layers.clock import Event, Every, On
-from volumetric.layers.program.canvas import Canvas
-from volumetric.layers.program.declared import Program
+from volumetric.layers.program.declared import Autowire, Program
 from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.learning import Constraints, Learning, Semantic
 from volumetric.layers.program.masks import Bits, Full, Rects, Tile, mask_of
 from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.named import Named
+from volumetric.layers.program.names import Named
 from volumetric.layers.program.ports import In, Level, Out, Signal
-from volumetric.layers.program.region import Region
-from volumetric.layers.program.wiring import Autowire
+from volumetric.layers.program.region import Canvas, Identity, Region
 
 EYE = Region(((0, 4), (0, 4)), family="observation")
 BELIEF = Region(((0, 4), (4, 8)), carrier="filter")

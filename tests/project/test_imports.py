@@ -79,7 +79,7 @@ def test_what_is_required_is_imported() -> None:
 def test_a_program_makes_its_network_whatever_was_imported_before(import_it: str) -> None:
     text = f"""
 {import_it}
-from volumetric.layers.program.canvas import Canvas
+from volumetric.layers.program.region import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.ports import In, Out
 from volumetric.layers.program.region import Region

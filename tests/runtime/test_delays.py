@@ -12,7 +12,7 @@ from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_reference import chain
 from volumetric.analysis import predict
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.evolution.grids.strangers import outputs_of
+from volumetric.evolution.grids.genome import outputs_of
 from volumetric.grid import Coord, Link
 from volumetric.layers import (
     LSTM,

@@ -21,9 +21,9 @@ from volumetric.evolution.problems import xor
 from volumetric.grid import Link
 from volumetric.layers import Dense, LayerSpec, Parallel, Residual, Sequential
 from volumetric.viz.curves import fitness_curves, species_stack
+from volumetric.viz.diagram import lay_out
 from volumetric.viz.drawing import draw_genome, draw_network
 from volumetric.viz.evolution import plot_run, read_history, similarity_of
-from volumetric.viz.layout import lay_out
 
 
 @pytest.fixture

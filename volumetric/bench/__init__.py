@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric.bench.cases import Case, cases
 from volumetric.bench.report import Row, render
-from volumetric.bench.run import measure, profile
+from volumetric.bench.run import Case, cases, measure, profile
 
 __all__ = ["Case", "Row", "cases", "measure", "profile", "render"]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
-from volumetric.bench.cases import Case
-from volumetric.errors import SpecError
+from volumetric.bench.run import Case
+from volumetric.bench.tables import render_table
 from volumetric.runtime.profile import StepTime
 
 Format = Literal["md", "csv", "json", "jsonl"]
@@ -70,16 +66,20 @@ class Row:
 
 
 def render(rows: Sequence[Row], form: str) -> str:
-    """Write `rows` in one of the formats; ends with a newline.
+    """Write `rows` in one of the formats; ends with a newline. CSV has a table of steps behind an empty line.
 
     Raises
     ------
     SpecError : an unknown format
     """
-    writer = _WRITERS.get(form)
-    if writer is None:
-        raise SpecError(f"unknown output format {form!r}", hint="use one of: " + ", ".join(_WRITERS))
-    return writer(rows)
+    if form == "md":
+        return _markdown(rows)
+    values = [asdict(row) for row in rows]
+    if form == "csv":
+        values = [{name: row[name] for name in row if name not in ("samples", "steps")} for row in values]
+    text = render_table(values, "", (), form, left=0)
+    steps = [dict(zip(_STEP_HEAD, line, strict=True)) for row in rows for line in _step_cells(row)]
+    return f"{text}\n{render_table(steps, '', (), form, left=0)}" if form == "csv" and steps else text
 
 
 def _markdown(rows: Sequence[Row]) -> str:
@@ -128,30 +128,3 @@ def _step_cells(row: Row) -> list[list[str]]:
         ]
         for step in row.steps
     ]
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    """One table of speeds; with profiles, after an empty line, one of steps."""
-    out = io.StringIO()
-    names = [name for name in Row.__dataclass_fields__ if name not in ("samples", "steps")]
-    speeds = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
-    speeds.writeheader()
-    speeds.writerows(asdict(row) for row in rows)
-    cells = [line for row in rows for line in _step_cells(row)]
-    if cells:
-        out.write("\n")
-        csv.writer(out, lineterminator="\n").writerows([_STEP_HEAD, *cells])
-    return out.getvalue()
-
-
-def _json(rows: Sequence[Row]) -> str:
-    return json.dumps([asdict(row) for row in rows], indent=2) + "\n"
-
-
-def _jsonl(rows: Sequence[Row]) -> str:
-    return "".join(json.dumps(asdict(row)) + "\n" for row in rows)
-
-
-_WRITERS: Mapping[str, Callable[[Sequence[Row]], str]] = MappingProxyType(
-    {"md": _markdown, "csv": _csv, "json": _json, "jsonl": _jsonl}
-)

@@ -1,22 +1,90 @@
-"""Run a case: random tokens, straight on the executable, so that neither tokenising nor sampling is counted."""
+"""Cases and their runs: random tokens, straight on the executable, so that neither tokenising nor sampling counts."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
 from volumetric import rng
 from volumetric._typing import IntArray
-from volumetric.bench.cases import Case
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import Executable, State
 from volumetric.runtime.profile import StepTime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row of the table.
+
+    Attributes
+    ----------
+    prompt : tokens processed at once
+    generate : tokens generated one after the other
+    depth : tokens in the context beforehand; putting them there is not timed
+    batch : sequences that generate together; prompts are processed one at a time
+    """
+
+    prompt: int = 0
+    generate: int = 0
+    depth: int = 0
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.prompt, self.generate, self.depth) < 0 or self.prompt + self.generate == 0:
+            raise SpecError(
+                f"a benchmark case needs tokens to process or to generate, got {self.prompt}, {self.generate} "
+                f"at depth {self.depth}"
+            )
+        if self.batch < 1 or (self.batch > 1 and self.prompt):
+            raise SpecError(f"a batch is of 1 or more sequences that generate without a prompt, got {self}")
+
+    @property
+    def name(self) -> str:
+        """``pp512``, ``tg128``, ``tg128 x4`` or ``pp512+tg128``, with ``@ d4096`` where there is depth."""
+        generated = f"tg{self.generate}" + (f" x{self.batch}" if self.batch > 1 else "")
+        parts = [f"pp{self.prompt}"] * bool(self.prompt) + [generated] * bool(self.generate)
+        return "+".join(parts) + (f" @ d{self.depth}" if self.depth else "")
+
+    @property
+    def context(self) -> int:
+        """Tokens that the context must hold."""
+        return self.depth + self.prompt + self.generate
+
+
+def cases(
+    prompts: Sequence[int],
+    generates: Sequence[int],
+    pairs: Sequence[tuple[int, int]] = (),
+    depths: Sequence[int] = (0,),
+    batches: Sequence[int] = (1,),
+) -> tuple[Case, ...]:
+    """Return the rows for lists of sizes; a size of 0 leaves its test out, as in llama-bench.
+
+    Generation runs once for each size of batch; prompts and pairs stay single.
+
+    Raises
+    ------
+    SpecError : nothing is left to measure, or a size is negative
+    """
+    found = [
+        Case(prompt=prompt, generate=generate, depth=depth, batch=batch)
+        for depth in depths
+        for prompt, generate, batch in [
+            *((p, 0, 1) for p in prompts if p),
+            *((0, n, b) for n in generates if n for b in batches),
+            *((p, n, 1) for p, n in pairs),
+        ]
+    ]
+    if not found:
+        raise SpecError("nothing to measure", hint="give a prompt size (-p), a generation size (-n), or both")
+    return tuple(found)
 
 
 def measure(

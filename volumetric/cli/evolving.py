@@ -23,9 +23,8 @@ from volumetric.evolution.going_on import check_facts, facts_of, take_over
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.job import Job, load_run, open_problem, open_run, read_job
 from volumetric.evolution.nsga import ParetoRun
-from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines
+from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines, TensorBoard
 from volumetric.evolution.run import Run
-from volumetric.evolution.tensorboard import TensorBoard
 from volumetric.evolution.workers import Workers
 from volumetric.loaders.native import save_native
 from volumetric.progress import clock

@@ -12,8 +12,7 @@ from volumetric.cli import console
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.job import Job
 from volumetric.evolution.nsga import ParetoRun, Point
-from volumetric.evolution.reporters import ConsoleReporter, JsonLines
-from volumetric.evolution.tensorboard import TensorBoard
+from volumetric.evolution.reporters import ConsoleReporter, JsonLines, TensorBoard
 from volumetric.evolution.workers import Workers
 from volumetric.loaders.native import save_native
 

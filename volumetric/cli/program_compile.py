@@ -79,7 +79,7 @@ def _model(
     from volumetric.errors import SpecError
     from volumetric.loaders import open_model, save_exported, save_native
     from volumetric.loaders.native_facts import NativeFacts
-    from volumetric.program.compiling.networks import compile_network
+    from volumetric.program.compiling import compile_network
 
     with console.progress(f"reading {source}…"):
         loaded = open_model(source, offline=True)

@@ -11,8 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from volumetric.bench.serve.pieces import Piece, error_of, piece_of
-from volumetric.bench.serve.target import Target
+from volumetric.bench.serve.client import Piece, Target, error_of, piece_of
 from volumetric.cli import console
 from volumetric.cli.talk import Messages, Talk
 from volumetric.errors import GenerationError

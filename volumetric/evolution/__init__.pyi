@@ -2,7 +2,9 @@
 from . import problems as problems
 from .activate import Activator as Activator
 from .activate import activate as activate
-from .budget import Budget as Budget
+from .breed import Innovations as Innovations
+from .breed import crossover as crossover
+from .breed import mutate as mutate
 from .compare import Comparison as Comparison
 from .compare import compare as compare
 from .compare import similarity_matrix as similarity_matrix
@@ -12,7 +14,6 @@ from .config import MutationConfig as MutationConfig
 from .config import ReproductionConfig as ReproductionConfig
 from .config import RunConfig as RunConfig
 from .config import SpeciesConfig as SpeciesConfig
-from .crossover import crossover as crossover
 from .dna import DNA as DNA
 from .dna import extract_dna as extract_dna
 from .evaluate import Cohort as Cohort
@@ -25,11 +26,8 @@ from .grids.config import GridConfig as GridConfig
 from .grids.config import GridMutationConfig as GridMutationConfig
 from .grids.genome import GridGenome as GridGenome
 from .grids.population import GridPopulation as GridPopulation
-from .hall import Champion as Champion
-from .innovation import Innovations as Innovations
 from .linked import LinkedPool as LinkedPool
-from .merge import merge as merge
-from .mutate import mutate as mutate
+from .loop import Budget as Budget
 from .novelty import NoveltyArchive as NoveltyArchive
 from .novelty import NoveltyConfig as NoveltyConfig
 from .nsga import ParetoRun as ParetoRun
@@ -40,9 +38,11 @@ from .reporters import ConsoleReporter as ConsoleReporter
 from .reporters import Csv as Csv
 from .reporters import History as History
 from .reporters import JsonLines as JsonLines
+from .reporters import TensorBoard as TensorBoard
+from .run import Champion as Champion
 from .run import Run as Run
 from .species import distance as distance
 from .splice import SpliceConfig as SpliceConfig
+from .splice import merge as merge
 from .splice import splice as splice
-from .tensorboard import TensorBoard as TensorBoard
 from .workers import Workers as Workers

@@ -1,14 +1,69 @@
-"""Children of a pool, in one compiled call."""
+"""Children: of a pool in one compiled call, of one genome by mutation, of two by crossover; what is new is marked."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.evolution.config import EvolutionConfig, GenomeConfig
 from volumetric.evolution.genes import CONNECTION
-from volumetric.evolution.innovation import Innovations
-from volumetric.evolution.pool import Pool
-from volumetric.evolution.settings import Settings
+from volumetric.evolution.genome import Genome
+from volumetric.evolution.pool import Pool, Settings, settings_of
+
+_EVENTS_PER_CHILD = 4  # a split makes a node and two connections, an added connection one more
+
+
+def _empty_table(events: int) -> NDArray[np.int64]:
+    rows = 1 << max(4, (2 * events).bit_length())
+    return np.full((rows, 3), -1, np.int64)
+
+
+@dataclass(slots=True, eq=False)
+class Innovations:
+    """Numbers of nodes and connections given so far, and the events of the current generation.
+
+    Markings match within a generation, as in the NEAT paper. Across generations the same change gets a new number:
+    two lines that found it at different times have different histories.
+
+    Attributes
+    ----------
+    counters : int64 (next node id, next innovation number, events in the table)
+    table : hash table of the generation's events, see ``volumetric.kernels.cpu.mutation.mark``
+    """
+
+    counters: NDArray[np.int64]
+    table: NDArray[np.int64] = field(default_factory=lambda: _empty_table(0))
+
+    @staticmethod
+    def after_first(config: GenomeConfig) -> Innovations:
+        """Return the state once the first genomes, which all have the same structure, are made."""
+        inputs, outputs = config.interface.inputs, config.interface.outputs
+        connections = inputs * outputs if config.initial_connections == "full" else 0
+        return Innovations(np.array([inputs + outputs, connections, 0], np.int64))
+
+    @staticmethod
+    def after(genome: Genome) -> Innovations:
+        """Return the state after a genome from elsewhere: its numbers are taken."""
+        nodes = max(genome.nodes["id"].max(initial=0) + 1, genome.interface.inputs + genome.interface.outputs)
+        return Innovations(np.array([nodes, genome.connections["innovation"].max(initial=-1) + 1, 0], np.int64))
+
+    def begin_generation(self, children: int) -> None:
+        """Forget the events of the last generation and make room for those of `children` mutations."""
+        self.table = _empty_table(_EVENTS_PER_CHILD * children)
+        self.counters[2] = 0
+
+    def reserve(self, children: int) -> None:
+        """Make room for `children` more mutations within the generation."""
+        from volumetric.kernels.cpu.mutation import rehash
+
+        events = int(self.counters[2]) + _EVENTS_PER_CHILD * children
+        if 2 * events > len(self.table):
+            table = _empty_table(2 * events)
+            rehash(self.table, table)
+            self.table = table
+
 
 IntArray = NDArray[np.int64]
 
@@ -43,3 +98,37 @@ def breed(
         children.nodes, children.connections, children.sizes,
     )  # fmt: skip
     return children
+
+
+def mutate(rng: np.random.Generator, genome: Genome, config: EvolutionConfig, innovations: Innovations) -> Genome:
+    """Return a mutated copy.
+
+    In this order, each with its chance of `config.mutation`: split an enabled connection with a node (weight 1 into it,
+    the old weight out of it, the old connection disabled), connect two nodes, delete a hidden node, delete a
+    connection; then vary weights, biases, activations and aggregations gene by gene.
+
+    Parameters
+    ----------
+    innovations : numbers what is added; the same changes within its generation get the same numbers
+    """
+    innovations.reserve(1)
+    key = rng.integers(0, 1 << 64, dtype=np.uint64)
+    clone = np.array([[0, -1, 0]], np.int64)
+    return breed(Pool.of([genome]), clone, np.ones(1, np.uint8), 0, key, settings_of(config), innovations).genome(0)
+
+
+def crossover(
+    rng: np.random.Generator, fitter: Genome, other: Genome, config: EvolutionConfig, *, tie: bool = False
+) -> Genome:
+    """Return a child of two genomes, whose genes are lined up by innovation number.
+
+    Matching genes come from either parent by chance; one that is disabled in a parent is disabled with the chance
+    ``config.reproduction.disable`` and else enabled. Disjoint and excess genes come from the fitter parent. If both are
+    equally fit (`tie`), each comes with chance ½ from the parent that has it, unless it would close a cycle in a
+    feed-forward child. Node genes come with the connections that need them.
+    """
+    parents = np.array([[0, 1, tie]], np.int64)
+    key = rng.integers(0, 1 << 64, dtype=np.uint64)
+    nothing_new = Innovations(np.zeros(3, np.int64))
+    pool = Pool.of([fitter, other])
+    return breed(pool, parents, np.zeros(1, np.uint8), 0, key, settings_of(config), nothing_new).genome(0)

@@ -23,8 +23,8 @@ from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Failure
 from volumetric.evolution.genes import CONNECTION, NODE, Interface, Records
 from volumetric.evolution.genome import Genome, validate
-from volumetric.evolution.hall import Champion
 from volumetric.evolution.pool import Pool
+from volumetric.evolution.run import Champion
 from volumetric.evolution.species import SpeciesTable
 from volumetric.hints import path_hint
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     import os
 
     from volumetric.evolution.population import Population
-    from volumetric.evolution.run import Progress
+    from volumetric.evolution.run import Run
 
 R = TypeVar("R")
 
 _FORMAT = "volumetric.evolution"
 _VERSION = 1
-SPECIES: Final = ("ids", "founded", "improved", "best", "member")
+_SPECIES: Final = ("ids", "founded", "improved", "best", "member")
 """Arrays of a `SpeciesTable`, each stored as ``species_…``."""
-EXTRA: Final = "extra_"
+_EXTRA: Final = "extra_"
 """What the names of the arrays begin with that a problem keeps."""
 
 
@@ -60,33 +60,52 @@ def save(population: Population, path: str | os.PathLike[str]) -> None:
     ------
     CheckpointError : the file cannot be written
     """
-    pool, species, progress, champion = population.pool, population.species, population.progress, population.champion
+    pool, champion = population.pool, population.champion
     plain = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "seed": population.seed,
-        "config": population.config.to_dict(),
+        "champion": champion and _plain_champion(champion),
+        "hall": [_plain_champion(member) for member in population.hall],
+    }
+    arrays = {
+        "nodes": _flat(pool.nodes, pool.sizes[:, 0]),
+        "connections": _flat(pool.connections, pool.sizes[:, 1]),
+        "sizes": pool.sizes,
+        "counters": population.innovations.counters,
+    }
+    write_run(population, path, _FORMAT, _VERSION, plain, arrays)
+
+
+def write_run(
+    run: Run[Any, Any],
+    path: str | os.PathLike[str],
+    name: str,
+    version: int,
+    plain: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+) -> None:
+    """Write what all runs have, with a plain part and arrays beside it, as a checkpoint of format `name`, `version`."""
+    species, progress = run.species, run.progress
+    about = {
+        "format": name,
+        "version": version,
+        "seed": run.seed,
+        "config": run.config.to_dict(),
         "generation": progress.generation,
         "improved": progress.improved,
         "failures": [dataclasses.asdict(failure) for failure in progress.failures],
         "threshold": species.threshold,
         "next_species": species.next_id,
-        "champion": champion and _plain_champion(champion),
-        "hall": [_plain_champion(member) for member in population.hall],
+        **plain,
     }
-    arrays = {
-        "plain": np.frombuffer(json.dumps(plain).encode(), np.uint8),
-        "nodes": _flat(pool.nodes, pool.sizes[:, 0]),
-        "connections": _flat(pool.connections, pool.sizes[:, 1]),
-        "sizes": pool.sizes,
-        "counters": population.innovations.counters,
-        **{f"species_{name}": getattr(species, name) for name in SPECIES},
-        **{EXTRA + name: values for name, values in population.extras.items()},
+    every = {
+        "plain": np.frombuffer(json.dumps(about).encode(), np.uint8),
+        **arrays,
+        **{f"species_{of}": getattr(species, of) for of in _SPECIES},
+        **{_EXTRA + of: values for of, values in run.extras.items()},
     }
     if progress.fitness is not None:
-        arrays["fitness"] = progress.fitness
+        every["fitness"] = progress.fitness
     buffer = BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, allow_pickle=False, **every)
     write_atomic(path, buffer.getvalue())
 
 
@@ -129,17 +148,19 @@ def check_format(plain: dict[str, Any], name: str, version: int) -> None:
         raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {name!r} {version}")
 
 
-def read_progress(plain: dict[str, Any], arrays: dict[str, NDArray[Any]], genomes: int) -> Progress:
-    """Return where a run of so many genomes stood; raise `CheckpointError` if its fitness is not theirs."""
+def restore_run(run: Run[Any, Any], plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Let a run stand where `write_run` left it; raise `CheckpointError` if fitness or species are of other genomes."""
     from volumetric.evolution.run import Progress
 
-    fitness = arrays.get("fitness")
-    return Progress(
+    genomes, fitness = run.config.population, arrays.get("fitness")
+    run.species = _species(plain, arrays, genomes)
+    run.progress = Progress(
         generation=int(plain["generation"]),
         improved=int(plain["improved"]),
         fitness=None if fitness is None else _array(fitness, np.float64, (genomes,)),
         failures=tuple(Failure(**failure) for failure in plain["failures"]),
     )
+    run.extras = {name.removeprefix(_EXTRA): values for name, values in arrays.items() if name.startswith(_EXTRA)}
 
 
 def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Population:
@@ -149,12 +170,10 @@ def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Populat
     config = EvolutionConfig.from_dict(plain["config"])
     population = Population(config, plain["seed"])
     population.pool = _pool(config, arrays)
-    population.species = read_species(plain, arrays, config.population)
     population.innovations.counters = _array(arrays["counters"], np.int64, (3,))
-    population.progress = read_progress(plain, arrays, config.population)
     population.champion = plain["champion"] and _champion(plain["champion"])
     population.hall = tuple(map(_champion, plain.get("hall", ())))
-    population.extras = read_extras(arrays)
+    restore_run(population, plain, arrays)
     return population
 
 
@@ -169,11 +188,6 @@ def _plain_champion(champion: Champion) -> dict[str, Any]:
 
 def _champion(plain: dict[str, Any]) -> Champion:
     return Champion(**{**plain, "genome": Genome.from_json(plain["genome"])})
-
-
-def read_extras(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return what a problem keeps in the checkpoint."""
-    return {name.removeprefix(EXTRA): values for name, values in arrays.items() if name.startswith(EXTRA)}
 
 
 def _array(array: NDArray[Any], dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -203,7 +217,7 @@ def _records(flat: NDArray[Any], dtype: np.dtype[Any]) -> Records:
     return records
 
 
-def read_species(plain: dict[str, Any], arrays: dict[str, NDArray[Any]], genomes: int) -> SpeciesTable:
+def _species(plain: dict[str, Any], arrays: dict[str, NDArray[Any]], genomes: int) -> SpeciesTable:
     """Return the species of a checkpoint; raise `CheckpointError` if they do not fit so many genomes."""
     ids = arrays["species_ids"]
     count = (len(ids),)

@@ -15,8 +15,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Self, get_type_hints
 
 from volumetric import tables
 from volumetric.errors import SpecError
@@ -130,9 +129,9 @@ class MutationConfig:
 
     def __post_init__(self) -> None:
         structural = ("add_node", "add_connection", "delete_node", "delete_connection")
-        _chances("mutation", self, *structural, "enabled_rate", "activation_rate", "aggregation_rate")
+        check_chances("mutation", self, *structural, "enabled_rate", "activation_rate", "aggregation_rate")
         for kind in ("weight", "bias"):
-            _chances("mutation", self, f"{kind}_rate", f"{kind}_replace")
+            check_chances("mutation", self, f"{kind}_rate", f"{kind}_replace")
             if getattr(self, f"{kind}_rate") + getattr(self, f"{kind}_replace") > 1 + 1e-9:
                 raise SpecError(f"mutation.{kind}_rate and mutation.{kind}_replace are more than 1 together")
             _at_least("mutation", self, 0, f"{kind}_power", f"{kind}_stdev")
@@ -203,7 +202,7 @@ class ReproductionConfig:
     min_species: int = 2
 
     def __post_init__(self) -> None:
-        _chances("reproduction", self, "survival", "crossover", "interspecies", "disable")
+        check_chances("reproduction", self, "survival", "crossover", "interspecies", "disable")
         _at_least("reproduction", self, 0, "elitism", "elitism_from")
         _at_least("reproduction", self, 1, "min_species")
 
@@ -300,31 +299,15 @@ def _build(cls: type[Any], values: Any, where: str) -> Any:
         name = f"{where}.{key}" if where else str(key)
         if key not in types:
             raise SpecError(f"unknown key {name!r}", hint=suggestion(key, types))
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SpecError(f"{name} must be a finite number, got {value!r}")
         is_section = dataclasses.is_dataclass(types[key])
-        arguments[key] = _build(types[key], value, name) if is_section else _checked(value, types[key], name)
+        arguments[key] = _build(types[key], value, name) if is_section else tables.typed(value, types[key], name)
     return cls(**arguments)
 
 
-def _checked(value: Any, expected: Any, name: str) -> Any:
-    """`value` as `expected`, where an integer may stand for a float and a list for a tuple."""
-    origin = get_origin(expected)
-    if origin is Literal:
-        if value in get_args(expected) and isinstance(value, str):
-            return value
-        raise SpecError(f"{name} must be one of {', '.join(map(repr, get_args(expected)))}, got {value!r}")
-    if origin in (Union, UnionType):
-        return None if value is None else _checked(value, get_args(expected)[0], name)
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_checked(item, str, name) for item in value)
-    if expected is float and type(value) in (int, float) and math.isfinite(value):
-        return float(value)
-    if type(value) is expected and expected is not float:
-        return value
-    wanted = {int: "an integer", float: "a finite number", bool: "true or false", str: "a text"}
-    raise SpecError(f"{name} must be {wanted.get(expected, 'a list of texts')}, got {value!r}")
-
-
-def _chances(section: str, config: Any, *names: str) -> None:
+def check_chances(section: str, config: Any, *names: str) -> None:
+    """Raise `SpecError` for fields that are no chances."""
     for name in names:
         if not 0 <= getattr(config, name) <= 1:
             raise SpecError(f"{section}.{name} is a chance between 0 and 1, got {getattr(config, name)}")

@@ -5,10 +5,15 @@ keep a sketch of it instead: element i is added, with a random sign, to bin ``i 
 (Charikar, Chen & Farach-Colton 2002) with a plain bin function: inner products of sketches are unbiased estimates of
 those of the vectors, and the cosine of two unrelated layers has a standard deviation of ``1/√SKETCH``, 0.016. Two
 versions of one layer lie far closer, because their sketch differs by the sketch of their difference alone.
+
+Of a fabric it is the parameters of its nodes, each at its place in the fabric with all of them: so fabrics that differ
+in their nodes alone can be compared, and one with nodes masked counts as one without these. In the place of nodes that
+are not there, or masked, are zeros.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -19,12 +24,80 @@ from numpy.typing import NDArray
 from volumetric._typing import Shape
 from volumetric.dtypes import decode
 from volumetric.errors import VolumetricError
-from volumetric.evolution.leaves import Leaf, leaves
-from volumetric.layers import ParamSpec
+from volumetric.layers import Fabric, LayerSpec, Parallel, ParamSpec
+from volumetric.layers.fabric.nodes import param_entries
 from volumetric.layers.fresh import fixed_start
 from volumetric.network import Network
 from volumetric.rng import generator
 from volumetric.weights import WeightStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One layer without children, or what a container has besides them.
+
+    Attributes
+    ----------
+    path : coordinate, then the places inside containers: ``"1.0.0.2"``, ``"1.0.0.2/0/1"``; a gate is ``…/gate``, and
+        parts of a program are ``…/edges.<name>``, ``…/regions.<name>`` and so on
+    spec : the layer
+    tensors : its own parameters and buffers in canonical order, not those of layers inside
+    keys : name of each of them → key that its tensor has in `Params`, after following shared links
+    part : of a program, what of it this is, as ``"edge cross"``; only such parts of one kind are alike
+    """
+
+    path: str
+    spec: LayerSpec
+    tensors: tuple[ParamSpec, ...]
+    keys: dict[str, str]
+    part: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the layer, or of the part of a program."""
+        return " ".join(filter(None, (self.spec.kind, self.part)))
+
+    @property
+    def params(self) -> tuple[ParamSpec, ...]:
+        """Its own parameters in canonical order."""
+        return tuple(spec for spec in self.tensors if not spec.buffer)
+
+
+def leaves(network: Network) -> Iterator[Leaf]:
+    """Yield the leaves of the enabled layers of `network` in reading order."""
+    for coord, spec in network.layers.items():
+        if coord not in network.disabled:
+            for path, leaf, own in _walk(str(coord), spec):
+                keys = {param.name: network.resolve(f"{path}/{param.name}") for param in own}
+                if leaf.kind == "program":
+                    yield from _parts(path, leaf, own, keys)
+                else:
+                    yield Leaf(path=path, spec=leaf, tensors=own, keys=keys)
+
+
+def _parts(path: str, spec: LayerSpec, own: tuple[ParamSpec, ...], keys: dict[str, str]) -> Iterator[Leaf]:
+    """Yield the regions, edges and ports of a program that have weights."""
+    from volumetric.evolution.programs.change import kind_of_part, parts_of
+    from volumetric.layers import Program
+
+    assert isinstance(spec, Program)
+    for part, names in parts_of(spec).items():
+        inside = tuple(param for param in own if param.name in names)
+        own_keys = {param.name: keys[param.name] for param in inside}
+        yield Leaf(path=f"{path}/{part}", spec=spec, tensors=inside, keys=own_keys, part=kind_of_part(spec, part))
+
+
+def _walk(path: str, spec: LayerSpec) -> Iterator[tuple[str, LayerSpec, tuple[ParamSpec, ...]]]:
+    children = spec.children()
+    if isinstance(spec, Parallel) and spec.gate is not None:
+        children["gate"] = spec.gate
+    for name, child in children.items():
+        yield from _walk(f"{path}/{name}", child)
+    inside = tuple(f"{name}/" for name in children)
+    own = tuple(tensor for tensor in spec.tensors() if not tensor.name.startswith(inside))
+    if own or not children:
+        yield path, spec, own
+
 
 SKETCH = 4096
 """Numbers that are kept of a layer, at most."""
@@ -97,8 +170,6 @@ def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
             raise VolumetricError(f"{name} of {leaf.kind} at {leaf.path} has no weight", hint=f"key {leaf.keys[name]}")
     specs, given = leaf.params, ((spec, values) for spec in leaf.params for values in _pieces(leaf, spec, params))
     if fabric:
-        from volumetric.evolution.fabric_dna import lacks_nodes, living_values, whole_params
-
         specs = whole_params(leaf)
         if lacks_nodes(leaf, params):
             given = ((s, _deviation(v, s, n).ravel()) for s, v, n in living_values(leaf, params))
@@ -171,3 +242,38 @@ _BLOCK = 64
 def _sign_block(number: int) -> NDArray[np.float32]:
     bits = np.unpackbits(np.frombuffer(generator(_SIGNS, number).bytes(_BLOCK * SKETCH // 8), np.uint8))
     return (2.0 * bits.reshape(_BLOCK, SKETCH) - 1.0).astype(np.float32)
+
+
+def whole_params(leaf: Leaf) -> tuple[ParamSpec, ...]:
+    """Return the parameters that a fabric would have with all nodes of its graph."""
+    assert isinstance(leaf.spec, Fabric)
+    return dataclasses.replace(leaf.spec, without=()).params()
+
+
+def lacks_nodes(leaf: Leaf, params: Mapping[str, WeightStore]) -> bool:
+    """Whether a layer is a fabric with nodes that are not there, or masked."""
+    spec = leaf.spec
+    if not isinstance(spec, Fabric):
+        return False
+    return bool(spec.without) or (spec.dynamic and not params[leaf.keys["living"]].values().all())
+
+
+def living_values(
+    leaf: Leaf, params: Mapping[str, WeightStore]
+) -> Iterator[tuple[ParamSpec, NDArray[np.float32], NDArray[np.bool_]]]:
+    """Yield each parameter with zeros for nodes that do not live, and which of its elements do."""
+    spec = leaf.spec
+    assert isinstance(spec, Fabric)
+    whole = dataclasses.replace(spec, without=())
+    facts = spec.facts
+    there = params[leaf.keys["living"]].values() != 0 if spec.dynamic else np.ones(len(facts.order), bool)
+    gone = np.setdiff1d(whole.facts.order, facts.order[there])
+    before, after = param_entries(spec), param_entries(whole)
+    for of in whole.params():
+        values = params[leaf.keys[of.name]].values()
+        lives = np.ones(of.shape, bool)
+        if of.name in after:
+            entries = after[of.name]
+            values = entries.followed(values, before[of.name], np.zeros(of.shape, np.float32))
+            lives &= ~entries.mask(entries.only(gone), values)
+        yield of, np.where(lives, values, np.float32(0)), lives

@@ -12,19 +12,19 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric._typing import Array
 from volumetric.errors import DeviceError, ShapeError, SpecError, VolumetricError
-from volumetric.evolution.activate import outputs_on
-from volumetric.evolution.placement import Placement
+from volumetric.evolution.activate import Placement, outputs_on
 from volumetric.evolution.pool import Pool
 from volumetric.rng import generator
 
 _log = logging.getLogger(__name__)
+C = TypeVar("C")
 FITNESS_STREAM = 1
 _RETRIES = 2
 """How often a part of a generation is sent again whose worker was lost."""
@@ -121,6 +121,12 @@ class Problem(Protocol):
     def score_all(self, cohort: Cohort) -> ArrayLike | Scores:
         """Return one number for each genome; NaN or infinity marks a failure. `Scores` can say why."""
         ...
+
+
+def configured(problem: object, config: C) -> C:
+    """Return what a problem makes of a configuration, where it has a method ``configure``."""
+    configure = getattr(problem, "configure", None)
+    return config if configure is None else configure(config)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,27 +4,64 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import Array
 from volumetric.atomic import write_atomic
 from volumetric.errors import SpecError
-from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface, Records
-from volumetric.evolution.genome_json import from_plain, to_plain
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface, Records
 from volumetric.keywords import unchanging
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from volumetric.evolution.pool import Pool
     from volumetric.network import Network
     from volumetric.weights import Params, WeightStore
+
+
+_FORMAT, _VERSION = "volumetric.genome", 1
+_Small = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+
+class _Node(msgspec.Struct, forbid_unknown_fields=True):
+    """A node gene in JSON."""
+
+    id: _Small
+    bias: float
+    activation: str
+    aggregation: str
+
+
+class _Connection(msgspec.Struct, forbid_unknown_fields=True):
+    """A connection gene in JSON, with the fields of `CONNECTION`."""
+
+    innovation: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    source: _Small
+    target: _Small
+    weight: float
+    enabled: bool
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """A genome in JSON."""
+
+    format: str
+    version: int
+    inputs: _Small
+    outputs: _Small
+    recurrent: bool
+    steps: _Small
+    nodes: list[_Node]
+    connections: list[_Connection]
 
 
 @partial(unchanging, hints={"fitness": "a fitness function returns it: def fitness(genome): return …"})
@@ -129,7 +166,14 @@ class Genome:
 
     def to_json(self) -> str:
         """Return the genome as JSON text; numbers are exact."""
-        return json.dumps(to_plain(self.interface, self.nodes, self.connections), indent=1)
+        common = self.interface
+        nodes = [
+            _Node(id, bias, ACTIVATIONS[activation], AGGREGATIONS[aggregation])
+            for id, activation, aggregation, bias in self.nodes.tolist()
+        ]
+        connections = [_Connection(*gene) for gene in self.connections.tolist()]
+        sizes = common.inputs, common.outputs, common.recurrent, common.steps
+        return json.dumps(msgspec.to_builtins(_File(_FORMAT, _VERSION, *sizes, nodes, connections)), indent=1)
 
     @staticmethod
     def from_json(text: str | bytes) -> Genome:
@@ -140,10 +184,20 @@ class Genome:
         SpecError : not JSON, or not a valid genome
         """
         try:
-            plain = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            raise SpecError(f"the genome is not JSON: {error}") from error
-        genome = Genome(**from_plain(plain))
+            file = msgspec.json.decode(text, type=_File)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise SpecError(f"not a genome in JSON: {error}") from error
+        if (file.format, file.version) != (_FORMAT, _VERSION):
+            raise SpecError(f"not a genome of format {_FORMAT} {_VERSION}: {file.format!r} {file.version!r}")
+        nodes = [
+            (node.id, _code(node.activation, ACTIVATIONS), _code(node.aggregation, AGGREGATIONS), node.bias)
+            for node in file.nodes
+        ]
+        genome = Genome(
+            interface=Interface(inputs=file.inputs, outputs=file.outputs, recurrent=file.recurrent, steps=file.steps),
+            nodes=np.array(nodes, NODE),
+            connections=np.array([msgspec.structs.astuple(gene) for gene in file.connections], CONNECTION),
+        )
         validate(genome)
         return genome
 
@@ -174,8 +228,10 @@ def _same(a: Records, b: Records) -> bool:
     return len(a) == len(b) and all(bool((a[name] == b[name]).all()) for name in reversed(a.dtype.names or ()))
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
+def _code(name: str, names: Sequence[str]) -> int:
+    if name not in names:
+        raise SpecError(f"unknown {name!r}", hint=f"known: {', '.join(names)}")
+    return names.index(name)
 
 
 def validate(genome: Genome) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.errors import SpecError
 from volumetric.evolution.config import GenomeConfig
+from volumetric.evolution.evaluate import configured
 
 if TYPE_CHECKING:
     from volumetric.evolution.job import Job
@@ -45,8 +46,7 @@ def take_over(job: Job, run: Run[Any, Any], problem: object) -> None:
     ------
     SpecError : it differs in what genomes are or how many there are
     """
-    configure = getattr(problem, "configure", None)
-    wanted: Any = job.config if configure is None else configure(job.config)
+    wanted: Any = configured(problem, job.config)
     if job.seed != run.seed:
         _refuse("seed", run.seed, job.seed)
     for name in _FIXED:

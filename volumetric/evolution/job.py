@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -15,18 +15,17 @@ import numpy as np
 
 from volumetric import tables
 from volumetric.builders import BUILDERS
-from volumetric.errors import SpecError, VolumetricError
-from volumetric.evolution.budget import Budget
+from volumetric.errors import SpecError
 from volumetric.evolution.config import EvolutionConfig
-from volumetric.evolution.evaluate import Problem, takes_random
+from volumetric.evolution.evaluate import Problem, configured, takes_random
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.population import GridPopulation
+from volumetric.evolution.loop import Budget
 from volumetric.evolution.novelty import NoveltyConfig
+from volumetric.evolution.nsga import Sized
 from volumetric.evolution.population import Population
-from volumetric.evolution.problems import Gym, NoveltySearch, function, parity, xor
-from volumetric.evolution.problems.named import with_others
+from volumetric.evolution.problems import PROBLEMS, Gym, NoveltySearch, function, parity, xor
 from volumetric.evolution.problems.samples import Samples, as_table
-from volumetric.evolution.problems.sized import Sized
 from volumetric.grid import Grid
 from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
@@ -37,7 +36,6 @@ from volumetric.train.sources import open_samples
 
 Algorithm = Literal["classic", "grid", "elites"]
 Search = Literal["fitness", "novelty", "nsga2"]
-MAX_BYTES: Final = 1_000_000
 MAX_WORKERS: Final = 1024
 _OF_TRAIN: Final = {"train", "data", "clocked", "history", "observe", "resume", "epochs", "loss", "optimiser"}
 """Keys of files for ``train``."""
@@ -158,27 +156,7 @@ def read_job(path: Path, changes: Mapping[str, Any] | None = None) -> Job:
     ------
     SpecError : the file is no TOML, or has an unknown, ill-typed or senseless entry, which is named
     """
-    try:
-        text = path.read_bytes()
-        if len(text) > MAX_BYTES:
-            raise SpecError(f"{path} has more than {MAX_BYTES} bytes", hint="it should be a short TOML file")
-        table = tomllib.loads(text.decode())
-    except OSError as error:
-        raise SpecError(f"cannot read {path}: {error.strerror or error}", hint="name a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise tables.not_toml(path, error) from None
-    for name, value in (changes or {}).items():
-        *parts, last = name.split(".")
-        inner = table
-        for part in parts:
-            inner = inner.setdefault(part, {})
-            if not isinstance(inner, dict):
-                raise SpecError(f"{name}: {part} is no table")
-        inner[last] = value
-    try:
-        return job_from(table, name=path.stem, home=path.parent)
-    except VolumetricError as error:
-        raise SpecError(f"{path}: {error}", hint=error.hint) from None
+    return tables.read_toml(path, changes, lambda table, name, home: job_from(table, name=name, home=home))
 
 
 def place_of(key: str) -> str | None:
@@ -263,7 +241,7 @@ def open_problem(job: Job) -> Problem | Callable[..., Any]:
             takes_random(found)
         return found
     known = _classic(job) if job.algorithm == "classic" else _samples(job)
-    problem = tables.choose(with_others(known), job.problem, "[problem]")
+    problem = tables.choose(ChainMap(known, PROBLEMS), job.problem, "[problem]")
     return Sized(problem) if job.search == "nsga2" else problem
 
 
@@ -274,8 +252,7 @@ def open_run(job: Job, problem: Any) -> Population | GridPopulation:
     ------
     SpecError : configuration and problem contradict each other, or the network does not fit the problem
     """
-    configure = getattr(problem, "configure", None)
-    config = job.config if configure is None else configure(job.config)
+    config = configured(problem, job.config)
     if isinstance(config, GridConfig):
         return GridPopulation(config, _first_network(job, problem), seed=job.seed)
     return Population(config, job.seed)

@@ -3,22 +3,78 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, TypeVar
 
 from volumetric.errors import SpecError
-from volumetric.evolution.budget import Budget, Meter, Stop
+from volumetric.evolution.activate import Placement
 from volumetric.evolution.evaluate import Cohort, Problem, Scorer
-from volumetric.evolution.placement import Placement
 from volumetric.evolution.reporters import Event
 from volumetric.reporting import AnyReporter, telling
 from volumetric.runtime.open import AnyDevice
 
 F = TypeVar("F")
 R = TypeVar("R")
+Stop = Callable[[], bool]
+ENDS: Final = ("generations", "solved", "stopped", "seconds", "evaluations", "patience")
+"""Why a run ended: it has all its generations, reached the goal, was asked to, or used up one of its budgets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Limits of a run. Each is looked at between two generations; a generation is never cut short.
+
+    Attributes
+    ----------
+    seconds : wall-clock time of one call of `evolve`; no generation begins after it
+    evaluations : genomes evaluated since the run began, before an interruption too; no generation begins that would
+        exceed it
+    patience : generations without a better champion
+    """
+
+    seconds: float | None = None
+    evaluations: int | None = None
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that every limit is above 0."""
+        for name in ("seconds", "evaluations", "patience"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise SpecError(f"budget.{name} must be above 0, got {value}")
+
+
+@dataclass(slots=True)
+class Meter:
+    """A budget in use, from the moment it is made."""
+
+    budget: Budget
+    stop: Stop | None = None
+    _began: float = field(default_factory=time.monotonic)
+
+    def spent(self, generation: int, population: int, champion: int) -> str:
+        """Return which of `ENDS` forbids another generation, else ``""``.
+
+        Parameters
+        ----------
+        generation : the one that was just evaluated, from 0
+        population : genomes of each generation
+        champion : generation of the best genome so far
+        """
+        budget = self.budget
+        if self.stop is not None and self.stop():
+            return "stopped"
+        if budget.seconds is not None and time.monotonic() - self._began >= budget.seconds:
+            return "seconds"
+        if budget.evaluations is not None and (generation + 2) * population > budget.evaluations:
+            return "evaluations"
+        if budget.patience is not None and generation - champion >= budget.patience:
+            return "patience"
+        return ""
 
 
 class Loop(ABC, Generic[F, R]):
@@ -26,7 +82,7 @@ class Loop(ABC, Generic[F, R]):
 
     Attributes
     ----------
-    ended : why the last call of `evolve` returned, see `volumetric.evolution.budget.ENDS`
+    ended : why the last call of `evolve` returned, see `volumetric.evolution.loop.ENDS`
     """
 
     ended: str = ""

@@ -1,6 +1,6 @@
 """Several objectives at once: NSGA-II over populations of any kind of genome.
 
-Deb, Pratap, Agarwal & Meyarivan 2002, as in `volumetric.evolution.pareto`: parents are chosen by tournaments of two,
+Deb, Pratap, Agarwal & Meyarivan 2002, as in `volumetric.evolution.nsga`: parents are chosen by tournaments of two,
 and of parents and children together the best by front, then by room around them, live on. There are no species.
 """
 
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.evolution.budget import Meter
 from volumetric.evolution.evaluate import (
     Cohort,
     EvaluationError,
@@ -27,16 +26,89 @@ from volumetric.evolution.evaluate import (
     Result,
     Scorer,
     Scores,
+    configured,
     reason_of,
     results_of,
     takes_random,
 )
-from volumetric.evolution.loop import Loop
-from volumetric.evolution.pareto import crowding, front_ranks, preference
+from volumetric.evolution.genome import Genome
+from volumetric.evolution.loop import Loop, Meter
 from volumetric.evolution.reporters import EvaluationFailed, Event, FrontEvaluated
 from volumetric.evolution.run import Run
-from volumetric.evolution.selection import Offspring
+from volumetric.evolution.species import Offspring
 from volumetric.rng import generator
+
+_BLOCK = 1 << 22
+"""Comparisons made at a time: bounds the memory of large populations."""
+
+
+def objectives_of(values: ArrayLike) -> NDArray[np.float64]:
+    """Return `values` as float64 ``[points, objectives]``.
+
+    Raises
+    ------
+    ShapeError
+        It is not a table with at least one objective.
+    SpecError
+        A value is NaN or infinite.
+    """
+    table = np.asarray(values, np.float64)
+    if table.ndim != 2 or table.shape[1] < 1:
+        raise ShapeError(f"objectives are a table [points, objectives], got shape {table.shape}")
+    if not np.isfinite(table).all():
+        row = int(np.argwhere(~np.isfinite(table))[0, 0])
+        raise SpecError(f"point {row} has objectives {table[row].tolist()}", hint="objectives must be finite")
+    return table
+
+
+def front_ranks(objectives: ArrayLike) -> NDArray[np.int64]:
+    """Return the front of each point: 0 where no point dominates it, 1 where only points of front 0 do, and so on.
+
+    A point dominates another if it is at least as good in every objective and better in one. Equal points share a
+    front. Takes O(points² · objectives) comparisons and O(points²) bits.
+    """
+    table = objectives_of(objectives)
+    points = len(table)
+    dominates = np.zeros((points, points), np.bool_)
+    step = max(1, _BLOCK // max(1, points * table.shape[1]))
+    for start in range(0, points, step):
+        mine = table[start : start + step, None, :]
+        dominates[start : start + step] = (mine >= table).all(-1) & (mine > table).any(-1)
+    ranks = np.full(points, -1, np.int64)
+    above = dominates.sum(axis=0)
+    rank = 0
+    while (free := (above == 0) & (ranks < 0)).any():
+        ranks[free] = rank
+        above = above - dominates[free].sum(axis=0)
+        rank += 1
+    return ranks
+
+
+def crowding(objectives: ArrayLike, ranks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how much room each point has within its front: the sum of the gaps between its neighbours.
+
+    The gaps of an objective are measured in units of the front's extent. The ends of a front have infinite room.
+    """
+    table = objectives_of(objectives)
+    room = np.zeros(len(table))
+    for rank in np.unique(ranks):
+        members = np.flatnonzero(ranks == rank)
+        for values in table[members].T:
+            order = np.argsort(values, kind="stable")
+            sorted_values = values[order]
+            extent = sorted_values[-1] - sorted_values[0]
+            room[members[order[[0, -1]]]] = np.inf
+            if extent > 0:
+                room[members[order[1:-1]]] += (sorted_values[2:] - sorted_values[:-2]) / extent
+    return room
+
+
+def preference(objectives: ArrayLike) -> NDArray[np.int64]:
+    """Return the points from the most to the least wanted: by front, then room; of equal ones the earlier first."""
+    table = objectives_of(objectives)
+    ranks = front_ranks(table)
+    return np.lexsort((np.arange(len(table)), -crowding(table, ranks), ranks))
+
 
 _STREAM = 3
 _OBJECTIVES, _IDS = "pareto_objectives", "pareto_ids"
@@ -281,3 +353,30 @@ def _score_one(fitness: Callable[..., Sequence[float]], cohort: Cohort, row: int
         return (), reason_of(error)
     fine = values and all(math.isfinite(value) for value in values)
     return (values, "") if fine else ((), f"objectives are {list(values)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Objectives of `ParetoRun`: the fitness of a problem, and minus the size of the genome.
+
+    The size is the number of enabled connections, or of weights of a grid.
+    """
+
+    problem: Problem
+
+    def configure(self, config: Any) -> Any:
+        """Return what the problem makes of `config`."""
+        return configured(self.problem, config)
+
+    def score_all(self, cohort: Cohort) -> NDArray[np.float64]:
+        """Return [genomes, 2]; NaN marks failures."""
+        found = self.problem.score_all(cohort)
+        fitness = found.fitness if isinstance(found, Scores) else np.asarray(found, np.float64)
+        sizes = [_size(cohort.genome(row)) for row in range(len(cohort))]
+        return np.stack([fitness, -np.array(sizes, np.float64)], axis=1)
+
+
+def _size(genome: Any) -> int:
+    if isinstance(genome, Genome):
+        return int(genome.connections["enabled"].sum())
+    return sum(int(np.prod(store.shape)) for store in genome.params.values())

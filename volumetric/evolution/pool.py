@@ -1,9 +1,10 @@
-"""Many genomes in three arrays: what compiled kernels work on."""
+"""Many genomes in three arrays, and a configuration as records: what compiled kernels work on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,8 +101,15 @@ class Pool:
         return _pool, (self.interface, self.nodes, self.connections, self.sizes)
 
     def joined(self, other: Pool) -> Pool:
-        """Return these genomes, then those of another pool."""
-        return joined(self, other)
+        """Return these genomes, then those of another pool of one kind."""
+        rooms = [np.array(pool.nodes.shape[1:] + pool.connections.shape[1:]) for pool in (self, other)]
+        nodes, connections = np.maximum(*rooms).tolist()
+        both = Pool.empty(self.interface, len(self) + len(other), nodes, connections)
+        for start, pool in ((0, self), (len(self), other)):
+            both.nodes[start : start + len(pool), : pool.nodes.shape[1]] = pool.nodes
+            both.connections[start : start + len(pool), : pool.connections.shape[1]] = pool.connections
+            both.sizes[start : start + len(pool)] = pool.sizes
+        return both
 
     def take(self, rows: NDArray[np.int64]) -> Pool:
         """Return a copy of some genomes, padded to the largest of them."""
@@ -117,18 +125,6 @@ class Pool:
 
 def _pool(interface: Interface, nodes: Records, connections: Records, sizes: NDArray[np.int64]) -> Pool:
     return Pool(interface=interface, nodes=nodes, connections=connections, sizes=sizes)
-
-
-def joined(first: Pool, second: Pool) -> Pool:
-    """Return the genomes of two pools of one kind, one after the other."""
-    rooms = [np.array(pool.nodes.shape[1:] + pool.connections.shape[1:]) for pool in (first, second)]
-    nodes, connections = np.maximum(*rooms).tolist()
-    both = Pool.empty(first.interface, len(first) + len(second), nodes, connections)
-    for start, pool in ((0, first), (len(first), second)):
-        both.nodes[start : start + len(pool), : pool.nodes.shape[1]] = pool.nodes
-        both.connections[start : start + len(pool), : pool.connections.shape[1]] = pool.connections
-        both.sizes[start : start + len(pool)] = pool.sizes
-    return both
 
 
 def first_pool(config: EvolutionConfig, rng: np.random.Generator) -> Pool:
@@ -152,3 +148,58 @@ def first_pool(config: EvolutionConfig, rng: np.random.Generator) -> Pool:
         pool.connections["weight"] = weights.clip(mutation.weight_min, mutation.weight_max)
         pool.connections["enabled"] = True
     return pool
+
+
+_PARAMETER = ("rate", "replace", "power", "mean", "stdev", "min", "max")
+_RATES = (
+    "add_node", "add_connection", "delete_node", "delete_connection",
+    *(f"weight_{name}" for name in _PARAMETER), *(f"bias_{name}" for name in _PARAMETER),
+    "enabled_rate", "activation_rate", "aggregation_rate",
+)  # fmt: skip
+_SETTINGS = np.dtype(
+    [(name, "f8") for name in (*_RATES, "disable_rate")]
+    + [(name, "i8") for name in ("inputs", "outputs", "activation", "aggregation", "recurrent")]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Settings:
+    """What the kernels need to know of a configuration.
+
+    Attributes
+    ----------
+    record : one record of rates, limits and sizes
+    activations, aggregations : uint8 codes that mutation chooses from
+    coefficients : float64 (c₁, c₂, c₃, small genome) of the compatibility distance
+    species_target, threshold_step : as in `SpeciesConfig`
+    """
+
+    record: Records
+    activations: NDArray[np.uint8]
+    aggregations: NDArray[np.uint8]
+    coefficients: NDArray[np.float64]
+    species_target: int
+    threshold_step: float
+
+
+@lru_cache(maxsize=16)
+def settings_of(config: EvolutionConfig) -> Settings:
+    """Translate `config`; the arrays are shared and must not be written."""
+    record = np.zeros(1, _SETTINGS)
+    for name in _RATES:
+        record[name] = getattr(config.mutation, name)
+    record["disable_rate"] = config.reproduction.disable
+    interface = config.genome.interface
+    record["inputs"], record["outputs"] = interface.inputs, interface.outputs
+    record["activation"] = ACTIVATIONS.index(config.genome.activations[0])
+    record["aggregation"] = AGGREGATIONS.index(config.genome.aggregation)
+    record["recurrent"] = config.genome.recurrent
+    species = config.species
+    return Settings(
+        record=record,
+        activations=np.array([ACTIVATIONS.index(name) for name in config.mutation.activations], np.uint8),
+        aggregations=np.array([AGGREGATIONS.index(name) for name in config.mutation.aggregations], np.uint8),
+        coefficients=np.array([species.excess, species.disjoint, species.weight, species.small_genome], np.float64),
+        species_target=species.target,
+        threshold_step=species.threshold_step,
+    )

@@ -10,15 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import SpecError
-from volumetric.evolution.breed import breed
+from volumetric.evolution.breed import Innovations, breed
 from volumetric.evolution.config import EvolutionConfig, GenomeConfig
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.innovation import Innovations
-from volumetric.evolution.pool import Pool, first_pool
+from volumetric.evolution.pool import Pool, Settings, first_pool, settings_of
 from volumetric.evolution.run import Run
-from volumetric.evolution.selection import Offspring
-from volumetric.evolution.settings import Settings, settings_of
-from volumetric.evolution.species import SpeciesTable, speciate
+from volumetric.evolution.species import Offspring, SpeciesTable, speciate
 
 
 class Population(Run[EvolutionConfig, Pool]):

@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import numpy as np
+
+from volumetric.evolution.species import SpeciesTable
 from volumetric.reporting import ConsoleReporter
 from volumetric.train.history import CsvReporter, JsonlReporter
+from volumetric.train.tensorboard import TensorBoardReporter
+
+if TYPE_CHECKING:
+    from volumetric.evolution.run import Run
 
 __all__ = [
     "ConsoleReporter", "Csv", "Evaluated", "EvaluationFailed", "Event", "FrontEvaluated", "History", "JsonLines",
-    "Solved", "SpeciesEnded", "SpeciesFounded",
+    "Solved", "SpeciesEnded", "SpeciesFounded", "TensorBoard",
 ]  # fmt: skip
 
 
@@ -198,3 +205,83 @@ class Csv(CsvReporter):
 
     def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
         return int(fields["generation"]) < epoch
+
+
+def generation_events(run: Run[Any, Any], before: SpeciesTable) -> list[Event]:
+    """Return the events of the generation that `run` has just evaluated; `before` are the species before it."""
+    generation, species, champion = run.generation, run.species, run.champion
+    fitness = run.progress.fitness
+    if fitness is None or champion is None:
+        return []
+    events = [*_species_events(run, before)]
+    events += [
+        EvaluationFailed(generation=generation, genome=failure.genome, reason=failure.reason)
+        for failure in run.progress.failures
+    ]
+    best = int(run.score.argmax())
+    hidden, connections = run.size_of(run.pool.genome(best))
+    sizes = np.bincount(species.member, minlength=len(species))
+    events.append(
+        Evaluated(
+            generation=generation,
+            best=float(fitness[best]),
+            mean=float(fitness.mean()),
+            stdev=float(fitness.std()),
+            worst=float(fitness[int(run.score.argmin())]),
+            best_genome=generation * run.config.population + best,
+            best_hidden=hidden,
+            best_connections=connections,
+            species=dict(zip(species.ids.tolist(), sizes.tolist(), strict=True)),
+            threshold=species.threshold,
+            failures=len(run.progress.failures),
+        )
+    )
+    if run.solved:
+        events.append(Solved(generation=generation, genome=champion.id, fitness=champion.fitness))
+    return events
+
+
+def _species_events(run: Run[Any, Any], before: SpeciesTable) -> list[Event]:
+    generation, species = run.generation, run.species
+    known = set(before.ids.tolist()) if generation else set()
+    alive = set(species.ids.tolist())
+    ended: list[Event] = [
+        SpeciesEnded(generation=generation, species=number, best=run.sign * best, age=generation - founded)
+        for number, best, founded in zip(
+            before.ids.tolist(), before.best.tolist(), before.founded.tolist(), strict=True
+        )
+        if number not in alive
+    ]
+    return [
+        *ended,
+        *(SpeciesFounded(generation=generation, species=s) for s in species.ids.tolist() if s not in known),
+    ]
+
+
+class TensorBoard(TensorBoardReporter):
+    """Writes fitness, species and sizes of every generation as scalars; needs no other library.
+
+    Parameters
+    ----------
+    directory : where TensorBoard looks (``tensorboard --logdir``); a resumed run adds a file
+    """
+
+    def report(self, event: Event, /) -> None:
+        """Write the numbers of an event."""
+        if isinstance(event, Evaluated | FrontEvaluated):
+            self._scalars(event.generation, _numbers(event))
+
+
+def _numbers(event: Evaluated | FrontEvaluated) -> dict[str, float]:
+    if isinstance(event, FrontEvaluated):
+        best = {f"front/best_{i}": max(values) for i, values in enumerate(zip(*event.front, strict=True))}
+        return {"front/points": float(len(event.front)), "failures": float(event.failures), **best}
+    return {
+        "fitness/best": event.best,
+        "fitness/mean": event.mean,
+        "fitness/worst": event.worst,
+        "species": float(len(event.species)),
+        "best/hidden": float(event.best_hidden),
+        "best/connections": float(event.best_connections),
+        "failures": float(event.failures),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric.errors import SpecError
-from volumetric.evolution.budget import Meter
 from volumetric.evolution.config import RunConfig
 from volumetric.evolution.evaluate import (
     Cohort,
@@ -24,19 +23,33 @@ from volumetric.evolution.evaluate import (
     Scorer,
     Scores,
     checked,
+    configured,
     evaluate,
 )
-from volumetric.evolution.generation_events import generation_events
-from volumetric.evolution.hall import Champion, entered
-from volumetric.evolution.loop import Loop
-from volumetric.evolution.reporters import Event
-from volumetric.evolution.selection import Offspring, breeders, plan
-from volumetric.evolution.species import Ranking, SpeciesTable, keep, rank, remember
+from volumetric.evolution.loop import Loop, Meter
+from volumetric.evolution.reporters import Event, generation_events
+from volumetric.evolution.species import Offspring, Ranking, SpeciesTable, breeders, keep, plan, rank, remember
 from volumetric.rng import fresh_seed, generator
 
 BREEDING_STREAM = 0
 C = TypeVar("C", bound=RunConfig)
 P = TypeVar("P", bound=Genomes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Champion:
+    """A genome that was among the best.
+
+    Attributes
+    ----------
+    genome, fitness : the genome and what it scored
+    id, generation : which it was, and when
+    """
+
+    genome: Any
+    fitness: float
+    id: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +223,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
 
     def _adopt(self, fitness: Fitness | Problem) -> None:
         """Let a problem fill in what the configuration leaves open."""
-        configure = getattr(fitness, "configure", None)
-        config = self.config if configure is None else configure(self.config)
+        config = configured(fitness, self.config)
         if config == self.config:
             return
         if self.generation == 0 and self.progress.fitness is None:
@@ -286,3 +298,37 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         self.pool, self._ranking = children, None
         improved = generation if refocus else self.progress.improved
         self.progress = Progress(generation=generation + 1, improved=improved)
+
+
+def entered(
+    hall: tuple[Champion, ...],
+    score: NDArray[np.float64],
+    size: int,
+    sign: float,
+    make: Callable[[int], Champion],
+) -> tuple[Champion, ...]:
+    """Return the hall after a generation: at most `size` champions, best first, of equal ones the earlier first.
+
+    A genome that is in the hall already does not enter again; what it scored first stays.
+
+    Parameters
+    ----------
+    score : float64 [genomes], more is better; -inf for those that are no candidates
+    sign : what the fitness of a champion is multiplied by to be a score
+    make : row of the generation → champion; called for those alone that are good enough
+    """
+    if size == 0:
+        return ()
+    worst = -np.inf if len(hall) < size else sign * hall[-1].fitness
+    rows = np.flatnonzero(score > worst)
+    if len(rows) == 0:
+        return hall
+    found = list(hall)
+    for row in rows[np.argsort(-score[rows], kind="stable")[:size]].tolist():
+        if len(found) >= size and score[row] <= sign * found[size - 1].fitness:
+            break
+        champion = make(row)
+        if all(champion.genome != other.genome for other in found):
+            found.append(champion)
+    found.sort(key=lambda champion: -sign * champion.fitness)
+    return tuple(found[:size])

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes import encode
-from volumetric.errors import SpecError
-from volumetric.evolution.dna import extract_dna
-from volumetric.evolution.leaves import Leaf, leaves
+from volumetric.errors import ShapeError, SpecError
+from volumetric.evolution.dna import Leaf, extract_dna, leaves
 from volumetric.network import Network
 from volumetric.rng import generator
 from volumetric.weights import Params, WeightStore
+
+if TYPE_CHECKING:
+    from volumetric.loaders import LoadedModel
 
 Mode = Literal["blend", "point", "uniform"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -178,3 +182,49 @@ def _mixed(
         chosen = rng.random(flat.size, np.float32) < share
         flat[chosen] = b.ravel()[chosen]
     return flat.reshape(a.shape)
+
+
+logger = logging.getLogger(__name__)
+
+
+def merge(
+    a: LoadedModel, b: LoadedModel, config: SpliceConfig | None = None
+) -> tuple[LoadedModel, tuple[SplicedLayer, ...]]:
+    """Splice every layer of two models; tokenizer, templates and numeric types are those of `a`.
+
+    Parameters
+    ----------
+    a, b : open models of one architecture and of equal sizes; their numeric types may differ
+    config : as for `splice`; the default blends both halves
+
+    Returns
+    -------
+    The merged model, which `volumetric.loaders.convert.save_model` writes in any format, and what became of each layer
+
+    Raises
+    ------
+    ShapeError
+        The networks differ, so that the result would be parts of one model inside another; or their classes do.
+    """
+    if a.network != b.network:
+        kinds = [len(model.network.layers) for model in (a, b)]
+        raise ShapeError(
+            f"{a.name} and {b.name} are not of one architecture ({kinds[0]} and {kinds[1]} layers)",
+            hint="merge models of equal type and sizes, such as two fine-tunings of one model",
+        )
+    if a.classes != b.classes:
+        raise ShapeError(
+            f"{a.name} and {b.name} name their classes differently: {_shown(a.classes)} and {_shown(b.classes)}",
+            hint="outputs at one place must mean the same",
+        )
+    if a.inputs != b.inputs:
+        logger.warning(
+            "%s and %s standardise their inputs by different statistics: the merged model has those of %s",
+            *(a.name, b.name, a.name),
+        )
+    child = splice((a.network, a.params), (b.network, b.params), config)
+    return dataclasses.replace(a, name=f"{a.name}+{b.name}", params=child.params), child.report
+
+
+def _shown(classes: tuple[str, ...]) -> str:
+    return ", ".join(classes[:4]) + (", …" if len(classes) > 4 else "") if classes else "no names"

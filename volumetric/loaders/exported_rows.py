@@ -17,8 +17,8 @@ from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.grid import Coord
 from volumetric.hints import suggestion
-from volumetric.layers.program.constants import constants_of, rows_of
 from volumetric.layers.program.names import check_name
+from volumetric.layers.program.parameters import constants_of, rows_of
 from volumetric.layers.program.spec import Program
 from volumetric.loaders.regular_file import open_regular
 from volumetric.loaders.safetensors import SafetensorsFile

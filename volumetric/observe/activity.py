@@ -184,7 +184,7 @@ class Recorder:
         if not chunk.count or self._full or (self.seen + chunk.count - 1) % self._every:
             self.seen += chunk.count
             return
-        from volumetric.observe.fabric_activity import awake, cells_of, strengths
+        from volumetric.observe.fabric_scene import awake, cells_of, strengths
 
         some = slice(None) if self._row is None else slice(self._row, self._row + 1)
         rms = strengths(
@@ -220,8 +220,7 @@ class Recorder:
 
     def _ticked(self, stream: ClockedStream, now: Chunk, rms: Array, fires: Array) -> tuple[Array, Array]:
         """Return how strong each node is after a tick, and which computed, from the same of each layer."""
-        from volumetric.observe.fabric_activity import awake, cells_of, strengths
-        from volumetric.observe.fabric_scene import strength
+        from volumetric.observe.fabric_scene import awake, cells_of, strength, strengths
 
         some = slice(None) if self._row is None else slice(self._row, self._row + 1)
         for name, x in by_port(self._network, now.x, stream.batch).items():

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from volumetric.graph.interpret import Float
 from volumetric.graph.open_rows import OpenGraph
-from volumetric.observe.events import Observer
-from volumetric.observe.watch import Watch
+from volumetric.observe.events import Observer, Watch
 from volumetric.runtime import Plan, RunOptions
 from volumetric.runtime.graph.network import layered_graph
 from volumetric.runtime.parts import Part

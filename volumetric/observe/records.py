@@ -1,15 +1,21 @@
-"""Observers that write a line for each event: to the log, or to a file of JSON lines."""
+"""Observers that write a line for each event, to the log or a file, or keep the last steps and answer HTTP."""
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
+from collections import deque
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
+
+import numpy as np
 
 from volumetric.atomic import atomic_file
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.observe.events import LayerEvent
+from volumetric.observe.local_server import LOCALHOST, LocalServer
 
 logger = logging.getLogger(__name__)
 
@@ -93,3 +99,87 @@ class JsonlObserver:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+class WindowObserver:
+    """Aggregates over a window of steps: least minimum, greatest maximum, mean of means and of active fractions.
+
+    Parameters
+    ----------
+    size : steps of the window, for each layer and direction
+    """
+
+    def __init__(self, size: int = 100) -> None:
+        if size < 1:
+            raise SpecError(f"a window has at least 1 step, got {size}")
+        self._size = size
+        self._windows: dict[tuple[str, str, str, str], deque[LayerEvent]] = {}
+        self._lock = threading.Lock()  # a server reads while training writes
+
+    def observe(self, event: LayerEvent) -> None:
+        """Keep an event; the oldest one of a full window goes."""
+        key = (event.model, event.mode, event.where, event.kind)
+        with self._lock:
+            self._windows.setdefault(key, deque(maxlen=self._size)).append(event)
+
+    def aggregates(self) -> list[LayerEvent]:
+        """Return one event for each layer and direction that stands for its whole window, with the newest step."""
+        with self._lock:
+            windows = [list(window) for window in self._windows.values()]
+        return [_aggregate(window) for window in windows]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the aggregates as JSON data."""
+        return [event.describe() for event in self.aggregates()]
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _aggregate(window: list[LayerEvent]) -> LayerEvent:
+    """Return the last event with the statistics of all; each step weighs the same, whatever its number of rows."""
+    stats = [event.stats for event in window]
+    together = replace(
+        stats[-1],
+        min=float(np.min([s.min for s in stats])),
+        max=float(np.max([s.max for s in stats])),
+        mean=float(np.mean([s.mean for s in stats])),
+        active=float(np.mean([s.active for s in stats])),
+        total=sum(s.total for s in stats),
+    )
+    return replace(window[-1], stats=together)
+
+
+class HttpObserver:
+    """Serves ``GET /`` (aggregates over the window) and ``GET /latest`` (the newest event of each layer).
+
+    Parameters
+    ----------
+    port : TCP port; 0 takes a free one, see `address`
+    window : steps of the aggregates
+    host : address to listen on; only this machine can reach the default
+
+    Raises
+    ------
+    DeviceError
+        The port cannot be listened on.
+    """
+
+    def __init__(self, port: int = 0, *, window: int = 100, host: str = LOCALHOST) -> None:
+        self._window, self._latest = WindowObserver(window), WindowObserver(1)
+        pages = {"/": self._window.describe, "/latest": self._latest.describe}
+        self._server = LocalServer(pages, port=port, host=host)
+
+    @property
+    def address(self) -> str:
+        """Where it answers, as ``http://127.0.0.1:40123``."""
+        return self._server.address
+
+    def observe(self, event: LayerEvent) -> None:
+        """Keep an event."""
+        self._window.observe(event)
+        self._latest.observe(event)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.close()

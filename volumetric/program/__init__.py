@@ -1,12 +1,10 @@
 """Programs: what one is declared of, how it is written down, and how two are compared."""
 
-from volumetric.layers.program.canvas import Canvas as Canvas
 from volumetric.layers.program.declared import Program as Program
 from volumetric.layers.program.edge import Edge as Edge
 from volumetric.layers.program.facts import Facts as Facts
 from volumetric.layers.program.facts import facts_of as facts_of
 from volumetric.layers.program.held import violations as violations
-from volumetric.layers.program.identity import Identity as Identity
 from volumetric.layers.program.learning import Constraints as Constraints
 from volumetric.layers.program.learning import Learning as Learning
 from volumetric.layers.program.learning import Semantic as Semantic
@@ -20,6 +18,8 @@ from volumetric.layers.program.ports import Level as Level
 from volumetric.layers.program.ports import Out as Out
 from volumetric.layers.program.ports import Signal as Signal
 from volumetric.layers.program.recipes import learning_of as learning_of
+from volumetric.layers.program.region import Canvas as Canvas
+from volumetric.layers.program.region import Identity as Identity
 from volumetric.layers.program.region import Region as Region
 from volumetric.program import typed as typed
 from volumetric.program.compare import Compared as Compared
@@ -28,7 +28,7 @@ from volumetric.program.compare import diff as diff
 from volumetric.program.compare import distances as distances
 from volumetric.program.compiling import Compiled as Compiled
 from volumetric.program.compiling import compile as compile  # noqa: A004  (as of `fabric` and `typed`)
-from volumetric.program.compiling.networks import compile_network as compile_network
+from volumetric.program.compiling import compile_network as compile_network
 from volumetric.program.compiling.report import Report as Report
 from volumetric.program.exported import export_canvas as export_canvas
 from volumetric.program.files import read_program as read_program

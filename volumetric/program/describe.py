@@ -9,14 +9,12 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
-from volumetric.layers.program.constants import disturbances
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.held import violations
-from volumetric.layers.program.parameters import all_params
+from volumetric.layers.program.parameters import all_params, disturbances, states_of
 from volumetric.layers.program.ports import In, Level, Out, Signal, width_of
 from volumetric.layers.program.reach import dead_outputs, latency
-from volumetric.layers.program.states import states_of
 from volumetric.layers.program.timing import CANVAS, all_states, timing_of
 from volumetric.program.compare import parameters_of
 from volumetric.program.compiling.liveness import live_in

@@ -7,17 +7,20 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import fields
+
 from volumetric.layers.clock import And, Clock, Event
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import BY_OPERATOR
 from volumetric.layers.program.facts import Facts, Place, Wire, facts_of
+from volumetric.layers.program.learning import Semantic
 from volumetric.layers.program.masks import Full
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import ALIASES
 from volumetric.layers.program.ports import Signal
 from volumetric.layers.program.region import Region
-from volumetric.program.canvas_clock import NEVER, fields_of
-from volumetric.program.canvas_file import MODEL
+from volumetric.program.canvas_file import MODEL, NEVER, Connection, ConstraintFields, Spec, fields_of
 
 _NAMES: Mapping[str, str] = {of: name for name, of in ALIASES.items() if name == f"{of}_attention"}
 _SIGNS = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<=", "equal": "==", "unequal": "!="}
@@ -105,13 +108,14 @@ class _Export:
             found["compile_mode"] = region.keep
         if region.constraints is not None:
             held = region.constraints
-            constraints = {
-                "equivariance": held.equivariance,
-                "conservation": held.conservation,
-                "causal_direction": held.causal,
-                "monotonicity": held.monotone,
-            }
-            found["constraints"] = {name: value for name, value in constraints.items() if value is not None}
+            found["constraints"] = _fields(
+                ConstraintFields(
+                    equivariance=held.equivariance,
+                    conservation=held.conservation,
+                    causal_direction=held.causal,
+                    monotonicity=held.monotone,
+                )
+            )
         if region.identity is not None:
             slots = region.identity
             found["identity"] = {"mode": slots.mode, "slot_capacity": slots.capacity, "birth_death": slots.births}
@@ -131,20 +135,19 @@ class _Export:
 
     def _connection(self, wire: Wire, pairs: dict[str, dict[str, Any]]) -> dict[str, Any]:
         edge, what = wire.edge, f"edge {wire.name!r}"
-        found: dict[str, Any] = {"src": edge.writes, "dst": edge.reads}
-        if wire.weight != 1:
-            found["weight"] = wire.weight
-        if edge.lag is not None:
-            found |= {"t_src": 0, "t_dst": -edge.lag}
-            if edge.fill != "hold":
-                self._lost.append(f"{what}: fill {edge.fill!r}, which the package does not write")
+        if edge.lag is not None and edge.fill != "hold":
+            self._lost.append(f"{what}: fill {edge.fill!r}, which the package does not write")
         region = self._facts.places[wire.writes].region
-        if wire.rule != (region.rule or "cross"):
-            found["fn"] = _NAMES.get(wire.rule, wire.rule)
-        if edge.operator != "attend":
-            found["operator"] = edge.operator
-        if wire.write != "add":
-            found["write_mode"] = wire.write
+        found = Connection(
+            src=edge.writes,
+            dst=edge.reads,
+            weight=wire.weight,
+            t_src=None if edge.lag is None else 0,
+            t_dst=None if edge.lag is None else -edge.lag,
+            fn=None if wire.rule == (region.rule or "cross") else _NAMES.get(wire.rule, wire.rule),
+            operator=edge.operator,
+            write_mode=wire.write,
+        )
         own_rule, own_write = BY_OPERATOR.get(edge.operator, (None, "add"))
         if (wire.rule == "cross" and own_rule not in (None, "cross")) or (wire.write == "add" and own_write != "add"):
             self._lost.append(f"{what}: operator {edge.operator!r} has a rule and way of writing of its own there")
@@ -154,7 +157,7 @@ class _Export:
         if edge.mask is not None and not isinstance(edge.mask, Full):
             self._lost.append(f"{what}: its mask")
         self._condition(wire, pairs)
-        return found
+        return _fields(found)
 
     def _condition(self, wire: Wire, pairs: dict[str, dict[str, Any]]) -> None:
         edge = wire.edge
@@ -175,27 +178,25 @@ class _Export:
 
 
 def _spec(place: Place) -> dict[str, Any]:
-    region = place.region
-    found: dict[str, Any] = {"bounds": [end for side in region.box for end in side]}
-    if region.period != 1:
-        found["period"] = region.period
-    if not region.output:
-        found["is_output"] = False
-    if region.loss_weight != 1:
-        found["loss_weight"] = region.loss_weight
-    if region.semantic is not None:
-        said = region.semantic
-        if said.type is not None:
-            found["semantic_type"] = said.type
-        if said.vector is not None:
-            found["semantic_embedding"] = list(said.vector)
-        if said.model not in (None, MODEL):
-            found["embedding_model"] = said.model
-    if region.rule not in (None, "cross"):
-        found["default_attn"] = _NAMES.get(region.rule, region.rule)
-    if _carrier(region) != "deterministic":
-        found["carrier"] = region.carrier
-    return found
+    region, said = place.region, place.region.semantic or Semantic()
+    return _fields(
+        Spec(
+            bounds=tuple(end for side in region.box for end in side),
+            period=region.period,
+            is_output=region.output,
+            loss_weight=region.loss_weight,
+            semantic_type=said.type,
+            semantic_embedding=said.vector,
+            embedding_model=said.model or MODEL,
+            default_attn=_NAMES.get(region.rule or "cross", region.rule or "cross"),
+            carrier=_carrier(region),
+        )
+    )
+
+
+def _fields(of: Struct) -> dict[str, Any]:
+    """What a part of a file says beside what the package takes for said."""
+    return {field.name: value for field in fields(of) if (value := getattr(of, field.name)) != field.default}
 
 
 def _carrier(region: Region) -> str:

@@ -10,26 +10,26 @@ from msgspec.structs import asdict
 
 from volumetric.errors import SpecError
 from volumetric.hints import shown
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import BY_OPERATOR, Edge
 from volumetric.layers.program.frames import filled
-from volumetric.layers.program.identity import Identity
 from volumetric.layers.program.learning import Constraints, Learning, Semantic
 from volumetric.layers.program.masks import Mask, Rects, Tile
 from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.names import ALIASES, LOSSES, MODES, NAME
 from volumetric.layers.program.ports import Signal
-from volumetric.layers.program.region import Region
-from volumetric.program.canvas_clock import NEVER, clock_of, trigger_of
+from volumetric.layers.program.region import Canvas, Identity, Region
 from volumetric.program.canvas_file import (
     MODEL,
+    NEVER,
     CanvasFile,
     Connection,
     ConnectionFields,
     RegionFields,
     Spec,
+    clock_of,
     read_canvas,
+    trigger_of,
 )
 
 _FILLS = {"drop": "drop", "hold": "hold", "interpolate": "lerp"}

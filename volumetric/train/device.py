@@ -17,8 +17,7 @@ from volumetric.graph.numeric.noise import noise_key
 from volumetric.graph.programs import ProgramCache
 from volumetric.graph.stacks import Stacks
 from volumetric.network import INPUT, Network, check_params
-from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats
-from volumetric.observe.watch import Watch
+from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats, Watch
 from volumetric.runtime import lower
 from volumetric.runtime.graph.training import (
     ForwardPass,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any, Final, Literal
 
 from volumetric import tables
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError, VolumetricError
+from volumetric.errors import SpecError
 from volumetric.grid import Coord
 from volumetric.layers.clock import Clock, Every
 from volumetric.train.config import TrainConfig
 from volumetric.train.converting import as_loss
 from volumetric.train.modes import Systolic, TargetPropagation
 
-MAX_BYTES: Final = 1_000_000
 _OF_EVOLVE: Final = frozenset(
     {"algorithm", "genome", "species", "reproduction", "mutation", "population", "generations", "fitness", "problem"}
     | {"search", "novelty", "budget"}
@@ -273,32 +271,7 @@ def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) ->
     SpecError
         The file is no TOML, or has an unknown, ill-typed or senseless entry, which is named.
     """
-    where = Path(path)
-    try:
-        with where.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise SpecError(f"{where} has more than {MAX_BYTES} bytes", hint="it should be a short TOML file")
-        table = tomllib.loads(text.decode())
-    except OSError as error:
-        raise SpecError(f"cannot read {where}: {error.strerror or error}", hint="name a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise tables.not_toml(where, error) from None
-    for name, value in (changes or {}).items():
-        _put(table, name, value)
-    try:
-        return settings_from(table, name=where.stem, home=where.parent)
-    except VolumetricError as error:
-        raise SpecError(f"{where}: {error}", hint=error.hint) from None
-
-
-def _put(table: dict[str, Any], name: str, value: Any) -> None:
-    *path, last = name.split(".")
-    for part in path:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise SpecError(f"{name}: {part} is no table")
-    table[last] = value
+    return tables.read_toml(Path(path), changes, lambda table, name, home: settings_from(table, name=name, home=home))
 
 
 _SCALARS: Final[Mapping[str, type]] = {"seed": int, "device": str, "output": str, "resume": bool}

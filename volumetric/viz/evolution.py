@@ -18,10 +18,9 @@ from volumetric.evolution.population import Population
 from volumetric.evolution.run import Run
 from volumetric.evolution.species import distances
 from volumetric.observe.firing import watchable
-from volumetric.viz.curves import fitness_curves, species_stack
+from volumetric.viz.curves import fitness_curves, fronts, species_stack
 from volumetric.viz.drawing import draw_genome, draw_network
 from volumetric.viz.figure import save_figure
-from volumetric.viz.fronts import fronts
 from volumetric.viz.heatmap import Heatmap
 from volumetric.viz.program import draw_program
 

@@ -51,7 +51,7 @@ def _advance(letter: str, bold: bool) -> float:
 def save_figure(figure: Figure, path: Path) -> Path:
     """Write a figure in the form that its name says, in one step."""
     out = io.BytesIO()
-    form = path.suffix[1:]
+    form = path.suffix[1:].lower()
     # Of lines on flat grounds the first level of PNG takes half of the time, and about as many bytes.
     few: dict[str, Any] = {"pil_kwargs": {"compress_level": 1}} if form == "png" else {}
     figure.savefig(out, format=form, dpi=120, **few)

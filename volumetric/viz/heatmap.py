@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.atomic import write_atomic
 from volumetric.errors import UnsupportedError
-from volumetric.viz.figure import new_figure
+from volumetric.viz.figure import new_figure, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -56,7 +59,7 @@ class Heatmap:
         if suffix in (".html", ".htm"):
             write_atomic(path, self.html().encode())
         elif suffix in PICTURES:
-            write_atomic(path, self._picture(suffix[1:]))
+            save_figure(self._picture(), path)
         else:
             known = ", ".join((".html", *PICTURES))
             raise UnsupportedError(f"cannot draw to {path.name!r}", hint=f"name the file with one of {known}")
@@ -107,7 +110,7 @@ class Heatmap:
         every = -(-len(names) // _LABELS)
         return {place: names[place] for place in range(0, len(names), every)} if every else {}
 
-    def _picture(self, form: str) -> bytes:
+    def _picture(self) -> Figure:
         height, width = self.values.shape
         low, high = self.limits
         numbers = width <= _NUMBERS
@@ -132,9 +135,7 @@ class Heatmap:
             figure.supxlabel(self.note, fontsize=8, wrap=True)
         above = bool((self.values[np.isfinite(self.values)] > high).any())
         figure.colorbar(image, ax=axes, extend="max" if above else "neither", aspect=40)
-        out = io.BytesIO()
-        figure.savefig(out, format=form, dpi=120)
-        return out.getvalue()
+        return figure
 
 
 _STYLE = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from benchmarks.timing import Rates, each
+from benchmarks.timing import Rates, Row, each
 from volumetric import fabric, rng
 from volumetric._typing import F32Array
 from volumetric.bench.tables import render_table
@@ -78,7 +78,7 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FabricRow:
+class FabricRow(Row):
     """One fabric in one role.
 
     Attributes
@@ -86,9 +86,8 @@ class FabricRow:
     role : ``"run"``: calls of 64 rows or, of more than 8,192 nodes, fewer; ``"long"``: of 4,096; ``"update"``: forward,
         loss, backward and the step of plain gradient descent over windows of 16 rows
     rows : of a call or window
-    steps, least, most : steps a second of the rounds, each of all nodes and streams: median and extremes
-    busy : median of the steps for a second of this process's processor time
-    node_ns : of `steps`: nanoseconds for a node of a stream
+    rate : of steps, each of all nodes and streams
+    node_ns : of `rate`: nanoseconds for a node of a stream
     node_bytes : weights of all nodes, and states of all streams, over the nodes
     setup : seconds until there was a first result: weights brought to the device, programs compiled, and run once
     """
@@ -99,11 +98,6 @@ class FabricRow:
     batch: int
     role: Role
     rows: int
-    device: str
-    steps: float
-    least: float
-    most: float
-    busy: float
     node_ns: float
     node_bytes: float
     setup: float
@@ -135,7 +129,6 @@ def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int
             for found in rates.values():
                 found.run()
         for role, found in rates.items():
-            steps = statistics.median(found.ours)
             yield FabricRow(
                 side=sheet.side,
                 nodes=nodes,
@@ -143,12 +136,8 @@ def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int
                 batch=sheet.batch,
                 role=role,
                 rows=found.units,
-                device=device.info.name,
-                steps=steps,
-                least=found.least,
-                most=found.most,
-                busy=statistics.median(found.busy),
-                node_ns=1e9 / (steps * nodes * sheet.batch),
+                **found.figures(device),
+                node_ns=1e9 / (statistics.median(found.ours) * nodes * sheet.batch),
                 node_bytes=held,
                 setup=setup[role],
             )
@@ -181,12 +170,11 @@ def render_fabrics(rows: Sequence[FabricRow], form: str) -> str:
             row.role,
             row.device,
             f"{row.rows:,}",
-            f"{row.steps:,.0f} ({row.least:,.0f}–{row.most:,.0f})",
-            f"{row.busy:,.0f}",
+            *row.shown(),
             f"{row.node_ns:,.1f}",
             f"{row.node_bytes:,.0f}",
             f"{row.setup:.2f}",
         ]
         for row in rows
     ]
-    return render_table([asdict(row) for row in rows], head, cells, form, left=5)
+    return render_table([row.values() for row in rows], head, cells, form, left=5)

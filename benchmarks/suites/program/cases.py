@@ -12,8 +12,8 @@ from volumetric import rng
 from volumetric._typing import Array, F32Array
 from volumetric.layers.clock import Event
 from volumetric.layers.program.carriers import EPS
-from volumetric.layers.program.ends import codes_of
 from volumetric.layers.program.facts import facts_of
+from volumetric.layers.program.parameters import codes_of
 from volumetric.network import Params
 from volumetric.program import Canvas as Positions
 from volumetric.program import Edge, In, Meter, Out, Program, Region

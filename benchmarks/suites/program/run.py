@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from benchmarks.suites.program.cases import HEADS, SIDE, Canvas, Fires, Share
-from benchmarks.timing import Rates, each, median
+from benchmarks.timing import Rates, Row, each
 from benchmarks.torch_peer import TorchPeer
+from volumetric.bench.tables import number_or_dash, render_table
 from volumetric.network import initialise
 from volumetric.runtime.device import Device
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
@@ -46,7 +47,7 @@ _PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramRow:
+class ProgramRow(Row):
     """One program in one role.
 
     Attributes
@@ -57,13 +58,12 @@ class ProgramRow:
         row; ``"quiet"``: likewise, and fires at none; ``"update"``: forward, backward and a step of plain gradient
         descent over windows of four rows
     rows : of a call or window
-    steps, least, most : steps a second of the rounds, each of all streams: median and extremes
-    busy : median of the steps for a second of this process's processor time
-    edge_us : of `steps`: microseconds for an edge of a stream
+    rate : of steps, each of all streams
+    edge_us : of `rate`: microseconds for an edge of a stream
     of_firing : share of the time of ``"clocked"`` that ``"quiet"`` takes: the median over rounds, of processor
         time, or of wall time where a GPU computes
     setup : seconds from the program to a first result
-    peer, peer_busy : the package's steps a second in the same rounds, likewise. It has one set of weights, no clocks in
+    peer : the package. It has one set of weights, no clocks in
         what is timed, and takes gradients of the same window but no step
     apart : greatest difference of outputs from the package's after four rows, over their greatest, where both compute
         the same
@@ -75,27 +75,10 @@ class ProgramRow:
     share: Share
     role: Role
     rows: int
-    device: str
-    steps: float
-    least: float
-    most: float
-    busy: float
     edge_us: float
     of_firing: float | None
     setup: float
-    peer: float | None = None
-    peer_busy: float | None = None
     apart: float | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times as fast as the package."""
-        return None if self.peer is None else self.steps / self.peer
-
-    @property
-    def busy_ratio(self) -> float | None:
-        """The same by processor time: how much more it gets done with one core."""
-        return None if self.peer_busy is None else self.busy / self.peer_busy
 
 
 @dataclass(slots=True)
@@ -130,8 +113,8 @@ def measure_programs(
         firing = next(run.rates for run in runs if run.role == "clocked")
         for run in runs:
             rates = run.rates
-            steps = statistics.median(rates.ours)
             beside = theirs["train" if run.role == "update" else "forward"] if run.role in ("run", "update") else []
+            rates.theirs, rates.theirs_busy = [rate for rate, _ in beside], [busy for _, busy in beside]
             sides = [(of.ours if apart_from_host else of.busy) for of in (firing, rates)]
             shares = [a / b for a, b in zip(*sides, strict=True)]
             yield ProgramRow(
@@ -141,16 +124,10 @@ def measure_programs(
                 share=run.share,
                 role=run.role,
                 rows=rates.units,
-                device=device.info.name,
-                steps=steps,
-                least=rates.least,
-                most=rates.most,
-                busy=statistics.median(rates.busy),
-                edge_us=1e6 / (steps * len(canvas.edges) * canvas.batch),
+                **rates.figures(device),
+                edge_us=1e6 / (statistics.median(rates.ours) * len(canvas.edges) * canvas.batch),
                 of_firing=statistics.median(shares) if run.role == "quiet" else None,
                 setup=run.setup,
-                peer=median([rate for rate, _ in beside]),
-                peer_busy=median([busy for _, busy in beside]),
                 apart=apart if (run.role, run.share) == ("run", "rule") else None,
             )
 
@@ -194,3 +171,32 @@ def _apart(canvas: Canvas, device: Any, peer: TorchPeer) -> float:
     theirs = canvas.read(params, program, peer.repeat(COMPARED))
     ours = device.stream(network, params, batch=canvas.batch).run(canvas.rows(COMPARED))[:, -1]
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+
+
+_HEAD = (
+    "regions | edges | weights of | role | device | streams | rows | steps/s (least–most) | by processor time "
+    "| µs an edge | of firing | set-up s | package | times the package | by processor time | apart"
+)
+
+
+def render_programs(rows: Sequence[ProgramRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    cells = [
+        [
+            f"{row.regions:,}",
+            f"{row.edges:,}",
+            row.share,
+            row.role,
+            row.device,
+            str(row.batch),
+            str(row.rows),
+            *row.shown(1),
+            f"{row.edge_us:,.1f}",
+            "-" if row.of_firing is None else f"{100 * row.of_firing:.1f} %",
+            f"{row.setup:.2f}",
+            *(number_or_dash(value, 2) for value in (row.peer, row.ratio, row.busy_ratio)),
+            "-" if row.apart is None else f"{row.apart:.0e}",
+        ]
+        for row in rows
+    ]
+    return render_table([row.values() for row in rows], _HEAD, cells, form, left=5)

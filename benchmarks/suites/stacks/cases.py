@@ -9,29 +9,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from volumetric import layers as nn
 from volumetric import rng
 from volumetric._typing import Array
 from volumetric.builders.chain import chain
 from volumetric.builders.presets import presets_of
 from volumetric.errors import SpecError
 from volumetric.graph import Graph, GraphBuilder, differentiate
-from volumetric.layers import (
-    LSTM,
-    MLSTM,
-    SLSTM,
-    Adapter,
-    AGaLiTe,
-    Axon,
-    AxonLinear,
-    CausalConv1d,
-    Column,
-    LayerSpec,
-    PostUp,
-    PostUpGated,
-    PreUp,
-    PreUpGated,
-    XLAttention,
-)
 from volumetric.layers.scope import GraphTraining, Scope
 from volumetric.network import Network
 
@@ -41,22 +25,22 @@ RESETS: Final = 0.01
 
 Role: TypeAlias = Literal["forward", "train"]
 
-CELLS: Mapping[str, LayerSpec] = MappingProxyType(
+CELLS: Mapping[str, nn.LayerSpec] = MappingProxyType(
     {
-        "lstm": LSTM(input_size=WIDTH, hidden_size=WIDTH),
-        "causal_conv1d": CausalConv1d(channels=WIDTH),
-        "slstm": SLSTM(embed_dim=WIDTH),
-        "mlstm": MLSTM(embed_dim=WIDTH),
-        "xl_attention": XLAttention(embed_dim=WIDTH),
-        "agalite": AGaLiTe(embed_dim=WIDTH),
-        "axon": Axon(in_features=WIDTH, out_features=WIDTH),
-        "axon_linear": AxonLinear(in_features=WIDTH, out_features=WIDTH),
-        "pre_up": PreUp(embed_dim=WIDTH, core=CausalConv1d(channels=2 * WIDTH)),
-        "pre_up_gated": PreUpGated(embed_dim=WIDTH, core=CausalConv1d(channels=2 * WIDTH)),
-        "post_up": PostUp(embed_dim=WIDTH, core=CausalConv1d(channels=WIDTH)),
-        "post_up_gated": PostUpGated(embed_dim=WIDTH, core=CausalConv1d(channels=WIDTH)),
-        "adapter": Adapter(embed_dim=WIDTH, core=CausalConv1d(channels=WIDTH)),
-        "column": Column(embed_dim=WIDTH, experts=tuple(preset.at(WIDTH) for preset in presets_of("AXMS"))),
+        "lstm": nn.LSTM(input_size=WIDTH, hidden_size=WIDTH),
+        "causal_conv1d": nn.CausalConv1d(channels=WIDTH),
+        "slstm": nn.SLSTM(embed_dim=WIDTH),
+        "mlstm": nn.MLSTM(embed_dim=WIDTH),
+        "xl_attention": nn.XLAttention(embed_dim=WIDTH),
+        "agalite": nn.AGaLiTe(embed_dim=WIDTH),
+        "axon": nn.Axon(in_features=WIDTH, out_features=WIDTH),
+        "axon_linear": nn.AxonLinear(in_features=WIDTH, out_features=WIDTH),
+        "pre_up": nn.PreUp(embed_dim=WIDTH, core=nn.CausalConv1d(channels=2 * WIDTH)),
+        "pre_up_gated": nn.PreUpGated(embed_dim=WIDTH, core=nn.CausalConv1d(channels=2 * WIDTH)),
+        "post_up": nn.PostUp(embed_dim=WIDTH, core=nn.CausalConv1d(channels=WIDTH)),
+        "post_up_gated": nn.PostUpGated(embed_dim=WIDTH, core=nn.CausalConv1d(channels=WIDTH)),
+        "adapter": nn.Adapter(embed_dim=WIDTH, core=nn.CausalConv1d(channels=WIDTH)),
+        "column": nn.Column(embed_dim=WIDTH, experts=tuple(preset.at(WIDTH) for preset in presets_of("AXMS"))),
     }
 )
 """Kind → the cell with the fields of its preset; scaffolds are around a causal convolution, which takes little."""
@@ -71,7 +55,7 @@ class CellCase:
     rows: int = 256
 
     @property
-    def spec(self) -> LayerSpec:
+    def spec(self) -> nn.LayerSpec:
         """The cell."""
         return CELLS[self.kind]
 

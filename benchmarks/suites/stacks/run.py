@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from benchmarks.suites.stacks.cases import CellCase, Role
-from benchmarks.timing import Rates, bursts, each, median
+from benchmarks.timing import Rates, Row, bursts, each
 from benchmarks.torch_peer import TorchPeer, described
+from volumetric.bench.tables import number_or_dash, render_table
 from volumetric.errors import DeviceError
 from volumetric.network import Params, initialise
 
@@ -24,7 +25,7 @@ Mode: TypeAlias = Literal["forward", "train", "decode"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StackRow:
+class StackRow(Row):
     """One cell in one role.
 
     Attributes
@@ -32,11 +33,8 @@ class StackRow:
     role : ``"forward"``; ``"train"``: forward and backward, to the parameters and the input; ``"decode"``: one row of
         one stream, through `Device.stream`
     resets : whether sequences begin anew within the window
-    tokens, least, most : rows a second: median and extremes
-    busy : median of the rows for a second of this process's processor time, which others on the machine disturb less
+    rate : of rows
     cost : with resets: how many times as long as without them; the median over rounds
-    peer : median of the peer's rows a second in the same rounds, or None
-    peer_busy : median of its rows for a second of its process's processor time
     peer_name : what the peer runs: ``"cortical"``, or ``"torch"``: the equations in PyTorch's own operations, where
         nothing resets
     """
@@ -44,25 +42,8 @@ class StackRow:
     cell: str
     role: Mode
     resets: bool
-    device: str
-    tokens: float
-    least: float
-    most: float
-    busy: float
     cost: float | None = None
-    peer: float | None = None
-    peer_busy: float | None = None
     peer_name: str | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times as fast as the peer."""
-        return None if self.peer is None else self.tokens / self.peer
-
-    @property
-    def busy_ratio(self) -> float | None:
-        """The same by processor time: how much more it gets done with one core."""
-        return None if self.peer_busy is None else self.busy / self.peer_busy
 
 
 @dataclass(slots=True)
@@ -100,14 +81,8 @@ def measure_stacks(
                 cell=case.kind,
                 role=run.role,
                 resets=run.resets,
-                device=device.info.name,
-                tokens=statistics.median(rates.ours),
-                least=rates.least,
-                most=rates.most,
-                busy=statistics.median(rates.busy),
+                **rates.figures(device),
                 cost=statistics.median(a / b for a, b in pairs) if run.resets else None,
-                peer=median(rates.theirs),
-                peer_busy=median(rates.theirs_busy),
                 peer_name=name if rates.theirs else None,
             )
 
@@ -144,3 +119,19 @@ def _give(peer: TorchPeer, case: CellCase, params: Params) -> str:
         peer.give(described(case.spec), arrays)
         return "torch"
     return "cortical"
+
+
+_HEAD = (
+    "cell | role | resets | device | rows/s (least–most) | by processor time | µs a row | time with resets | peer "
+    "| its rows/s | times the peer | by processor time"
+)
+
+
+def render_stacks(rows: Sequence[StackRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    cells: list[list[str]] = []
+    for row in rows:
+        own = [row.cell, row.role, "yes" if row.resets else "no", row.device, *row.shown()]
+        peer = map(number_or_dash, (row.peer, row.ratio, row.busy_ratio), (0, 2, 2))
+        cells.append([*own, f"{1e6 / row.rate:,.2f}", number_or_dash(row.cost, 2), row.peer_name or "-", *peer])
+    return render_table([row.values() for row in rows], _HEAD, cells, form, left=4)

@@ -10,10 +10,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from benchmarks.timing import Rates, each, median
+from benchmarks.timing import Rates, Row, each
 from benchmarks.torch_peer import TorchPeer
 from volumetric import rng
 from volumetric._typing import Array, F32Array
+from volumetric.bench.tables import number_or_dash, render_table
 from volumetric.clocked import Clocked
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
@@ -66,36 +67,23 @@ class Cube:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SystolicRow:
+class SystolicRow(Row):
     """One cube in one role.
 
     Attributes
     ----------
     role : ``"run"``; ``"update"``: forward, loss, backward through all ticks, and the step of plain gradient descent
-    ticks, least, most : ticks a second of the rounds: median and extremes
-    busy : median of the ticks for a second of this process's processor time, which others on the machine disturb less
+    rate : of ticks
     gflops : that the products of these ticks are, in 10⁹ a second; an update has three times those of a run
     share : of an update: of a third of the rate of runs; the median over rounds
-    torch : median of PyTorch's ticks a second in the same rounds, or None without it; of its updates forward and
-        backward alone are timed
+    peer : PyTorch; of its updates forward and backward alone are timed
     """
 
     side: int
     batch: int
     role: Role
-    device: str
-    ticks: float
-    least: float
-    most: float
-    busy: float
     gflops: float
     share: float | None = None
-    torch: float | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times as fast as PyTorch."""
-        return None if self.torch is None else self.ticks / self.torch
 
 
 def measure_systolic(
@@ -116,19 +104,13 @@ def measure_systolic(
                 if peer is not None:
                     found.run_peer(peer, _THEIRS[role], _PAUSE)
         for role, found in rates.items():
-            ticks = statistics.median(found.ours)
             yield SystolicRow(
                 side=cube.side,
                 batch=cube.batch,
                 role=role,
-                device=device.info.name,
-                ticks=ticks,
-                least=found.least,
-                most=found.most,
-                busy=statistics.median(found.busy),
-                gflops=ticks * cube.flops * (3 if role == "update" else 1) / 1e9,
+                **found.figures(device),
+                gflops=statistics.median(found.ours) * cube.flops * (3 if role == "update" else 1) / 1e9,
                 share=_share(rates) if role == "update" else None,
-                torch=median(found.theirs),
             )
 
 
@@ -160,3 +142,19 @@ def _arrays(cube: Cube, params: Params) -> dict[str, Array]:
     )
     rows = np.ascontiguousarray(cube.rows().swapaxes(0, 1))
     return {"x": rows, "gy": rows, "p/weight": np.ascontiguousarray(weights.swapaxes(1, 2)), "p/bias": biases}
+
+
+_HEAD = (
+    "cube | streams | role | device | ticks/s (least–most) | by processor time | GFLOP/s | of runs / 3 | torch ticks/s "
+    "| times torch"
+)
+
+
+def render_systolic(rows: Sequence[SystolicRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    cells: list[list[str]] = []
+    for row in rows:
+        more = map(number_or_dash, (row.share, row.peer, row.ratio), (2, 0, 2))
+        about = f"{row.side}³", str(row.batch), row.role, row.device
+        cells.append([*about, *row.shown(), f"{row.gflops:.1f}", *more])
+    return render_table([row.values() for row in rows], _HEAD, cells, form, left=4)

@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.suites.training.cases import BATCHES, RATE, TrainingCase
 from benchmarks.workers import run_once
 from volumetric import rng
+from volumetric.bench.tables import render_table
 from volumetric.layers import Dense, Reshape, RMSNorm
 from volumetric.layers.conv import Conv
 from volumetric.network import Params
@@ -150,3 +151,16 @@ def _described(case: TrainingCase) -> Iterator[dict[str, Any]]:
         elif isinstance(spec, (Dense, Conv)):
             do = "dense" if isinstance(spec, Dense) else spec.kind
             yield {"do": do, "weight": f"{coord}/weight", "relu": spec.activation == "relu"}
+
+
+_HEAD = "network | device | epochs | s (least–most) | loss | torch s | torch loss | times torch"
+
+
+def render_training(rows: Sequence[TrainingRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    cells: list[list[str]] = []
+    for row in rows:
+        times = f"{row.seconds:.3g} ({row.least:.3g}–{row.most:.3g})"
+        theirs = ["-" if value is None else f"{value:.3g}" for value in (row.torch, row.torch_loss, row.ratio)]
+        cells.append([row.name, row.device, str(row.epochs), times, f"{row.loss:.4f}", *theirs])
+    return render_table([{**asdict(row), "ratio": row.ratio} for row in rows], _HEAD, cells, form, left=2)

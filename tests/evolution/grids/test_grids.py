@@ -12,7 +12,7 @@ import pytest
 from tests.networks import tiny_llama
 from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, SpecError
-from volumetric.evolution.grids import structure
+from volumetric.evolution.grids import mutate as structure
 from volumetric.evolution.grids.config import CELLS, NAMED, GridConfig, GridMutationConfig
 from volumetric.evolution.grids.crossover import crossover, distance
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations

@@ -11,10 +11,9 @@ import pytest
 from volumetric.errors import SpecError
 from volumetric.evolution.evaluate import Cohort, evaluate
 from volumetric.evolution.grids.config import GridConfig, GridMutationConfig
-from volumetric.evolution.grids.genome import GridGenome, GridPool
+from volumetric.evolution.grids.genome import ROWS, GridGenome, GridPool
 from volumetric.evolution.grids.makers import fitting
 from volumetric.evolution.grids.population import GridPopulation
-from volumetric.evolution.grids.strangers import ROWS
 from volumetric.evolution.problems.samples import Samples
 from volumetric.grid import Coord, Grid
 from volumetric.layers import GRU, LSTM, RNN, Dense, LayerSpec, MultiHeadAttention

@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.oracles.base import Arrays
 from volumetric._typing import Array
-from volumetric.layers.program.constants import constants_of, rows_of
 from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.parameters import constants_of, rows_of
 
 
 def put_in(facts: Facts, p: Arrays, canvas: Array, states: dict[str, Array]) -> list[str]:

@@ -8,8 +8,8 @@ from tests.oracles.base import Arrays
 from tests.oracles.dense import affine
 from tests.oracles.program.carriers import layer_norm
 from volumetric._typing import Array
-from volumetric.layers.program.ends import codes_of
 from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.parameters import codes_of
 from volumetric.layers.program.ports import In, Level, Signal
 from volumetric.layers.program.timing import timing_of
 

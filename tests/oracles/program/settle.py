@@ -12,7 +12,7 @@ from tests.oracles.program.dispatch import Dispatched
 from tests.oracles.program.meters import updated
 from volumetric._typing import Array
 from volumetric.layers.program.facts import METERED, Facts, Place
-from volumetric.layers.program.states import AGE, longest, metered_by
+from volumetric.layers.program.parameters import AGE, longest, metered_by
 from volumetric.layers.program.tasks import tasks_of
 
 

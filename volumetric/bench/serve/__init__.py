@@ -1,8 +1,6 @@
 """The benchmark of servers: clients of OpenAI's API, and what they see of one or of several servers in turn."""
 
-from volumetric.bench.serve.client import Seen, ask
-from volumetric.bench.serve.report import render_serve
-from volumetric.bench.serve.run import Load, ServeRow, measure_servers
-from volumetric.bench.serve.target import Target
+from volumetric.bench.serve.client import Seen, Target, ask
+from volumetric.bench.serve.run import Load, ServeRow, measure_servers, render_serve
 
 __all__ = ["Load", "Seen", "ServeRow", "Target", "ask", "measure_servers", "render_serve"]

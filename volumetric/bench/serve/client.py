@@ -4,13 +4,158 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
-from volumetric.bench.serve.pieces import error_of, piece_of
-from volumetric.bench.serve.target import Target
+from volumetric.errors import SpecError
+from volumetric.hints import shown
+
+_HOST: Final = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%[\w.-]+)?", re.IGNORECASE | re.ASCII)
+"""A name, or an address of either kind."""
+_PATH: Final = re.compile(r"[!-~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server, by the URL under which its ``/chat/completions`` is.
+
+    Attributes
+    ----------
+    url : as told
+    secure : whether it is asked by TLS
+    host, port, path : its parts, ``/v1`` at the end of the last one
+    key : what the server wants to be shown
+    """
+
+    url: str
+    secure: bool
+    host: str
+    port: int
+    path: str
+    key: str
+
+    @classmethod
+    def of(cls, url: str, key: str = "none") -> Target:
+        """Return the target of a URL, with or without ``/v1``.
+
+        Raises
+        ------
+        SpecError : it is no URL of a server, or no header can hold the key
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise SpecError(f"{url!r} is no URL: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SpecError(f"{url!r} is no URL of a server", hint="as in http://127.0.0.1:8080")
+        if not _HOST.fullmatch(parts.hostname) or not _PATH.fullmatch(parts.path):
+            raise SpecError(f"{url!r} is no URL of a server", hint="letters of its own are written with % there")
+        key = key.strip()
+        if not (key.isascii() and key.isprintable()):
+            raise SpecError("the key has characters that no header can hold", hint="check VOLUMETRIC_API_KEY")
+        secure, path = parts.scheme == "https", parts.path.rstrip("/")
+        path = path if path.endswith("/v1") else f"{path}/v1"
+        return cls(url, secure, parts.hostname, port or (443 if secure else 80), path, key)
+
+    @property
+    def base(self) -> str:
+        """The URL with ``/v1`` at its end."""
+        return f"{'https' if self.secure else 'http'}://{self.authority}{self.path}"
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as the header ``Host`` has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What an event of a stream tells.
+
+    Attributes
+    ----------
+    text, thought : what is said, and reasoning
+    finished : a text has ended
+    last : nothing follows
+    tokens, prompt_tokens, cached_tokens : as the server counts them; 0 where it does not tell
+    error : why the answer does not go on
+    """
+
+    text: str = ""
+    thought: str = ""
+    finished: bool = False
+    last: bool = False
+    tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    error: str = ""
+
+
+def piece_of(line: bytes) -> Piece | None:
+    """Return what a line of a stream tells; None for comments, names of events and what is empty.
+
+    Servers leave fields out, or send null for them, as they like.
+
+    Raises
+    ------
+    ValueError : what it tells is no piece of a chat completion
+    """
+    if not line.startswith(b"data:"):
+        return None
+    data = line[5:].strip()
+    if data == b"[DONE]":
+        return Piece(last=True)
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, Mapping):
+        raise ValueError(f"a piece of a chat completion was expected, got {shown(data.decode(errors='replace'))}")
+    if event.get("error"):
+        return Piece(error=error_of(data))
+    choices = [choice for choice in _list(event.get("choices")) if isinstance(choice, Mapping)]
+    deltas = [_fields(choice.get("delta")) for choice in choices]
+    usage = _fields(event.get("usage"))
+    return Piece(
+        text="".join(_text(delta.get("content")) for delta in deltas),
+        thought="".join(_text(delta.get("reasoning_content") or delta.get("reasoning")) for delta in deltas),
+        finished=any(choice.get("finish_reason") for choice in choices),
+        tokens=_count(usage.get("completion_tokens")),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        cached_tokens=_count(_fields(usage.get("prompt_tokens_details")).get("cached_tokens")),
+    )
+
+
+def error_of(body: bytes) -> str:
+    """Return the message of an error, or the beginning of what came in its place."""
+    try:
+        error = json.loads(body)["error"]
+        return str(error["message"] if isinstance(error, Mapping) else error)[:1000]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return body.decode(errors="replace").strip()[:300]
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
 
 _LONGEST_LINE = 1 << 20
 

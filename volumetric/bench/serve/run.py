@@ -1,4 +1,4 @@
-"""Loads: so many clients at once, each with one request after the other, and what they saw together."""
+"""Loads: so many clients at once, each with one request after the other, and rows of what they saw together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from volumetric.bench.serve.client import Seen, ask
-from volumetric.bench.serve.target import Target
+from volumetric.bench.serve.client import Seen, Target, ask
+from volumetric.bench.tables import render_table
 
 _SYSTEM: Final = (
     "You answer questions of visitors of a botanical garden. Write plain sentences, no lists. Say so when you do not "
@@ -148,3 +148,31 @@ def _quantiles(values: Sequence[float]) -> tuple[float, float, float]:
         return (*values, *values, *values) if values else (0.0, 0.0, 0.0)  # pyright: ignore[reportReturnType]
     cuts = statistics.quantiles(values, n=100, method="inclusive")
     return cuts[49], cuts[94], cuts[98]
+
+
+_HEAD = (
+    "server | clients | requests/s | tokens/s | first token ms p50 / p95 / p99 "
+    "| between pieces ms p50 / p95 / p99 / most | prompt reused | failed"
+)
+
+
+def render_serve(rows: Sequence[ServeRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    cells = [
+        [
+            row.url,
+            str(row.clients),
+            f"{row.requests:.2f}",
+            f"{row.tokens:,.1f}",
+            _times(row.first50, row.first95, row.first99),
+            _times(row.gap50, row.gap95, row.gap99, row.gap_most),
+            f"{row.cached:.0%}",
+            str(row.failed),
+        ]
+        for row in rows
+    ]
+    return render_table([asdict(row) for row in rows], _HEAD, cells, form, left=1)
+
+
+def _times(*seconds: float) -> str:
+    return " / ".join(f"{1000 * one:,.0f}" if one >= 0.1 else f"{1000 * one:.1f}" for one in seconds)

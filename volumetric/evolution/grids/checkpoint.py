@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.atomic import write_atomic
 from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import CheckpointError
-from volumetric.evolution.checkpoint import (
-    EXTRA,
-    SPECIES,
-    check_format,
-    read_extras,
-    read_progress,
-    read_run,
-    read_species,
-)
+from volumetric.evolution.checkpoint import check_format, read_run, restore_run, write_run
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.genome import GridGenome, GridPool
-from volumetric.evolution.hall import Champion
+from volumetric.evolution.run import Champion
 from volumetric.network import Network, Params, check_params
 from volumetric.weights import WeightStore
 
@@ -46,31 +34,17 @@ def save(population: GridPopulation, path: str | os.PathLike[str]) -> None:
     ------
     CheckpointError : the file cannot be written
     """
-    species, progress, champion = population.species, population.progress, population.champion
+    champion = population.champion
     best = [*([] if champion is None else [champion]), *population.hall]
     genomes = [*population.pool.members, *(member.genome for member in best)]
-    arrays: dict[str, NDArray[Any]] = {f"species_{name}": getattr(species, name) for name in SPECIES}
-    arrays |= {EXTRA + name: values for name, values in population.extras.items()}
-    if progress.fitness is not None:
-        arrays["fitness"] = progress.fitness
+    arrays: dict[str, NDArray[Any]] = {}
     plain = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "seed": population.seed,
-        "config": population.config.to_dict(),
-        "generation": progress.generation,
-        "improved": progress.improved,
-        "failures": [dataclasses.asdict(failure) for failure in progress.failures],
-        "threshold": species.threshold,
-        "next_species": species.next_id,
         "next_marking": population.innovations.next,
         "champion": champion and _plain_champion(champion),
         "hall": [_plain_champion(member) for member in population.hall],
         "genomes": [_described(genome, f"{row}", arrays) for row, genome in enumerate(genomes)],
     }
-    buffer = BytesIO()
-    np.savez(buffer, allow_pickle=False, plain=np.frombuffer(json.dumps(plain).encode(), np.uint8), **arrays)
-    write_atomic(path, buffer.getvalue())
+    write_run(population, path, _FORMAT, _VERSION, plain, arrays)
 
 
 def _described(genome: GridGenome, name: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -113,16 +87,14 @@ def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> GridPop
     pool = GridPool(tuple(genomes[: config.population]))
     population = GridPopulation(config, pool.genome(0).network, pool.genome(0).params, plain["seed"])
     population.pool = pool
-    population.species = read_species(plain, arrays, config.population)
     population.innovations.next = int(plain["next_marking"])
-    population.progress = read_progress(plain, arrays, config.population)
     champions = [
         Champion(genome=genome, fitness=value, id=number, generation=generation)
         for genome, (value, number, generation) in zip(genomes[config.population :], best, strict=True)
     ]
     population.champion = champions.pop(0) if plain["champion"] else None
     population.hall = tuple(champions)
-    population.extras = read_extras(arrays)
+    restore_run(population, plain, arrays)
     return population
 
 

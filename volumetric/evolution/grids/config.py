@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from volumetric.errors import SpecError
-from volumetric.evolution.config import ReproductionConfig, RunConfig, SpeciesConfig
+from volumetric.evolution.config import ReproductionConfig, RunConfig, SpeciesConfig, check_chances
 from volumetric.graph.numeric.activations import ACTIVATIONS
 
 KINDS: Final = (
@@ -88,9 +88,7 @@ class GridMutationConfig:
     def __post_init__(self) -> None:
         """Check the fields."""
         chances = ("layer_rate", "weight_rate", "weight_replace", "activation", "kind", "toggle")
-        for name in (*chances, "add_layer", "split_layer", "add_link", "drop_link", *PROGRAM_CHANCES):
-            if not 0 <= getattr(self, name) <= 1:
-                raise SpecError(f"mutation.{name} is a chance between 0 and 1, got {getattr(self, name)}")
+        check_chances("mutation", self, *chances, "add_layer", "split_layer", "add_link", "drop_link", *PROGRAM_CHANCES)
         if not self.weight_power >= 0:
             raise SpecError(f"mutation.weight_power must be at least 0, got {self.weight_power}")
         for name, known in (("activations", ACTIVATIONS), ("kinds", (*KINDS, *NAMED))):

@@ -54,7 +54,7 @@ def in_type_of(store: WeightStore, like: WeightStore) -> WeightStore:
 
 
 def _with_disabled(genome: GridGenome, disabled: frozenset[Coord]) -> GridGenome:
-    from volumetric.evolution.grids.structure import toggle
+    from volumetric.evolution.grids.mutate import toggle
 
     for coord in sorted(disabled ^ genome.network.disabled):
         genome = toggle(genome, coord) or genome  # a layer that changes the shape cannot be switched off here
@@ -84,7 +84,7 @@ def _difference(a: Allele, b: Allele) -> float:
     if a is b:
         return 0.0
     if a.spec.kind == b.spec.kind == "program":
-        from volumetric.evolution.programs.distance import difference
+        from volumetric.evolution.programs.crossover import difference
         from volumetric.layers import Program
 
         assert isinstance(a.spec, Program)

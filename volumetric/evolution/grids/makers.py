@@ -1,91 +1,63 @@
-"""Layers that fit between two shapes."""
+"""Layers that fit between two shapes, their fresh weights, and how large random changes of these are."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from volumetric import layers as nn
 from volumetric._typing import Shape
 from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
-from volumetric.layers import (
-    GRU,
-    LSTM,
-    MLP,
-    MLSTM,
-    RNN,
-    SLSTM,
-    Adapter,
-    AGaLiTe,
-    Axon,
-    AxonLinear,
-    CausalConv1d,
-    Column,
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-    Dense,
-    Embedding,
-    Entmax,
-    KMeans,
-    LayerNorm,
-    LayerSpec,
-    MultiHeadAttention,
-    Parallel,
-    PassThrough,
-    PostUp,
-    PostUpGated,
-    PreUp,
-    PreUpGated,
-    Residual,
-    RMSNorm,
-    Sequential,
-    Softmax,
-    Sparsemax,
-    SwiGLU,
-    XLAttention,
-)
+from volumetric.layers.fresh import filled
 
 VOCABULARY: Final = 256
 """Rows of an embedding that takes the place of a layer that was none."""
-Maker = Callable[[Shape, Shape, np.random.Generator], LayerSpec]
+Maker = Callable[[Shape, Shape, np.random.Generator], nn.LayerSpec]
 
 
 def _heads(width: int) -> int:
     return next(heads for heads in (4, 3, 2, 1) if width % heads == 0)
 
 
-def _parallel(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
-    return Parallel(branches=(_dense(read, made, rng), _dense(read, made, rng)), combine="avg")
+def _parallel(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
+    return nn.Parallel(branches=(_dense(read, made, rng), _dense(read, made, rng)), combine="avg")
 
 
-def _sequential(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
-    inner = Dense(in_features=read[-1], out_features=read[-1], activation="tanh")
-    return Sequential(layers=(inner, Residual(source="input"), _dense(read, made, rng)))
+def _sequential(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
+    inner = nn.Dense(in_features=read[-1], out_features=read[-1], activation="tanh")
+    return nn.Sequential(layers=(inner, nn.Residual(source="input"), _dense(read, made, rng)))
 
 
-def _dense(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
-    return Dense(in_features=read[-1], out_features=made[-1], activation="relu")
+def _dense(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
+    return nn.Dense(in_features=read[-1], out_features=made[-1], activation="relu")
 
 
-def _lstm(width: int) -> LSTM:
-    return LSTM(input_size=width, hidden_size=width)
+def _lstm(width: int) -> nn.LSTM:
+    return nn.LSTM(input_size=width, hidden_size=width)
 
 
-def _column(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
+def _column(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
     width = read[-1]
-    experts = PostUp(embed_dim=width, core=_lstm(width)), PassThrough(core=CausalConv1d(channels=width))
-    return Column(embed_dim=width, experts=experts)
+    experts = nn.PostUp(embed_dim=width, core=_lstm(width)), nn.PassThrough(core=nn.CausalConv1d(channels=width))
+    return nn.Column(embed_dim=width, experts=experts)
 
 
-def _conv(cls: Callable[..., LayerSpec]) -> Maker:
-    def make(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
+def _of_heads(cls: Callable[..., nn.LayerSpec]) -> Maker:
+    return lambda read, _, __: cls(embed_dim=read[-1], num_heads=_heads(read[-1]))
+
+
+def _feed_forward(cls: Callable[..., nn.LayerSpec]) -> Maker:
+    return lambda read, _, rng: cls(in_features=read[-1], hidden_features=int(rng.integers(1, 4)) * read[-1])
+
+
+def _conv(cls: Callable[..., nn.LayerSpec]) -> Maker:
+    def make(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
         return cls(in_channels=read[1], out_channels=made[1], kernel_size=3, padding=1, activation="relu")
 
     return make
@@ -94,41 +66,41 @@ def _conv(cls: Callable[..., LayerSpec]) -> Maker:
 MAKERS: Final = MappingProxyType[str, Maker](
     {
         "dense": _dense,
-        "multi_head_attention": lambda read, _, __: MultiHeadAttention(embed_dim=read[-1], num_heads=_heads(read[-1])),
-        "swiglu": lambda read, _, rng: SwiGLU(in_features=read[-1], hidden_features=int(rng.integers(1, 4)) * read[-1]),
-        "mlp": lambda read, _, rng: MLP(in_features=read[-1], hidden_features=int(rng.integers(1, 4)) * read[-1]),
-        "rms_norm": lambda read, _, __: RMSNorm(num_features=read[-1]),
-        "layer_norm": lambda read, _, __: LayerNorm(num_features=read[-1]),
-        "conv1d": _conv(Conv1d),
-        "conv2d": _conv(Conv2d),
-        "conv3d": _conv(Conv3d),
-        "conv_transpose1d": _conv(ConvTranspose1d),
-        "conv_transpose2d": _conv(ConvTranspose2d),
-        "conv_transpose3d": _conv(ConvTranspose3d),
-        "rnn": lambda read, made, _: RNN(input_size=read[-1], hidden_size=made[-1]),
-        "lstm": lambda read, made, _: LSTM(input_size=read[-1], hidden_size=made[-1]),
-        "gru": lambda read, made, _: GRU(input_size=read[-1], hidden_size=made[-1]),
-        "causal_conv1d": lambda read, _, __: CausalConv1d(channels=read[-1]),
-        "slstm": lambda read, _, __: SLSTM(embed_dim=read[-1], num_heads=_heads(read[-1])),
-        "mlstm": lambda read, _, __: MLSTM(embed_dim=read[-1], num_heads=_heads(read[-1])),
-        "agalite": lambda read, _, __: AGaLiTe(embed_dim=read[-1], num_heads=_heads(read[-1])),
-        "axon": lambda read, made, _: Axon(in_features=read[-1], out_features=made[-1]),
-        "axon_linear": lambda read, made, _: AxonLinear(in_features=read[-1], out_features=made[-1]),
-        "xl_attention": lambda read, _, __: XLAttention(embed_dim=read[-1], num_heads=_heads(read[-1])),
-        "pass_through": lambda read, made, _: PassThrough(core=LSTM(input_size=read[-1], hidden_size=made[-1])),
-        "pre_up": lambda read, _, __: PreUp(embed_dim=read[-1], core=_lstm(2 * read[-1])),
-        "pre_up_gated": lambda read, _, __: PreUpGated(embed_dim=read[-1], core=_lstm(2 * read[-1])),
-        "post_up": lambda read, _, __: PostUp(embed_dim=read[-1], core=_lstm(read[-1])),
-        "post_up_gated": lambda read, _, __: PostUpGated(embed_dim=read[-1], core=_lstm(read[-1])),
-        "adapter": lambda read, made, rng: Adapter(
+        "multi_head_attention": _of_heads(nn.MultiHeadAttention),
+        "swiglu": _feed_forward(nn.SwiGLU),
+        "mlp": _feed_forward(nn.MLP),
+        "rms_norm": lambda read, _, __: nn.RMSNorm(num_features=read[-1]),
+        "layer_norm": lambda read, _, __: nn.LayerNorm(num_features=read[-1]),
+        "conv1d": _conv(nn.Conv1d),
+        "conv2d": _conv(nn.Conv2d),
+        "conv3d": _conv(nn.Conv3d),
+        "conv_transpose1d": _conv(nn.ConvTranspose1d),
+        "conv_transpose2d": _conv(nn.ConvTranspose2d),
+        "conv_transpose3d": _conv(nn.ConvTranspose3d),
+        "rnn": lambda read, made, _: nn.RNN(input_size=read[-1], hidden_size=made[-1]),
+        "lstm": lambda read, made, _: nn.LSTM(input_size=read[-1], hidden_size=made[-1]),
+        "gru": lambda read, made, _: nn.GRU(input_size=read[-1], hidden_size=made[-1]),
+        "causal_conv1d": lambda read, _, __: nn.CausalConv1d(channels=read[-1]),
+        "slstm": _of_heads(nn.SLSTM),
+        "mlstm": _of_heads(nn.MLSTM),
+        "agalite": _of_heads(nn.AGaLiTe),
+        "axon": lambda read, made, _: nn.Axon(in_features=read[-1], out_features=made[-1]),
+        "axon_linear": lambda read, made, _: nn.AxonLinear(in_features=read[-1], out_features=made[-1]),
+        "xl_attention": _of_heads(nn.XLAttention),
+        "pass_through": lambda read, made, _: nn.PassThrough(core=nn.LSTM(input_size=read[-1], hidden_size=made[-1])),
+        "pre_up": lambda read, _, __: nn.PreUp(embed_dim=read[-1], core=_lstm(2 * read[-1])),
+        "pre_up_gated": lambda read, _, __: nn.PreUpGated(embed_dim=read[-1], core=_lstm(2 * read[-1])),
+        "post_up": lambda read, _, __: nn.PostUp(embed_dim=read[-1], core=_lstm(read[-1])),
+        "post_up_gated": lambda read, _, __: nn.PostUpGated(embed_dim=read[-1], core=_lstm(read[-1])),
+        "adapter": lambda read, made, rng: nn.Adapter(
             embed_dim=made[-1], bottleneck=max(1, made[-1] // 4), core=_dense(read, made, rng)
         ),
         "column": _column,
-        "embedding": lambda _, made, __: Embedding(num_embeddings=VOCABULARY, embedding_dim=made[-1]),
-        "kmeans": lambda read, made, _: KMeans(num_clusters=made[-1], in_features=read[-1]),
-        "softmax": lambda *_: Softmax(),
-        "sparsemax": lambda *_: Sparsemax(),
-        "entmax": lambda *_: Entmax(),
+        "embedding": lambda _, made, __: nn.Embedding(num_embeddings=VOCABULARY, embedding_dim=made[-1]),
+        "kmeans": lambda read, made, _: nn.KMeans(num_clusters=made[-1], in_features=read[-1]),
+        "softmax": lambda *_: nn.Softmax(),
+        "sparsemax": lambda *_: nn.Sparsemax(),
+        "entmax": lambda *_: nn.Entmax(),
         "parallel": _parallel,
         "sequential": _sequential,
     }
@@ -138,7 +110,7 @@ MAKERS: Final = MappingProxyType[str, Maker](
 
 def fitting(
     read: Shape, made: Shape, rules: GridMutationConfig, *, ids: bool, rng: np.random.Generator
-) -> Iterator[LayerSpec]:
+) -> Iterator[nn.LayerSpec]:
     """Yield a layer of each kind that turns values of shape `read` into values of shape `made`.
 
     Parameters
@@ -157,3 +129,44 @@ def fitting(
                 yield spec
         except (VolumetricError, IndexError):
             continue
+
+
+GAIN_UNIT = 0.1
+"""Unit of change of parameters that begin as ones or zeros."""
+
+
+def unit(spec: nn.ParamSpec) -> float:
+    """Return the standard deviation that a fresh tensor has, which is the unit of its mutations."""
+    if spec.init == "fan_in":
+        return 1 / math.sqrt(3 * max(1, math.prod(spec.shape[1:])))  # of the uniform distribution in ±1/√in
+    if spec.init == "small_normal":
+        return math.sqrt(0.4 / spec.shape[-1])
+    return 0.02 if spec.init == "normal" else GAIN_UNIT
+
+
+def fresh(spec: nn.ParamSpec, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return random values of a parameter, distributed as those of a new network."""
+    if spec.init in ("ones", "zeros"):
+        return np.full(spec.shape, 1.0 if spec.init == "ones" else 0.0, np.float32)
+    if spec.init not in ("fan_in", "normal"):
+        return filled(spec, rng)
+    if spec.init == "normal":
+        return (unit(spec) * rng.standard_normal(spec.shape)).astype(np.float32)
+    bound = math.sqrt(3) * unit(spec)
+    return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
+
+
+def near_identity(spec: nn.LayerSpec, rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
+    """Return weights with which an inserted layer (see `mutate.add_layer`) changes little of what passes through it.
+
+    A dense layer is the identity and a little noise. In a sequential that adds its input at the end, what is added to
+    the input is a tenth of what fresh weights would make it.
+    """
+    values = {param.name: fresh(param, rng) for param in spec.tensors()}
+    if isinstance(spec, nn.Dense):
+        values["weight"] = (np.eye(spec.out_features) + 0.1 * values["weight"]).astype(np.float32)
+        return values
+    if isinstance(spec, nn.Sequential):
+        small = {param.name: values[param.name] * np.float32(0.1) for param in spec.params()}
+        return {**values, **small}
+    return values

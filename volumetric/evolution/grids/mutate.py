@@ -1,20 +1,21 @@
-"""Mutation of a grid: weights, activations, kinds, toggling, layers and links."""
+"""Mutation of a grid: weights, activations, kinds, toggling, layers, links. A change is None where it cannot be."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes import encode
-from volumetric.evolution.grids import structure
+from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.grids.initial import fresh, unit
-from volumetric.layers import ParamSpec
-from volumetric.network import Params
+from volumetric.evolution.grids.makers import fitting, fresh, near_identity, unit
+from volumetric.grid import Coord, Link
+from volumetric.layers import Dense, LayerSpec, Parallel, ParamSpec, Residual, Sequential
+from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
 
 
@@ -30,9 +31,9 @@ def mutate(
     genome = _weights(genome, rules, rng)
     for coord in list(genome.network.layers):
         changes: tuple[tuple[float, Callable[[GridGenome], GridGenome | None]], ...] = (
-            (rules.activation, lambda g, c=coord: structure.change_activation(g, c, rules, rng)),
-            (rules.kind, lambda g, c=coord: structure.change_kind(g, c, rules, rng)),
-            (rules.toggle, lambda g, c=coord: structure.toggle(g, c)),
+            (rules.activation, lambda g, c=coord: change_activation(g, c, rules, rng)),
+            (rules.kind, lambda g, c=coord: change_kind(g, c, rules, rng)),
+            (rules.toggle, lambda g, c=coord: toggle(g, c)),
         )
         genome = _apply(genome, changes, rng)
         if genome.network.layers[coord].kind == "program":
@@ -42,10 +43,10 @@ def mutate(
     return _apply(
         genome,
         (
-            (rules.add_layer, lambda g: structure.add_layer(g, rules, innovations, rng)),
-            (rules.split_layer, lambda g: structure.split_layer(g, rng)),
-            (rules.add_link, lambda g: structure.add_link(g, innovations, rng)),
-            (rules.drop_link, lambda g: structure.drop_link(g, rng)),
+            (rules.add_layer, lambda g: add_layer(g, rules, innovations, rng)),
+            (rules.split_layer, lambda g: split_layer(g, rng)),
+            (rules.add_link, lambda g: add_link(g, innovations, rng)),
+            (rules.drop_link, lambda g: drop_link(g, rng)),
         ),
         rng,
     )
@@ -82,3 +83,174 @@ def _perturbed(
     changed = values + np.where(chance < rules.weight_rate, noise, 0)
     anew = chance >= 1 - rules.weight_replace
     return np.where(anew, fresh(spec, rng), changed).astype(np.float32) if anew.any() else changed.astype(np.float32)
+
+
+def change_kind(
+    genome: GridGenome, coord: Coord, rules: GridMutationConfig, rng: np.random.Generator
+) -> GridGenome | None:
+    """Put a layer of another kind, with fresh weights, at `coord`; it reads and makes the same shapes."""
+    network = genome.network
+    spec = network.layers[coord]
+    if isinstance(spec, Residual) or spec.kind == "program" or _shares(network, coord):
+        return None  # a program has genes of its own
+    ids = any(port.dtype == "int32" and port.coord == coord for port in network.ports.values())
+    others = [
+        s for s in fitting(network.reads[coord], network.shapes[coord], rules, ids=ids, rng=rng) if s.kind != spec.kind
+    ]
+    if not others:
+        return None
+    new = others[int(rng.integers(len(others)))]
+    return _with_layer(genome, coord, new, {p.name: fresh(p, rng) for p in new.tensors()})
+
+
+def change_activation(
+    genome: GridGenome, coord: Coord, rules: GridMutationConfig, rng: np.random.Generator
+) -> GridGenome | None:
+    """Give the layer at `coord` another activation function."""
+    spec = genome.network.layers[coord]
+    mine = getattr(spec, "activation", None)
+    others = [name for name in rules.activations if name != mine]
+    if mine is None or not others:
+        return None
+    changed = dataclasses.replace(spec, activation=others[int(rng.integers(len(others)))])  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
+    return restructured(genome, layers={**genome.network.layers, coord: changed})
+
+
+def toggle(genome: GridGenome, coord: Coord) -> GridGenome | None:
+    """Switch the layer at `coord` off, which makes it the identity, or on again."""
+    return restructured(genome, disabled=genome.network.disabled ^ {coord})
+
+
+def add_layer(
+    genome: GridGenome, rules: GridMutationConfig, innovations: GridInnovations, rng: np.random.Generator
+) -> GridGenome | None:
+    """Insert a layer that keeps the shape into a free slot after a random layer."""
+    network = genome.network
+    places = list(network.layers)
+    ends = [*map(network.grid.index, places[1:]), len(network.grid)]
+    open_places = [i for i, end in enumerate(ends) if network.grid.index(places[i]) + 1 < end]
+    if not open_places:
+        return None
+    at = open_places[int(rng.integers(len(open_places)))]
+    before = places[at]
+    shape = network.shapes[before]
+    candidates = list(fitting(shape, shape, rules, ids=False, rng=rng))
+    if not candidates:
+        return None
+    spec = _inserted(candidates[int(rng.integers(len(candidates)))])
+    follower = genome.markings[places[at + 1]] if at + 1 < len(places) else -1
+    marking = innovations.mark(("layer", genome.markings[before], follower, spec.kind))
+    if marking in genome.markings.values():
+        return None
+    coord = network.grid.coord(network.grid.index(before) + 1)
+    return _with_layer(genome, coord, spec, near_identity(spec, rng), marking=marking)
+
+
+def split_layer(genome: GridGenome, rng: np.random.Generator) -> GridGenome | None:
+    """Make a layer the mean of itself and a copy: the network computes the same, until the two change apart."""
+    network = genome.network
+    able = [
+        coord
+        for coord, spec in network.layers.items()
+        if spec.params()
+        and not isinstance(spec, Parallel | Sequential)
+        and spec.kind != "program"
+        and not _shares(network, coord)
+    ]
+    if not able:
+        return None
+    coord = able[int(rng.integers(len(able)))]
+    spec = network.layers[coord]
+    twins = Parallel(branches=(spec, spec), combine="avg")
+    values = {name: genome.params[key].values() for name, key in genome.layer_keys(coord).items()}
+    return _with_layer(genome, coord, twins, {f"{i}/{n}": v for i in (0, 1) for n, v in values.items()})
+
+
+def add_link(genome: GridGenome, innovations: GridInnovations, rng: np.random.Generator) -> GridGenome | None:
+    """Let the output of one layer be added to what a later one reads, where the shapes agree."""
+    network = genome.network
+    places = list(network.layers)
+    taken = {(link.source, link.target) for link in network.links}
+    pairs = [
+        (source, target)
+        for i, source in enumerate(places)
+        for target in places[i + 2 :]  # the next layer reads it already
+        if (source, target) not in taken and network.shapes[source] == network.reads[target]
+    ]
+    if not pairs:
+        return None
+    source, target = pairs[int(rng.integers(len(pairs)))]
+    marking = innovations.mark(("link", genome.markings[source], genome.markings[target]))
+    if marking in genome.link_markings:
+        return None
+    link = Link(kind="activation", source=source, target=target, combine="add")
+    return restructured(genome, links=(*network.links, link), link_markings=(*genome.link_markings, marking))
+
+
+def drop_link(genome: GridGenome, rng: np.random.Generator) -> GridGenome | None:
+    """Remove a random link that adds an activation."""
+    links = genome.network.links
+    able = [i for i, link in enumerate(links) if link.kind == "activation" and link.combine == "add"]
+    if not able:
+        return None
+    gone = able[int(rng.integers(len(able)))]
+    kept = [i for i in range(len(links)) if i != gone]
+    return restructured(
+        genome, links=tuple(links[i] for i in kept), link_markings=tuple(genome.link_markings[i] for i in kept)
+    )
+
+
+def _inserted(spec: LayerSpec) -> LayerSpec:
+    """Return a form of `spec` that can begin close to the identity."""
+    if isinstance(spec, Dense):
+        return dataclasses.replace(spec, activation="linear")
+    if isinstance(spec, Sequential) or not spec.params():
+        return spec
+    return Sequential(layers=(spec, Residual(source="input")))
+
+
+def _shares(network: Network, coord: Coord) -> bool:
+    """Whether a shared link has an end at `coord`."""
+    return any(link.kind == "shared" and coord in (link.source, link.target) for link in network.links)
+
+
+def _with_layer(
+    genome: GridGenome,
+    coord: Coord,
+    spec: LayerSpec,
+    values: Mapping[str, NDArray[np.float32]],
+    *,
+    marking: int | None = None,
+) -> GridGenome | None:
+    """Put `spec` with its weights at `coord`, marked as the layer before it unless there is a new marking."""
+    start = f"{coord}/"
+    params = {key: store for key, store in genome.params.items() if not key.startswith(start)}
+    params |= {start + name: WeightStore.from_array(value) for name, value in values.items()}
+    markings = genome.markings if marking is None else {**genome.markings, coord: marking}
+    return restructured(genome, layers={**genome.network.layers, coord: spec}, params=params, markings=markings)
+
+
+def restructured(
+    genome: GridGenome,
+    *,
+    params: Mapping[str, WeightStore] | None = None,
+    markings: Mapping[Coord, int] | None = None,
+    link_markings: tuple[int, ...] | None = None,
+    **structure: object,
+) -> GridGenome | None:
+    """Return the genome with another structure; None if that is no network, or one with other outputs."""
+    try:
+        network = dataclasses.replace(genome.network, **structure)  # pyright: ignore[reportArgumentType]  (fields of Network)
+    except VolumetricError:
+        return None
+    before, now = ({name: n.shapes[coord] for name, coord in n.taps.items()} for n in (genome.network, network))
+    if before != now:
+        return None
+    given = genome.params if params is None else params
+    return dataclasses.replace(
+        genome,
+        network=network,
+        params=Params({key: given[key] for key in network.param_specs()}),
+        markings=genome.markings if markings is None else markings,
+        link_markings=genome.link_markings if link_markings is None else link_markings,
+    )

@@ -14,8 +14,7 @@ from volumetric.evolution.grids.crossover import crossover, distance
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations, GridPool
 from volumetric.evolution.grids.mutate import mutate
 from volumetric.evolution.run import Run
-from volumetric.evolution.selection import Offspring
-from volumetric.evolution.species import SpeciesTable, joined
+from volumetric.evolution.species import Offspring, SpeciesTable, joined
 from volumetric.evolution.splice import SpliceConfig, splice
 from volumetric.network import Network, initialise
 from volumetric.rng import generator

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from volumetric.evolution.problems.functions import function
+from collections.abc import Callable
+from typing import Final
+
+from volumetric.evolution.evaluate import Problem
+from volumetric.evolution.novelty import NoveltySearch
 from volumetric.evolution.problems.gym import Gym
-from volumetric.evolution.problems.named import PROBLEMS
-from volumetric.evolution.problems.novel import NoveltySearch
-from volumetric.evolution.problems.parity import parity
-from volumetric.evolution.problems.table import Table
-from volumetric.evolution.problems.xor import xor
+from volumetric.evolution.problems.table import Table, function, parity, xor
 
 __all__ = ["PROBLEMS", "Gym", "NoveltySearch", "Table", "function", "parity", "xor"]
+
+PROBLEMS: Final[dict[str, Callable[..., Problem]]] = {}
+"""Name → what makes the problem of the options that a file gives. Ours are in `volumetric.evolution.job`."""

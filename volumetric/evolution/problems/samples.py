@@ -14,8 +14,7 @@ from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError
 from volumetric.evolution.evaluate import Cohort, Scores, score_each
 from volumetric.evolution.grids.config import KINDS, GridConfig
-from volumetric.evolution.grids.genome import GridGenome
-from volumetric.evolution.grids.strangers import apart, outputs_of
+from volumetric.evolution.grids.genome import GridGenome, apart, outputs_of
 from volumetric.evolution.problems.demands import with_goal
 from volumetric.evolution.problems.table import Table
 from volumetric.network import Network

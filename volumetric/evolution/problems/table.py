@@ -1,7 +1,8 @@
-"""Reproduce a table of inputs and targets."""
+"""Reproduce a table of inputs and targets: one's own, of a function of one variable, of parity."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import Array
-from volumetric.errors import ShapeError
+from volumetric.errors import ShapeError, SpecError
 from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Cohort
 from volumetric.evolution.problems.demands import Demands
@@ -73,3 +74,34 @@ class Table:
     def score_all(self, cohort: Cohort) -> F64Array:
         error = cohort.activate(self.inputs) - self.targets
         return self.best - np.einsum("grt,grt->g", error, error)
+
+
+def function(target: Callable[[F64Array], F64Array], low: float = -1.0, high: float = 1.0, points: int = 32) -> Table:
+    """Return the problem of fitting `target` at evenly spaced points from `low` to `high`.
+
+    Fitness is minus the sum of squared errors; solved when their mean is 0.001 of the target's variance. Outputs follow
+    the targets, see `Table.configure`.
+    """
+    x = np.linspace(low, high, points)[:, None]
+    y = np.asarray(target(x), np.float64)
+    return Table.of(x, y, best=0.0, goal=-0.001 * float(y.var()) * y.size)
+
+
+def parity(bits: int) -> Table:
+    """Return the problem with all 2ⁿ rows, solved at 97.5 % of the points.
+
+    Raises
+    ------
+    SpecError : `bits` is not 2 to 16
+    """
+    if not 2 <= bits <= 16:
+        raise SpecError(f"parity takes 2 to 16 bits, got {bits}")
+    rows = np.arange(1 << bits)
+    inputs = (rows[:, None] >> np.arange(bits)) & 1
+    targets = inputs.sum(axis=1, keepdims=True) % 2
+    return Table.of(inputs, targets, goal=0.975 * len(rows))
+
+
+def xor() -> Table:
+    """Return the problem with two inputs: fitness 4 − Σ error², solved at 3.9."""
+    return parity(2)

@@ -1,8 +1,8 @@
-"""A change of a program: what it becomes, and where parameters of what is new come from."""
+"""A change of a program: what it becomes, where parameters of what is new come from, and the parts that have some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,7 +10,10 @@ from msgspec.structs import replace
 
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.facts import facts_of, rule_of_edge
+from volumetric.layers.program.ports import Port
 from volumetric.layers.program.region import Region
+from volumetric.layers.program.spec import Program as Layer
 
 Mark = Callable[[tuple[Any, ...]], int]
 """Gives what happened its number in history; the same in a generation has the same one."""
@@ -75,3 +78,50 @@ def stays_as_it_was(program: Program, region: str) -> bool:
     Regions of other carriers tell what was written from what was not, and so does a package's program with parity.
     """
     return program.canvas.regions[region].carrier == "deterministic" and not program.parity
+
+
+CODES = "codes"
+
+
+def parts_of(spec: Layer) -> dict[str, tuple[str, ...]]:
+    """Return the names of the parameters of each part.
+
+    Parts are ``edges.<name>``, ``regions.<name>``, ``ports.<name>`` and `CODES`. Edges that share one set of parameters
+    are one part, called as the first of them; what has no parameters is no part.
+    """
+    program = spec.program
+    known = {
+        "edges": [edge.name or "" for edge in program.edges],
+        "regions": [*program.canvas.regions],
+        "ports": [*program.ports],
+    }
+    found: dict[str, list[str]] = {}
+    for param in spec.params():
+        found.setdefault(_part(param.name, known), []).append(param.name)
+    return {part: tuple(names) for part, names in found.items()}
+
+
+def genes_of(program: Program) -> dict[str, Region | Edge | Port]:
+    """Return regions, edges and ports by the names of their parts."""
+    found: dict[str, Region | Edge | Port] = {}
+    found |= {f"regions.{name}": region for name, region in program.canvas.regions.items()}
+    found |= {f"edges.{edge.name}": edge for edge in program.edges}
+    return found | {f"ports.{name}": port for name, port in program.ports.items()}
+
+
+def kind_of_part(spec: Layer, part: str) -> str:
+    """Return what a part is: an edge by its rule, a region by its carrier, a port; parts of two kinds are not alike."""
+    what, _, name = part.partition(".")
+    if what == "edges":
+        edge = next(edge for edge in spec.program.edges if edge.name == name)
+        return f"edge {rule_of_edge(spec.program, edge)}"
+    if what == "regions":
+        return f"region {facts_of(spec.program).place(name).carrier}"
+    return what
+
+
+def _part(param: str, known: dict[str, list[str]]) -> str:
+    what, _, rest = param.partition(".")
+    owners: Iterable[str] = known.get(what, ())
+    mine = [name for name in owners if rest.startswith(f"{name}.")]  # names may have dots: the longest is meant
+    return f"{what}.{max(mine, key=len)}" if mine else CODES

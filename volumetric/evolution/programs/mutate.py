@@ -10,14 +10,20 @@ import numpy as np
 from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.grids.initial import fresh
-from volumetric.evolution.grids.structure import restructured
-from volumetric.evolution.programs.carriers import change_carrier, change_slots
+from volumetric.evolution.grids.makers import fresh
+from volumetric.evolution.grids.mutate import restructured
 from volumetric.evolution.programs.change import Change, Mark, goes_by_rows
 from volumetric.evolution.programs.edges import add_edge, change_edge, drop_edge
-from volumetric.evolution.programs.learned import change_learning
 from volumetric.evolution.programs.masks import change_mask, fitted
-from volumetric.evolution.programs.regions import add_region, change_clock, change_region, drop_region
+from volumetric.evolution.programs.regions import (
+    add_region,
+    change_carrier,
+    change_clock,
+    change_learning,
+    change_region,
+    change_slots,
+    drop_region,
+)
 from volumetric.grid import Coord
 from volumetric.layers.program.declared import Program as Declared
 from volumetric.layers.program.spec import Program

@@ -1,25 +1,158 @@
-"""Regions as genes: they come into free places of the canvas, go, and change. None where it cannot be."""
+"""Regions as genes: they come into free places of the canvas, go, and change. None where it cannot be.
+
+What is new computes the same at first: in place where that can be, else in a twin, a copy in a free place that nothing
+hears at first.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.lib.stride_tricks import sliding_window_view
 
 from volumetric.evolution.programs.change import Change, Mark, edge_replaced, region_replaced
 from volumetric.evolution.programs.clocks import changed_clock, new_clock
-from volumetric.evolution.programs.edges import one_of
-from volumetric.evolution.programs.learned import learning_with
-from volumetric.evolution.programs.twins import MOST_POSITIONS, Box, twin_of
-from volumetric.layers.program.canvas import Canvas
+from volumetric.evolution.programs.edges import one_of, with_edge
+from volumetric.evolution.programs.masks import by_positions
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import facts_of
+from volumetric.layers.program.learning import Learning
 from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.names import FAMILIES, RULES
+from volumetric.layers.program.names import FAMILIES, LOSSES, RULES
 from volumetric.layers.program.ports import Signal
-from volumetric.layers.program.region import Carrier, Region
+from volumetric.layers.program.recipes import CARRIERS as OF_LOSSES
+from volumetric.layers.program.recipes import OF_MODE
+from volumetric.layers.program.region import Canvas, Carrier, Identity, Region
+
+_TASK = "task"
+"""The network's own loss, which is no gene."""
+_FIRST = 0.01
+"""About what a loss of weight 0 weighs next."""
+
+
+def change_learning(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
+    """Give a region a further loss, of weight 0; or let one weigh more or less, or take it away."""
+    name = one_of([*program.canvas.regions], rng)
+    region = program.canvas.regions[name]
+    if region.carrier == "constant":
+        return None
+    changed = changed_learning(region, rng)
+    return None if changed == region else Change(program=region_replaced(program, name, changed))
+
+
+def changed_learning(region: Region, rng: np.random.Generator) -> Region:
+    """Give a region a further loss that its carrier can have, take one away, or weigh one otherwise.
+
+    A loss of weight 0 counts for nothing and has no parameters; its first weight is small.
+    """
+    losses = losses_of(region.learning)
+    own = [name for name in losses if name != _TASK]
+    able = [name for name in LOSSES if name != _TASK and name not in losses and _fits(name, region.carrier)]
+    choice = rng.random()
+    if able and (not own or choice < 0.3):
+        losses[one_of(able, rng)] = 0.0
+    elif own and choice < 0.5:
+        del losses[one_of(own, rng)]
+    elif own:
+        name = one_of(own, rng)
+        losses[name] = round(float((losses[name] or _FIRST) * np.exp(rng.normal(0, 0.5))), 6)
+    return replace(region, learning=_learning(region.learning, losses))
+
+
+def learning_with(region: Region, carrier: str) -> Learning | None:
+    """Return the learning of a region that gets another carrier: without losses that this one has nothing for."""
+    losses = losses_of(region.learning)
+    left = {name: weight for name, weight in losses.items() if _fits(name, carrier)}
+    return region.learning if left == losses else _learning(region.learning, left)
+
+
+def losses_of(learning: Learning | None) -> dict[str, float]:
+    """Return all losses that a region says, and their weights."""
+    if learning is None:
+        return {}
+    return dict.fromkeys(OF_MODE[learning.mode], 1.0) if learning.losses is None else dict(learning.losses)
+
+
+def _learning(before: Learning | None, losses: dict[str, float]) -> Learning | None:
+    if before is None and not losses:
+        return None
+    return replace(before or Learning("none"), losses=losses)
+
+
+def _fits(loss: str, carrier: str) -> bool:
+    return loss == _TASK or carrier in OF_LOSSES.get(loss, (carrier,))
+
+
+MOST_POSITIONS = 4096
+"""A canvas that has no free place grows up to so many positions."""
+Box = tuple[tuple[int, int], ...]
+
+
+def twin_of(
+    program: Program,
+    model: str,
+    mark: Mark,
+    rng: np.random.Generator,
+    *,
+    as_region: Region | None = None,
+    event: tuple[Any, ...] = (),
+) -> Change | None:
+    """Put a copy of a region, with copies of the edges that write it, into a free place; some region reads it.
+
+    The copy begins with the parameters of its model. It is read through a gate and with nothing to say at first, so
+    that the program computes what it did, where the region that reads it is deterministic; one such is preferred.
+
+    Parameters
+    ----------
+    as_region : what the copy is declared as, its box apart; None: as the model
+    event : what tells this copy from others of the model in its generation
+    """
+    regions = program.canvas.regions
+    name = f"r{mark(('program region', model, *event))}"
+    if name in regions:
+        return None
+    canvas, box = _free(program.canvas, regions[model].box, rng)
+    if canvas is None or box is None:
+        return None
+    copy = regions[model] if as_region is None else as_region
+    copies = {f"regions.{name}": f"regions.{model}"}
+    edges = [*program.edges]
+    for edge in program.edges:
+        if edge.writes == model:
+            own = f"e{mark(('program copy', edge.name, name))}"
+            own_rows = edge.reads == model
+            mask = edge.mask if not own_rows or by_positions(copy) else None
+            edges.append(replace(edge, writes=name, reads=name if own_rows else edge.reads, mask=mask, name=own))
+            copies[f"edges.{own}"] = f"edges.{edge.name}"
+    grown = replace(canvas, regions={**regions, name: replace(copy, box=box)})
+    quiet = [of for of, region in regions.items() if region.carrier == "deterministic"]
+    made = replace(program, canvas=grown, edges=tuple(edges))
+    read = with_edge(made, name, one_of(quiet or [*regions], rng), "cross", mark)
+    return None if read is None else Change(program=read.program, copies=copies, closed=read.closed)
+
+
+def _free(canvas: Canvas, box: Box, rng: np.random.Generator) -> tuple[Canvas | None, Box | None]:
+    """Return a place for a box of this size, at the same frames; the canvas grows along space where it has none."""
+    taken = np.zeros(canvas.shape, bool)
+    for region in canvas.regions.values():
+        taken[tuple(slice(*side) for side in region.box[1:])] = True
+    size = tuple(high - low for low, high in box[1:])
+    if all(a <= b for a, b in zip(size, canvas.shape, strict=True)):
+        windows = sliding_window_view(taken, size).any(tuple(range(len(size), 2 * len(size))))
+        spots = np.argwhere(~windows)
+        if len(spots):
+            spot = spots[int(rng.integers(len(spots)))].tolist()
+            return canvas, (box[0], *((at, at + side) for at, side in zip(spot, size, strict=True)))
+    shape = (canvas.shape[0] + size[0], *canvas.shape[1:])
+    if canvas.frames * math.prod(shape) > MOST_POSITIONS:
+        return None, None
+    spot = (canvas.shape[0], *([0] * (len(size) - 1)))
+    return replace(canvas, shape=shape), (box[0], *((at, at + side) for at, side in zip(spot, size, strict=True)))
+
 
 CARRIERS: Final[tuple[Carrier, ...]] = ("deterministic", "filter", "residual", "memory")
 """Carriers that mutation gives. A constant is written by nothing, and a diffusive region without a port that tells its
@@ -140,3 +273,66 @@ def _meet(a: Box, b: Box) -> bool:
 _CHANGES: tuple[Callable[[Canvas, Region, np.random.Generator], Region | None], ...] = (
     _carrier, _family, _rule, _residual, _rows, _size, _size,
 )  # fmt: skip
+
+
+_SLOTS = 8
+"""Most slots that mutation gives a region that is read by its positions."""
+_OPEN = 16.0
+"""Bias of a gate that lets all through: σ(16) is 1 to the rounding of float32."""
+
+
+def change_carrier(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
+    """Give a region another carrier.
+
+    A deterministic region becomes a filter that believes all that it is told, ``K = σ(16) = 1``, which computes the
+    same. Where the new carrier is a residual's or a memory's, it is a twin of the region that gets it, since what edges
+    read of these is something else at once. A region of another carrier gets such a twin or, as often, turns
+    deterministic.
+    """
+    name = _one_written(program, rng)
+    if name is None:
+        return None
+    region = program.canvas.regions[name]
+    others: list[Carrier] = [carrier for carrier in CARRIERS if carrier != region.carrier]
+    carrier = one_of(others, rng)
+    if region.carrier != "deterministic" and rng.random() < 0.5:
+        return Change(program=region_replaced(program, name, with_carrier(region, "deterministic")))
+    changed = with_carrier(region, carrier)
+    if (region.carrier, carrier) == ("deterministic", "filter"):
+        start = f"regions.{name}.gain"
+        begins = {f"{start}.weight": 0.0, f"{start}.bias": _OPEN}
+        return Change(program=region_replaced(program, name, changed), begins=begins)
+    return twin_of(program, name, mark, rng, as_region=changed, event=(carrier,))
+
+
+def change_slots(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
+    """Let a region be read through slots, or change or drop those that it is read through.
+
+    A twin of the region is what gets slots, so that the program computes the same. Births begin with a gate that lets
+    all through; slots that stay keep what they begin with.
+    """
+    name = _one_written(program, rng)
+    if name is None:
+        return None
+    region, choice = program.canvas.regions[name], rng.random()
+    now = region.identity
+    if now is None:
+        capacity = int(rng.integers(1, _SLOTS + 1))
+        read = replace(region, identity=Identity(capacity))
+        return twin_of(program, name, mark, rng, as_region=read, event=("slots", capacity))
+    if choice < 0.25:
+        return Change(program=region_replaced(program, name, replace(region, identity=None)))
+    if choice < 0.5:
+        other = replace(now, mode="ephemeral" if now.mode == "persistent" else "persistent")
+        return Change(program=region_replaced(program, name, replace(region, identity=other)))
+    if choice < 0.65:
+        begins = {f"regions.{name}.life.down.weight": 0.0, f"regions.{name}.life.down.bias": _OPEN}
+        made = region_replaced(program, name, replace(region, identity=replace(now, births=not now.births)))
+        return Change(program=made, begins=begins)
+    many = replace(now, capacity=otherwise_many(now.capacity, rng))
+    return None if many == now else Change(program=region_replaced(program, name, replace(region, identity=many)))
+
+
+def _one_written(program: Program, rng: np.random.Generator) -> str | None:
+    able = [name for name, region in program.canvas.regions.items() if region.carrier != "constant"]
+    return one_of(able, rng) if able else None

@@ -12,7 +12,7 @@ from volumetric.graph.operations.cell import cell_step
 from volumetric.layers.axon import turn_nodes
 from volumetric.layers.base import ParamSpec
 from volumetric.layers.fabric.declared import GRU, LSTM, RNN, SLSTM, Axon, Cell, Population
-from volumetric.layers.fabric.products import by_node, chosen, joined, turned
+from volumetric.layers.fabric.messages import by_node, chosen, joined, turned
 from volumetric.layers.head_norm import EPS as NORM_EPS
 from volumetric.layers.recurrent import Cell as Step
 from volumetric.layers.scope import flat

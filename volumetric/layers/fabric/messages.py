@@ -1,15 +1,22 @@
-"""How nodes read: edge by edge, or, where many have the same senders, as products of matrices."""
+"""How nodes read, edge by edge or as products of matrices; products of nodes with weights; nodes that are masked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.edges import Edges, edge_attend, edges_of
+
+if TYPE_CHECKING:
+    from volumetric.layers.fabric.spec import Fabric
+    from volumetric.layers.scope import Scope
 
 DENSE = 16
 """Receivers with the same senders from which on matrices are multiplied."""
@@ -142,3 +149,121 @@ def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: 
     weights = work.reshape(weights, (batch * heads, receivers, senders))
     m = work.reshape(work.gemm(weights, split(v, senders, batch, e)), (batch, heads, receivers, e))
     return work.reshape(work.permute(m, (2, 0, 1, 3)), (receivers, batch, heads * e))
+
+
+def living_of(scope: Scope, spec: Fabric) -> int | None:
+    """Emit which nodes live, 1 or 0 ``[nodes, 1]``, in their order; None: all of them do, always."""
+    if not spec.dynamic:
+        return None
+    work, told = scope.work, scope.buffers(spec)["living"]
+    there = work.binary("greater", work.unary(told, "abs"), work.scalar(0.0))
+    return work.reshape(there, (*work.shape(told), 1))
+
+
+def first_of(spec: Fabric, state: str) -> int:
+    """Return the first of the nodes that a state is of: ``"shown"``, or what a population keeps."""
+    facts = spec.facts
+    return facts.inputs + (0 if state == "shown" else facts.populations[state.rpartition(".")[0]].start)
+
+
+def shown_by(work: GraphBuilder, living: int | None, x: int, first: int) -> int:
+    """Emit ``[n, …]`` of the nodes from `first` on, 0 where they are masked, whatever is there."""
+    if living is None:
+        return x
+    count, *rest = work.shape(x)
+    own = work.reshape(work.part(living, 0, first, first + count), (count, *(1 for _ in rest)))
+    return work.binary("mul_nonzero", x, own)
+
+
+def without_masked(work: GraphBuilder, reading: Reading, bias: Mapping[str, int], living: int) -> dict[str, int]:
+    """Emit what is added to scores, by what `attend` calls it, with -inf for edges from masked nodes.
+
+    Parameters
+    ----------
+    bias : of edges and blocks
+    living : ``[senders, 1]``; a sender that is counted once for each delay is there once
+    """
+    count = work.shape(living)[0]
+
+    def of(senders: Array) -> int:
+        return work.gather_rows(living, work.constant(np.asarray(senders % count, np.int32), "senders"))
+
+    made = dict(bias)
+    if len(reading.rest):
+        made["far"] = work.binary("mask", bias["far"], of(reading.edges.senders))
+    for n, block in enumerate(reading.blocks):
+        there = work.reshape(of(block.senders), (1, 1, len(block.senders)))
+        made[f"far.{n}"] = work.binary("mask", bias[f"far.{n}"], there)
+    return made
+
+
+MOST_PARTS = 6
+"""Products that nodes in groups are cut into; of more, each node has a matrix of its own."""
+
+
+def by_node(work: GraphBuilder, x: int, weight: int, bias: int | None = None) -> int:
+    """Emit ``x w + b`` for ``[n, B, K]``, ``[n or 1, K, N]`` and ``[n, N]``."""
+    n, batch, k = work.shape(x)
+    sets, _, wide = work.shape(weight)
+    if sets == n:
+        return work.gemm(x, weight, bias)
+    y = work.reshape(work.gemm(work.reshape(x, (1, n * batch, k)), weight), (n, batch, wide))
+    return y if bias is None else work.binary("add", y, work.reshape(bias, (n, 1, wide)))
+
+
+def chosen(work: GraphBuilder, sets: int, ids: Array) -> int:
+    """Emit the set of weights of each node, unless all have one, or each its own: then `sets` as it is."""
+    count, *rest = work.shape(sets)
+    if count == 1 or np.array_equal(ids, np.arange(count)):
+        return sets
+    table = work.reshape(sets, (count, prod(rest)))
+    found = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "sets"))
+    return work.reshape(found, (len(ids), *rest))
+
+
+def turned(work: GraphBuilder, weight: int) -> int:
+    """Emit matrices ``[g, out, in]`` as ``[g, in, out]``."""
+    return work.permute(weight, (0, 2, 1))
+
+
+def joined(work: GraphBuilder, inner: int, outer: int) -> int:
+    """Emit ``(outer inner)ᵀ`` for ``[in, K]`` and ``[g, out, in]``: ``[g, K, out]``."""
+    wide, narrow = work.shape(inner)
+    return work.gemm(work.reshape(inner, (1, wide, narrow)), outer, trans_a=True, trans_b=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Nodes from `start` on, of which each `count` have one matrix; their numbers are `ids`."""
+
+    start: int
+    count: int
+    ids: tuple[int, ...]
+
+
+def parts_of(groups: Array) -> tuple[Part, ...]:
+    """Cut nodes, whose matrices are `groups`, into products of groups of equal size."""
+    runs: list[tuple[int, int, int]] = []
+    start = 0
+    for group, of in groupby(groups.tolist()):
+        count = len(list(of))
+        runs.append((start, count, group))
+        start += count
+    parts = [
+        Part(some[0][0], count, tuple(group for _, _, group in some))
+        for count, of in groupby(runs, key=lambda run: run[1])
+        for some in [list(of)]
+    ]
+    return tuple(parts) if len(parts) <= MOST_PARTS else (Part(0, 1, tuple(groups.tolist())),)
+
+
+def by_group(work: GraphBuilder, x: int, parts: Sequence[Part], weights: Sequence[int]) -> int:
+    """Emit ``x w`` for ``[n, B, K]``, with ``[groups, K, N]`` for each part."""
+    _, batch, k = work.shape(x)
+    made: list[int] = []
+    for part, weight in zip(parts, weights, strict=True):
+        sets, count = len(part.ids), part.count
+        own = work.part(x, 0, part.start, part.start + sets * count)
+        y = work.gemm(work.reshape(own, (sets, count * batch, k)), weight)
+        made.append(work.reshape(y, (sets * count, batch, work.shape(weight)[2])))
+    return work.concat(made, 0)

@@ -24,9 +24,8 @@ from volumetric.layers.program.attention import (
     stacked,
     turned,
 )
-from volumetric.layers.program.constants import rows_of
+from volumetric.layers.program.parameters import metered_by, rows_of
 from volumetric.layers.program.plan import ALWAYS, Group, Plan, Slot, Target, names_in
-from volumetric.layers.program.states import metered_by
 from volumetric.layers.program.targets import Factor, Term, Writing
 from volumetric.layers.program.tasks import gate_of
 

@@ -13,8 +13,16 @@ from volumetric.errors import SpecError
 from volumetric.layers.checks import as_number, check_choice, check_whole
 from volumetric.layers.clock import Clock, Inner
 from volumetric.layers.program.masks import Bits, Full, Mask, Rects, Tile
-from volumetric.layers.program.named import Named, named
-from volumetric.layers.program.names import OPERATORS, check_edge_name, check_name, check_word, rule_of, shown
+from volumetric.layers.program.names import (
+    OPERATORS,
+    Named,
+    check_edge_name,
+    check_name,
+    check_word,
+    named,
+    rule_of,
+    shown,
+)
 from volumetric.layers.program.region import clock_of, clock_text
 
 Write = Literal["add", "replace", "gate"]

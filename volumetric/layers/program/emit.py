@@ -18,10 +18,9 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.layers.program.carriers import chosen, layer_norm
 from volumetric.layers.program.clocks import together, truths_of
 from volumetric.layers.program.dispatch import Guard, Weights, dispatch, weights_of
-from volumetric.layers.program.drawn import diffused, hidden_in, noise_in
-from volumetric.layers.program.ends import codes_of, read_width
 from volumetric.layers.program.facts import Facts, Place
-from volumetric.layers.program.penalties import Seen, masked, penalty
+from volumetric.layers.program.parameters import codes_of, read_width
+from volumetric.layers.program.penalties import Seen, diffused, hidden_in, masked, noise_in, penalty
 from volumetric.layers.program.plan import Plan, plan_of, stacks_of
 from volumetric.layers.program.ports import In, Level, Signal
 from volumetric.layers.program.settle import Held

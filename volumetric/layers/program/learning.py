@@ -11,8 +11,7 @@ from msgspec.structs import force_setattr
 from volumetric.errors import SpecError
 from volumetric.hints import shown
 from volumetric.layers.checks import as_number, check_choice, check_text, tuple_of
-from volumetric.layers.program.named import Named, named
-from volumetric.layers.program.names import KEEPS, LOSSES, MODES
+from volumetric.layers.program.names import KEEPS, LOSSES, MODES, Named, named
 
 Mode = Literal["supervised", "ssl_prediction", "posterior_match", "retrieval", "calibration", "none"]
 Keep = Literal["auto", "runtime", "freeze", "constant", "export"]

@@ -13,12 +13,14 @@ from typing import Final
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
+from volumetric.graph.numeric.noise import stream_of
 from volumetric.layers.base import ParamSpec
 from volumetric.layers.dense import affine_params
 from volumetric.layers.program.carriers import norm_params
 from volumetric.layers.program.facts import METERED, Facts, Place
 from volumetric.layers.program.learning import Learning, Mode
 from volumetric.layers.program.names import MODES
+from volumetric.layers.program.ports import Level
 
 OF_MODE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -115,3 +117,14 @@ def recipe_states(facts: Facts) -> dict[str, Shape]:
 def hides(facts: Facts) -> tuple[Place, ...]:
     """Return the regions of which training hides positions."""
     return tuple(place for place in facts.places if "masked_prediction" in recipe_of(place))
+
+
+def diffuses(facts: Facts) -> tuple[Place, ...]:
+    """Return the regions that training puts noise on: diffusive ones to which a port tells the level."""
+    told = {port.region for port in facts.program.inputs.values() if isinstance(port, Level)}
+    return tuple(place for place in facts.places if place.carrier == "diffusive" and place.name in told)
+
+
+def stream_at(path: str, place: Place) -> int:
+    """Return the number of a region's own stream of noise, in a layer at a path."""
+    return stream_of(f"{path}/{place.name}/noise")

@@ -1,21 +1,46 @@
-"""Regions: boxes of a canvas, and what they are."""
+"""Regions: boxes of a canvas, what they are, slots through which they are read; and the canvas that has them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from volumetric.errors import SpecError
 from volumetric.layers.checks import as_number, check_choice, check_flag, check_text, check_whole, tuple_of
 from volumetric.layers.clock import Clock
-from volumetric.layers.program.identity import MOST_SLOTS, Identity
 from volumetric.layers.program.learning import Constraints, Keep, Learning, Semantic
-from volumetric.layers.program.names import CARRIERS, KEEPS, check_word, rule_of, shown
+from volumetric.layers.program.names import CARRIERS, KEEPS, Named, check_name, check_word, named, rule_of, shown
+
+MOST_SLOTS = 65_536
+
+
+class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Slots that the values of a region are bound to, and that are read in place of them.
+
+    ``slots' = LN(slots + cross(slots ← values))``, times a life gate σ(MLP(slots')) if there are births.
+
+    Attributes
+    ----------
+    capacity : number of slots
+    mode : ``"persistent"``: slots go on from step to step; ``"ephemeral"``: each step begins with the learned ones
+    births : slots have a life gate
+    """
+
+    capacity: int = 64
+    mode: Literal["persistent", "ephemeral"] = "persistent"
+    births: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("Identity: capacity", self.capacity, most=MOST_SLOTS)
+        check_choice("Identity: mode", self.mode, ("persistent", "ephemeral"))
+        check_flag("Identity: births", self.births)
+
 
 Carrier = Literal["deterministic", "residual", "filter", "memory", "diffusive", "constant"]
 LONGEST_PERIOD = 2**24
@@ -162,3 +187,82 @@ def _box(box: Any) -> tuple[tuple[int, int], ...]:
         if side[0] >= side[1]:
             raise SpecError(f"a region: its box from {side[0]} to {side[1]} is empty", hint="half open: low < high")
     return tuple((low, high) for low, high in sides)
+
+
+MOST_POSITIONS = 2**22
+MOST_NUMBERS = 2**32
+"""Numbers of a canvas, at most: 16 GiB for each stream."""
+MOST_AXES = 8
+WIDEST = 2**16
+
+
+class Canvas(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Positions with a vector each, and regions of them.
+
+    Positions are numbered row by row over ``(frame, *space)``. Regions may overlap; a position of none is carried
+    along.
+
+    Attributes
+    ----------
+    frames : length of the time axis
+    shape : sides of space
+    width : length of the vector of a position
+    regions : by name; their order is that of ports of the same kind, of codes and of states
+    current : first frame that counts in losses over the canvas
+    """
+
+    frames: int
+    shape: tuple[int, ...]
+    width: int
+    regions: Mapping[str, Region]
+    current: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("Canvas: frames", self.frames, most=MOST_POSITIONS)
+        force_setattr(self, "shape", tuple_of("Canvas: shape", self.shape, int))
+        if not 1 <= len(self.shape) <= MOST_AXES:
+            count = f"{len(self.shape):,}" if self.shape else "no"
+            raise SpecError(f"Canvas: shape has {count} sides", hint=f"1 to {MOST_AXES}")
+        for side in self.shape:
+            check_whole("Canvas: a side", side, most=MOST_POSITIONS)
+        check_whole("Canvas: width", self.width, most=WIDEST)
+        check_whole("Canvas: current", self.current, 0, most=self.frames)
+        numbers = self.positions * self.width
+        if self.positions > MOST_POSITIONS or numbers > MOST_NUMBERS:
+            raise SpecError(
+                f"Canvas: {self.positions:,} positions would take {numbers / 2**28:,.1f} GiB for each stream; "
+                f"at most {MOST_POSITIONS:,} are possible, and {MOST_NUMBERS / 2**28:,.0f} GiB"
+            )
+        regions = named("Canvas: regions", self.regions, Region)
+        if not regions:
+            raise SpecError("Canvas: has no regions")
+        for name in regions:
+            check_name("a region", name)
+        placed = {name: self._placed(name, region) for name, region in regions.items()}
+        force_setattr(self, "regions", Named(placed))
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Sides of all axes, frames first."""
+        return (self.frames, *self.shape)
+
+    @property
+    def positions(self) -> int:
+        """Number of positions."""
+        return math.prod(self.sides)
+
+    def _placed(self, name: str, region: Region) -> Region:
+        """The region, with frames in its box."""
+        if len(region.box) == len(self.shape):
+            region = replace(region, box=((0, self.frames), *region.box))
+        if len(region.box) != len(self.sides):
+            raise SpecError(
+                f"region {name!r}: a box of {len(region.box)} axes on a canvas of {len(self.sides)}",
+                hint=f"(low, high) along frames and the {len(self.shape)} axes of space, or along space alone",
+            )
+        for axis, ((low, high), side) in enumerate(zip(region.box, self.sides, strict=True)):
+            if high > side:
+                where = "frames" if axis == 0 else f"axis {axis - 1} of space"
+                raise SpecError(f"region {name!r}: its box from {low} to {high} leaves the {side} of {where}")
+        return region

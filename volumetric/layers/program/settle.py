@@ -20,11 +20,10 @@ from volumetric.layers.program.carriers import (
     remembered,
     updated,
 )
-from volumetric.layers.program.constants import constants_of, rows_of
+from volumetric.layers.program.clocks import follow_together, metered_alike
 from volumetric.layers.program.dispatch import Dispatched
 from volumetric.layers.program.facts import METERED, Facts, Place
-from volumetric.layers.program.meters import follow_together, metered_alike
-from volumetric.layers.program.states import AGE, longest, metered_by
+from volumetric.layers.program.parameters import AGE, constants_of, longest, metered_by, rows_of
 from volumetric.layers.program.tasks import tasks_of
 
 New: TypeAlias = "tuple[Place, int, int, int | None]"

@@ -58,8 +58,8 @@ class Program(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        from volumetric.layers.program.constants import check_constants
         from volumetric.layers.program.held import check_held
+        from volumetric.layers.program.parameters import check_constants
         from volumetric.layers.program.timing import timing_of
 
         if not isinstance(self.program, declared.Program):
@@ -106,8 +106,7 @@ class Program(LayerSpec):
     @property
     def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (of the class where all layers do)
         """Whether training hides positions, or puts noise on diffusive regions."""
-        from volumetric.layers.program.diffusion import diffuses
-        from volumetric.layers.program.recipes import hides
+        from volumetric.layers.program.recipes import diffuses, hides
 
         return bool(hides(self.facts) or diffuses(self.facts))
 

@@ -11,9 +11,9 @@ from volumetric.hints import suggestion
 from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.layers.clock_steps import counters
 from volumetric.layers.program.facts import Facts
+from volumetric.layers.program.parameters import states_of
 from volumetric.layers.program.ports import Signal
 from volumetric.layers.program.recipes import recipe_states
-from volumetric.layers.program.states import states_of
 from volumetric.layers.program.tasks import tasks_of
 
 CANVAS, CLOCK = "canvas", "clock"

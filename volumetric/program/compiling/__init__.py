@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from volumetric._typing import Array, F32Array
 from volumetric.errors import SpecError
+from volumetric.grid import Coord
 from volumetric.hints import suggestion
-from volumetric.layers.program.constants import constants_of, rows_of
 from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.ports import Out
+from volumetric.layers.program.facts import Facts, facts_of
+from volumetric.layers.program.parameters import all_params, codes_of, constants_of, rows_of
+from volumetric.layers.program.ports import In, Out
+from volumetric.layers.program.spec import Program as Layer
+from volumetric.layers.program.tasks import gate_of, names_of, tasks_of
 from volumetric.network import Network, check_params
-from volumetric.program.compiling.constants import Constants, with_constants
+from volumetric.program.compiling.constants import Constants, keep_of, with_constants, without_learning
 from volumetric.program.compiling.evaluating import rows_of_run
-from volumetric.program.compiling.keeping import keep_of, without_learning
-from volumetric.program.compiling.passes import SAFE, dead_parts, trimmed, unread_meters
-from volumetric.program.compiling.remarks import remark
+from volumetric.program.compiling.passes import SAFE, dead_parts, remark, trimmed, unread_meters
 from volumetric.program.compiling.report import Log, Report, counts_of
-from volumetric.program.compiling.weights import carried, owned_by
 from volumetric.weights import Params, WeightStore
 
 _AT = "0.0.0.0/"
@@ -103,18 +105,7 @@ def compile(  # noqa: A001  (as `fabric.compile` and `typed.compile`)
     bare = None if params is None else {key.removeprefix(_AT): store for key, store in params.items()}
     part = compiled_part(program, bare, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs, after=after, rows=rows)
     stores = None if part.params is None else Params({_AT + name: store for name, store in part.params.items()})
-    return Compiled(part.program, stores, part.report, tuple(_AT + name for name in part.frozen), part.exported)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Part:
-    """A compiled program as a part of something: as `Compiled`, with the program's own names of parameters."""
-
-    program: Program
-    params: dict[str, WeightStore] | None
-    report: Report
-    frozen: tuple[str, ...]
-    exported: Mapping[str, F32Array]
+    return dataclasses.replace(part, params=stores, frozen=tuple(_AT + name for name in part.frozen))
 
 
 def compiled_part(
@@ -126,7 +117,7 @@ def compiled_part(
     drop_inputs: bool = False,
     after: int | None = None,
     rows: Array | Mapping[str, Array] | None = None,
-) -> Part:
+) -> Compiled:
     """Do what `compile` does, to parameters by the names that the program has for them."""
     from volumetric.layers.program.spec import Program as Layer
 
@@ -153,13 +144,13 @@ def compiled_part(
     stores = None
     if params is not None:
         evaluated = {rows_of(name): WeightStore.from_array(held) for name, held in found.rows.items()}
-        stores = carried(facts_of(program), facts, {**params, **evaluated})
+        stores = Params(carried(facts_of(program), facts, {**params, **evaluated}))
     frozen: tuple[str, ...] = ()
     if deploy:
         asked = frozenset(name for name, region in made.canvas.regions.items() if keep_of(region) == "freeze")
         frozen = owned_by(facts, asked) + tuple(rows_of(place.name) for place in constants_of(facts))
     exported = {name: found.rows[name] for name in found.exported}
-    return Part(made, stores, Report(counts_of(program), counts_of(made), tuple(log.notes)), frozen, exported)
+    return Compiled(made, stores, Report(counts_of(program), counts_of(made), tuple(log.notes)), frozen, exported)
 
 
 def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> Program:
@@ -179,3 +170,121 @@ def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> P
     log.add("removed", "port", gone, "it was not asked for")
     ports = {name: port for name, port in program.ports.items() if not isinstance(port, Out) or name in outputs}
     return replace(program, ports=ports)
+
+
+T = TypeVar("T")
+
+
+def carried(before: Facts, after: Facts, params: Mapping[str, T]) -> dict[str, T]:
+    """Return the parameters of `after`, of which all edges are in `before`, by the names that they have there.
+
+    Ports, regions and edges keep their names. Where edges of a rule share parameters, their owner can be another one.
+    """
+    old = {task.wire.name: names_of(before, task) for task in tasks_of(before)}
+    origin: dict[str, str] = {}
+    for task in tasks_of(after):
+        origin |= {name: old[task.wire.name][of] for of, name in names_of(after, task).items()}
+    return {of.name: params[origin.get(of.name, of.name)] for of in all_params(after)}
+
+
+def owned_by(facts: Facts, regions: frozenset[str]) -> tuple[str, ...]:
+    """Return the parameters that belong to some regions alone.
+
+    Those of the regions, of ports at them, and of edges that write them; not what others share.
+    """
+    mine: set[str] = set()
+    others: set[str] = set()
+    for place in facts.places:
+        (mine if place.name in regions else others).add(f"regions.{place.name}.")
+    for name, port in facts.program.ports.items():
+        region = getattr(port, "region", None)
+        if region is None:
+            continue
+        names = {f"ports.{name}."}
+        if isinstance(port, In):
+            names |= set(codes_of(facts.place(region)))
+        (mine if region in regions else others).update(names)
+    for task in tasks_of(facts):
+        (mine if task.place.name in regions else others).update({f"{task.owner}.", gate_of(task)})
+    starts = tuple(mine - others)
+    return tuple(of.name for of in all_params(facts) if of.name.startswith(starts)) if starts else ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CompiledNetwork:
+    """A network of which all programs are compiled.
+
+    Attributes
+    ----------
+    network, params : of it
+    reports : where a program is → what was done to it, and why
+    frozen : keys of parameters that regions to be frozen own, and rows of constants: what `TrainConfig.frozen` takes
+    exported : where a program is → what regions of it hold whose keep is export, if there are any
+    """
+
+    network: Network
+    params: Params
+    reports: Mapping[Coord, Report]
+    frozen: tuple[str, ...]
+    exported: Mapping[Coord, Mapping[str, F32Array]]
+
+
+def compile_network(
+    network: Network,
+    params: Mapping[str, WeightStore],
+    *,
+    deploy: bool = True,
+    outputs: Sequence[str] | None = None,
+    drop_inputs: bool = False,
+    after: int | None = None,
+    rows: Array | Mapping[str, Array] | None = None,
+) -> CompiledNetwork:
+    """Return a network that makes the same, with all its programs compiled; `compile` says how.
+
+    Parameters
+    ----------
+    outputs, drop_inputs, rows : of a network that is a program alone, for others read its rows, or make them
+    after : of each program, which its inputs are zeros for
+
+    Raises
+    ------
+    SpecError : no layer is a program, links share its parameters, or there is no such output
+    CheckpointError : parameters do not fit
+    """
+    check_params(network, params)
+    at = [coord for coord, spec in network.layers.items() if isinstance(spec, Layer)]
+    if not at:
+        kinds = ", ".join(sorted({spec.kind for spec in network.layers.values()}))
+        raise SpecError(
+            f"compile: no layer of the network is a program; there is: {kinds or 'none'}",
+            hint="give a file x.program.json, or a model with a program, as program.network() makes it",
+        )
+    if (outputs is not None or drop_inputs or rows is not None) and len(network.layers) > 1:
+        raise SpecError(
+            "compile: outputs and inputs can go only where the program is all there is, and rows come in only there",
+            hint=f"this network has {len(network.layers)} layers, which read the program's rows or make them",
+        )
+    shared = [link for link in network.links if link.kind == "shared" and {link.source, link.target} & set(at)]
+    if shared:
+        raise SpecError(f"compile: {shared[0].source} and {shared[0].target} share parameters of a program")
+    layers, shape = dict(network.layers), network.input_shape
+    stores = {key: store for key, store in params.items() if Coord.parse(key.partition("/")[0]) not in at}
+    reports: dict[Coord, Report] = {}
+    frozen: list[str] = []
+    exported: dict[Coord, Mapping[str, F32Array]] = {}
+    for coord in at:
+        spec, start = layers[coord], f"{coord}/"
+        assert isinstance(spec, Layer)
+        own = {key.removeprefix(start): store for key, store in params.items() if key.startswith(start)}
+        part = compiled_part(
+            spec.program, own, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs, after=after, rows=rows
+        )
+        layers[coord] = made = Layer(program=part.program)
+        stores |= {start + name: store for name, store in (part.params or {}).items()}
+        frozen += (start + name for name in part.frozen)
+        reports[coord] = part.report
+        exported |= {coord: part.exported} if part.exported else {}
+        if drop_inputs:
+            shape = (*shape[:-1], max(stop for _, stop in made.ports("inputs").values()))
+    made = dataclasses.replace(network, layers=layers, input_shape=shape)
+    return CompiledNetwork(made, Params(stores), reports, tuple(frozen), exported)

@@ -1,9 +1,11 @@
-"""Regions whose keep is constant or export become constants: what they hold is evaluated once."""
+"""What becomes of regions where a program is deployed: constants are evaluated once, and what is learned by goes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -11,16 +13,43 @@ from msgspec.structs import replace
 from volumetric._typing import Array, F32Array
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.facts import Facts, Place, facts_of
+from volumetric.layers.program.learning import Keep
+from volumetric.layers.program.parameters import metered_by
 from volumetric.layers.program.ports import In, Level
 from volumetric.layers.program.region import Region
-from volumetric.layers.program.states import metered_by
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.evaluating import Watch, evaluated
-from volumetric.program.compiling.keeping import keep_of
-from volumetric.program.compiling.liveness import Live, live_in, signals_of
-from volumetric.program.compiling.overlaps import overlaps
+from volumetric.program.compiling.liveness import Live, live_in, overlaps, signals_of
 from volumetric.program.compiling.report import Log
 from volumetric.weights import WeightStore
+
+OF_FAMILY: Final[Mapping[str, Keep]] = MappingProxyType(
+    {"observation": "freeze", "state": "runtime", "memory": "runtime", "residual": "freeze", "action": "freeze"}
+)
+"""Family → what becomes of its regions, unless they say it themselves; others stay as they are."""
+
+
+def keep_of(region: Region) -> Keep:
+    """Return what becomes of a region: what it says itself, then what its learning says, then its family."""
+    if region.keep != "auto":
+        return region.keep
+    if region.learning is not None and region.learning.keep != "auto":
+        return region.learning.keep
+    return OF_FAMILY.get(region.family, "runtime")
+
+
+def without_learning(program: Program, log: Log) -> Program:
+    """Take out what regions learn by; what they are kept as stays what it was."""
+    regions: dict[str, Region] = {}
+    for name, region in program.canvas.regions.items():
+        regions[name] = region
+        if region.learning is not None:
+            keep = keep_of(region)
+            bare = replace(region, learning=None)
+            regions[name] = bare if keep_of(bare) == keep else replace(bare, keep=keep)
+            log.add("removed", "learning", [name], "its losses are of training, and what they alone have learned")
+    return replace(program, canvas=replace(program.canvas, regions=regions))
+
 
 GIVE = "say after which rows it is to be taken: after=… or rows=…"
 

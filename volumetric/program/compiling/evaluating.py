@@ -17,11 +17,10 @@ from volumetric.layers.clock import LONGEST
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.emit import emit_program
 from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.parameters import all_params
+from volumetric.layers.program.parameters import AGE, all_params
 from volumetric.layers.program.ports import width_of
 from volumetric.layers.program.settle import Held
 from volumetric.layers.program.spec import Program as ProgramLayer
-from volumetric.layers.program.states import AGE
 from volumetric.layers.program.timing import ALWAYS, CANVAS, CLOCK, all_states, timing_of
 from volumetric.layers.scope import Scope
 from volumetric.weights import WeightStore

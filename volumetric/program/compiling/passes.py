@@ -8,20 +8,18 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from volumetric.layers.clock import Clock
-from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.facts import METERED, Facts, facts_of
 from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.parameters import constants_of, metered_by
 from volumetric.layers.program.ports import In, Level, Port, Signal
+from volumetric.layers.program.reach import shadowed
 from volumetric.layers.program.recipes import recipe_of
-from volumetric.layers.program.region import Region
-from volumetric.layers.program.shadows import shadowed
-from volumetric.layers.program.states import metered_by
+from volumetric.layers.program.region import Canvas, Region
 from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.clocks import NEVER, clocks_of, still_in
-from volumetric.program.compiling.liveness import live_in, signals_of
-from volumetric.program.compiling.overlaps import tells_others
+from volumetric.program.compiling.liveness import live_in, signals_of, tells_others
 from volumetric.program.compiling.report import Log
 
 
@@ -215,3 +213,39 @@ def _wanted(program: Program, seen: set[str], edges: Iterable[Edge], log: Log) -
         gone = gone[1:]
     log.add("removed", "port", gone, "no output depends on it; columns of other inputs move")
     return {name: port for name, port in program.ports.items() if name not in gone}
+
+
+def remark(program: Program, log: Log) -> None:
+    """Note what stays of a compiled program."""
+    facts = facts_of(program)
+    live = live_in(facts)
+    for name, port in program.inputs.items():
+        if isinstance(port, In | Level) and facts.numbers[port.region] not in live.regions:
+            why = f"no output depends on it, but input {name!r} puts into it; without both, columns of inputs move"
+            log.add("kept", "region", [port.region], why)
+    _never(facts, log)
+    still = still_in(facts)
+    read = {task.wire.reads for task in tasks_of(facts)}
+    zeros = [facts.places[number].name for number in sorted(still & read)]
+    log.add("kept", "region", zeros, "it holds zeros for ever, but edges read them, and their answers count")
+    _settling(facts, still, log)
+
+
+def _never(facts: Facts, log: Log) -> None:
+    regions, edges = clocks_of(facts)
+    for wire in facts.wires:
+        if edges[wire.index] is False or regions[wire.writes] is False:
+            log.add("kept", "edge", [wire.name], "it never fires, but what others make of their positions tells of it")
+
+
+def _settling(facts: Facts, still: frozenset[int], log: Log) -> None:
+    """Note regions that read nothing that changes, and yet take a step until they are what they stay."""
+    entered = {facts.numbers[port.region] for port in facts.program.inputs.values() if isinstance(port, In)}
+    sources: dict[int, set[int]] = {}
+    for task in tasks_of(facts):
+        sources.setdefault(task.wire.writes, set()).add(task.wire.reads)
+    constants = {place.index for place in constants_of(facts)}
+    for number, reads in sources.items():
+        if reads <= still | constants and number not in entered | still:
+            why = "it reads only what never changes, but begins with zeros, and again after a reset: it is not constant"
+            log.add("kept", "region", [facts.places[number].name], why)

@@ -14,8 +14,7 @@ from volumetric.layers.program.attention.base import (
     rule_of,
     stacked,
 )
-from volumetric.layers.program.attention.heads import mapped
-from volumetric.layers.program.attention.small import attend_directly, is_direct, reads_turned, turned
+from volumetric.layers.program.attention.heads import attend_directly, is_direct, mapped, reads_turned, turned
 
 __all__ = [
     "BY_HEADS",
