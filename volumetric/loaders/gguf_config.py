@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from volumetric.errors import CheckpointError, UnsupportedError
-from volumetric.loaders import gguf_archs
+from volumetric.loaders import archs
 from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders.gguf_family import KV_HEADS
 from volumetric.loaders.gguf_rope import read_rope
 from volumetric.loaders.hf_config import Config
-
-KV_HEADS: Final = "attention.head_count_kv"
+from volumetric.loaders.source import TensorSource
 
 
 def read_config(file: GGUFSource, where: str) -> Config:
@@ -26,7 +26,7 @@ def read_config(file: GGUFSource, where: str) -> Config:
         Metadata are missing or ill-typed.
     """
     found = file.metadata.get("general.architecture")
-    family = gguf_archs.find(found, where)
+    family = archs.gguf_family(found, where)
     start = f"{found}."
     keys = {key.removeprefix(start): value for key, value in file.metadata.items() if key.startswith(start)}
     given = Config(keys, f"{where}: {found}", len(file.entries))
@@ -59,7 +59,7 @@ def read_config(file: GGUFSource, where: str) -> Config:
     return Config(own | dict(family.values(given, file)), where)
 
 
-def _attention(given: Config, file: GGUFSource, *, mixed: bool) -> dict[str, Any]:
+def _attention(given: Config, file: TensorSource, *, mixed: bool) -> dict[str, Any]:
     """Values of a model that attends, which has an MLP in each layer, too."""
     heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
     head_dim = given.integer("attention.key_length", hidden // heads or 1)

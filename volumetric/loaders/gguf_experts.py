@@ -9,8 +9,8 @@ import numpy as np
 
 from volumetric.errors import CheckpointError
 from volumetric.layers import Gate, Parallel
-from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.hf_config import Config
+from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
 
 _PLAIN: Final[Mapping[str, tuple[object, ...]]] = {
@@ -21,7 +21,7 @@ _PLAIN: Final[Mapping[str, tuple[object, ...]]] = {
 """Keys of other ways to choose and weigh experts → values under which they do nothing."""
 
 
-def expert_values(given: Config, file: GGUFSource, *, gatings: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
+def expert_values(given: Config, file: TensorSource, *, gatings: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
     """Numbers of experts, of all and of those that a row takes.
 
     Parameters

@@ -12,12 +12,12 @@ from typing import Any, Final, Literal, TypeAlias
 from volumetric.errors import UnsupportedError
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, MultiHeadAttention
-from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, NameRule, Part
+from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
 
-ReadValues: TypeAlias = Callable[[Config, GGUFSource], Mapping[str, Any]]
+ReadValues: TypeAlias = Callable[[Config, TensorSource], Mapping[str, Any]]
 """Metadata without the architecture's prefix, and the file → further values in Hugging Face's terms."""
 WriteValues: TypeAlias = Callable[[Config, Network], Mapping[str, Any]]
 """Configuration and network → further metadata without the prefix; NumPy scalars, because the file stores widths."""
@@ -28,6 +28,7 @@ Fold: TypeAlias = Callable[[Config, Network], tuple[Config, Mapping[str, Runs]]]
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
 """Tensor by which Llama 3.1's frequency scaling is stored: plain over scaled frequency, for each pair."""
+KV_HEADS: Final = "attention.head_count_kv"
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
 """Tensors of longrope: by what the frequency of each pair is divided beyond the first context, and within it."""
 
@@ -76,8 +77,8 @@ class GGUFFamily:
 
     Attributes
     ----------
+    architecture : the files' ``general.architecture``
     model_type, auto_class : family of a configuration, and its class in transformers
-    others : further families whose files have this architecture
     inner : name within a layer → name within ``blk.N``; without ``.weight`` or ``.bias``, and an expert's number
     outer : the same for tensors of no layer
     stack : what stands before the layer's number in Hugging Face's names; one for each of several families
@@ -103,9 +104,9 @@ class GGUFFamily:
     values, metadata : what is peculiar to the family, read and written
     """
 
+    architecture: str
     model_type: str
     auto_class: str
-    others: frozenset[str] = frozenset()
     inner: Mapping[str, str] = dataclasses.field(default_factory=lambda: PRE_NORM_LAYER)
     outer: Mapping[str, str] = dataclasses.field(default_factory=lambda: OUTER)
     stack: str | tuple[str, ...] = "model.layers"
@@ -126,11 +127,6 @@ class GGUFFamily:
     longrope: bool = False
     values: ReadValues = _nothing
     metadata: WriteValues = _nothing
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """Model types whose files have this architecture."""
-        return (self.model_type, *sorted(self.others))
 
     @property
     def epsilon_key(self) -> str:

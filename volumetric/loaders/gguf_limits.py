@@ -21,10 +21,10 @@ from volumetric.graph.numeric.rope import Rope
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.base import fields_of
-from volumetric.loaders import archs, gguf_archs
+from volumetric.loaders import archs
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_config import read_config
-from volumetric.loaders.gguf_family import ROPE_FACTORS
+from volumetric.loaders.gguf_family import ROPE_FACTORS, GGUFFamily
 from volumetric.loaders.gguf_rope import by_factors_alone, same_rotation
 from volumetric.loaders.gguf_windows import attentions, without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
@@ -35,9 +35,9 @@ COMMAND_R_PLUS: Final = 64
 """Layers from which on llama.cpp expects the norms of Command R+."""
 
 
-def check_tensors(architecture: str, names: Collection[str], network: Network) -> None:
+def check_tensors(family: GGUFFamily, names: Collection[str], network: Network) -> None:
     """Raise `UnsupportedError` for what llama.cpp cannot read in an architecture."""
-    family = gguf_archs.find(architecture, "")
+    architecture = family.architecture
     for name in names:
         product, _, kind = name.split(".", 2)[-1].partition(".")
         if name.startswith("blk.") and kind == "bias" and product not in family.biases:
@@ -54,12 +54,12 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
         )
     attention = next(iter(attentions(network)), None)
     if attention is not None:
-        _check_attention(architecture, attention, network)
+        _check_attention(family, attention, network)
 
 
-def _check_attention(architecture: str, attention: MultiHeadAttention, network: Network) -> None:
+def _check_attention(family: GGUFFamily, attention: MultiHeadAttention, network: Network) -> None:
     """Raise `UnsupportedError` for what llama.cpp cannot read of the attention of an architecture."""
-    family = gguf_archs.find(architecture, "")
+    architecture = family.architecture
     scalings = ("none", "linear", "llama3", "yarn", *(["longrope"] if family.longrope else []))
     by_factors = family.factors and attention.rope is not None and by_factors_alone(attention.rope)
     if architecture == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric.errors import UnsupportedError
 from volumetric.loaders.bert_layers import BertNames, bert_encoder
 from volumetric.loaders.encoder_layers import MaskNames
+from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 NAMES = BertNames(
     prefix="bert.",
@@ -24,3 +34,94 @@ NAMES = BertNames(
 def build(config: Config) -> Blueprint:
     """Network and rules of a BERT configuration."""
     return bert_encoder(config, NAMES)
+
+
+def read_encoder(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    """Return how many token types there are, which only the tensor tells everywhere. Refuses causal attention."""
+    if given.flag("attention.causal", False):
+        raise UnsupportedError(f"{given.where}: causal attention is not supported", hint="supported: an encoder's")
+    types = file.entries.get("token_types.weight")
+    return {} if types is None or not types.shape else {"type_vocab_size": types.shape[0]}
+
+
+def write_encoder(config: Config, network: Network) -> Mapping[str, Any]:
+    """Return that tokens attend to those behind them, too."""
+    del config, network
+    return {"attention.causal": np.bool_(False)}
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    values = read_encoder(given, file)
+    if "token_types.weight" not in file.entries:
+        return _distilled(given)
+    # The files do not name the activation. The published models have the exact GELU; llama.cpp computes the tanh
+    # approximation from a table in float16.
+    return {**values, "hidden_act": "gelu"}
+
+
+def _distilled(given: Config) -> Mapping[str, Any]:
+    epsilon = given.number("attention.layer_norm_epsilon")
+    if not math.isclose(epsilon, _DISTILLED_EPSILON, rel_tol=1e-6):
+        raise UnsupportedError(
+            f"{given.where}: DistilBERT with an epsilon of {epsilon} is not supported",
+            hint=f"without token_types.weight it must be {_DISTILLED_EPSILON}",
+        )
+    return {
+        "model_type": "distilbert",
+        "architectures": ["DistilBertModel"],
+        "dim": given.integer("embedding_length"),
+        "hidden_dim": given.integer("feed_forward_length"),
+        "n_layers": given.layers("block_count"),
+        "n_heads": given.integer("attention.head_count"),
+        "activation": "gelu",
+    }
+
+
+_DISTILLED_EPSILON: Final = 1e-12
+_DISTILLED: Final = {
+    "attention.q_lin": "attn_q",
+    "attention.k_lin": "attn_k",
+    "attention.v_lin": "attn_v",
+    "attention.out_lin": "attn_output",
+    "sa_layer_norm": "attn_output_norm",
+    "ffn.lin1": "ffn_up",
+    "ffn.lin2": "ffn_down",
+    "output_layer_norm": "layer_output_norm",
+}
+_PRODUCTS: Final = {
+    "attention.self.query": "attn_q",
+    "attention.self.key": "attn_k",
+    "attention.self.value": "attn_v",
+    "attention.output.dense": "attn_output",
+    "attention.output.LayerNorm": "attn_output_norm",
+    "intermediate.dense": "ffn_up",
+    "output.dense": "ffn_down",
+    "output.LayerNorm": "layer_output_norm",
+}
+
+GGUF = GGUFFamily(
+    architecture="bert",
+    model_type="bert",
+    auto_class="BertModel",
+    inner={**_PRODUCTS, **_DISTILLED},
+    outer={
+        "distilbert.embeddings.word_embeddings": "token_embd",
+        "distilbert.embeddings.position_embeddings": "position_embd",
+        "distilbert.embeddings.LayerNorm": "token_embd_norm",
+        "bert.embeddings.word_embeddings": "token_embd",
+        "bert.embeddings.token_type_embeddings": "token_types",
+        "bert.embeddings.position_embeddings": "position_embd",
+        "bert.embeddings.LayerNorm": "token_embd_norm",
+    },
+    stack=("bert.encoder.layer", "distilbert.transformer.layer"),
+    renamed={"num_key_value_heads": None, "head_dim": None, "rope_parameters": None},
+    epsilon="layer_norm_eps",
+    biases=frozenset(_PRODUCTS.values()),
+    singles=frozenset({"token_types.weight", "position_embd.weight"}),
+    head="shared",
+    values=_read_gguf,
+    metadata=write_encoder,
+)
+"""BERT and its kin: post-norm blocks that see both ways, learned positions; no head is in these files.
+
+Those without token types are DistilBERT's. RoBERTa's are those of a BERT, see `gguf_encoders`."""

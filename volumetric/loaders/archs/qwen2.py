@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
@@ -18,3 +19,11 @@ def build(config: Config) -> Blueprint:
         windows=read_windows(config, layers, switch=True),
         qkv_bias=True,
     )
+
+
+GGUF = GGUFFamily(
+    architecture="qwen2",
+    model_type="qwen2",
+    auto_class="Qwen2ForCausalLM",
+    biases=frozenset({"attn_q", "attn_k", "attn_v"}),
+)

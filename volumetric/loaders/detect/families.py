@@ -23,26 +23,6 @@ from volumetric.loaders.tied import build_for
 
 PLAIN_FIRST: Final = ("llama", "bert")
 """Families whose tensors others have, too, which then do something more: a window, layers without rotation, factors."""
-NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
-    "gemma2": ("query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "sliding_window"),
-    "gemma3": ("query_pre_attn_scalar", "sliding_window"),
-    "cohere": ("logit_scale",),
-    "cohere2": ("logit_scale", "sliding_window"),
-    "llama4": ("use_qk_norm", "attention_chunk_size", "attn_scale", "floor_scale", "no_rope_layers"),
-    "qwen2_moe": ("norm_topk_prob",),
-    "qwen3_moe": ("norm_topk_prob",),
-    "falcon_h1": (
-        *("attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "mlp_multipliers"),
-        *("ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "embedding_multiplier", "lm_head_multiplier"),
-    ),
-    "granite": ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),
-    "gpt_neox": ("rotary_pct", "use_parallel_residual"),
-    "modernbert": ("local_attention",),
-    "phi3": ("partial_rotary_factor",),
-    "smollm3": ("no_rope_layers",),
-    "stablelm": ("partial_rotary_factor",),
-}
-"""Values that differ between models of a family, change all numbers, and are in no tensor."""
 _NOT_BY_LAYER: Final = ("mlp_multipliers", "ssm_multipliers", "time_step_limit", "architectures")
 """Lists that do not have a value for each layer."""
 _ROTATED: Final = ("partial_rotary_factor", "rotary_pct")
@@ -58,39 +38,6 @@ CONDITIONAL: Final = frozenset(
 )
 """Values that families look at only where another one says that they count."""
 _WHAT_ROWS_TELL: Final = ("rows of queries", "rows of keys")
-
-
-class Traced(Config):
-    """A configuration that notes which values were asked for; copies share the notes."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self, values: Mapping[str, Any], where: str, tensors: int | None, asked: set[str]) -> None:
-        super().__init__(values, where, tensors)
-        self.asked = asked
-
-    def with_values(self, **values: Any) -> Config:
-        return Traced({**self.values, **values}, self.where, self.tensors, self.asked)
-
-    def has(self, name: str) -> bool:
-        self.asked.add(name)
-        return super().has(name)
-
-    def section(self, name: str) -> Config | None:
-        self.asked.add(name)
-        return super().section(name)
-
-    def items(self, name: str, length: int) -> Any:
-        self.asked.add(name)
-        return super().items(name, length)
-
-    def require(self, name: str, *allowed: object) -> None:
-        self.asked.add(name)
-        super().require(name, *allowed)
-
-    def _get(self, name: str, default: object) -> Any:
-        self.asked.add(name)
-        return super()._get(name, default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +67,7 @@ def fitting_families(
     wanted = assumptions.find("model_type")
     if wanted is not None and Config({"model_type": str(wanted)}, where).family not in archs.families():
         raise SpecError(f"guess: there is no family {wanted!r}", hint=suggestion(wanted, archs.families()))
-    names = archs.families() if wanted is None else [str(wanted)]
+    names = archs.families() if wanted is None else (str(wanted),)
     found = [one for name in names if (one := _try(name, source, known, assumptions, where)) is not None]
     order = {name: i for i, name in enumerate(PLAIN_FIRST)}
     return sorted(found, key=lambda one: (order.get(one.family, len(order)), one.family))
@@ -133,7 +80,7 @@ def _try(
     # While heads are not known, a part of one may be an odd number of elements, which nothing rotates: all of it then.
     for stand_in in ({}, dict.fromkeys(_ROTATED, 1.0)):
         asked: set[str] = set()
-        config = Traced(stand_in | values, where, len(source.entries), asked)
+        config = Config(stand_in | values, where, len(source.entries), asked=asked)
         blueprint = _fitted(config, source)
         if blueprint is not None:
             break
@@ -236,7 +183,8 @@ def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any], asked
     if any(isinstance(spec, Gate) for spec in specs) and "num_experts_per_tok" not in values:
         missing["num_experts_per_tok"] = "how many experts a row takes is in no tensor"
     told = {*values, *(_ROTATED if values.get("rope_parameters") is not None else ())}
-    other = [name for name in NEEDED.get(family, ()) if name not in told and name not in missing]
+    unseen: tuple[str, ...] = getattr(archs.family_module(family), "UNSEEN", ())
+    other = [name for name in unseen if name not in told and name not in missing]
     return missing | dict.fromkeys(other, "models of this family differ in it, and it is in no tensor")
 
 

@@ -9,8 +9,9 @@ from volumetric.errors import CheckpointError, VolumetricError
 from volumetric.loaders import archs
 from volumetric.loaders.detect import spellings
 from volumetric.loaders.detect.assumptions import Assumptions
-from volumetric.loaders.detect.families import CONDITIONAL, PLAIN_FIRST, Traced, blueprint_of, values_for
+from volumetric.loaders.detect.families import CONDITIONAL, PLAIN_FIRST, blueprint_of, values_for
 from volumetric.loaders.detect.values import Known
+from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, fit, spelled_as
 from volumetric.loaders.nearest import template
 from volumetric.loaders.source import TensorSource
@@ -66,7 +67,7 @@ def _built(values: Mapping[str, Any], source: TensorSource, where: str, assumpti
     """What a family makes of values, without looking whether the tensors fit."""
     asked: set[str] = set()
     try:
-        made = blueprint_of(Traced(values, where, None, asked), source)
+        made = blueprint_of(Config(values, where, asked=asked), source)
     except (VolumetricError, ArithmeticError):
         return None
     assumptions.known |= asked | CONDITIONAL
