@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes.blocks import k_encoders
-from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, halves, planes
+from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, Resident, halves, planes
 from volumetric.dtypes.registry import parse_dtype
 
 
@@ -83,6 +83,7 @@ Q2_K = _k_quant(
     split=_split_q2_k,
     join=k_encoders.join_q2_k,
     fit=k_encoders.fit_q2_k,
+    resident=Resident(scales="uint4", floors="uint4", sections=("scales_of_4", "pairs"), read=16),
 )
 Q3_K = _k_quant(
     name="q3_k",
@@ -94,6 +95,7 @@ Q3_K = _k_quant(
     split=_split_q3_k,
     join=k_encoders.join_q3_k,
     fit=k_encoders.fit_q3_k,
+    resident=Resident(scales="int8", sections=("third_bits", "scales_of_6", "steps"), shaders=("twos",)),
 )
 Q4_K = _k_quant(
     name="q4_k",
@@ -104,6 +106,9 @@ Q4_K = _k_quant(
     split=_split_q4_k,
     join=k_encoders.join_q4_k,
     fit=k_encoders.fit_q4_k,
+    resident=Resident(
+        scales="int8", floors="uint8", sections=("six_bits",), shaders=("nibbles", "minima", "affine"), nibbles_at=16
+    ),
 )
 Q5_K = _k_quant(
     name="q5_k",
@@ -114,6 +119,13 @@ Q5_K = _k_quant(
     split=_split_q5_k,
     join=k_encoders.join_q5_k,
     fit=k_encoders.fit_q5_k,
+    resident=Resident(
+        scales="int8",
+        floors="uint8",
+        sections=("six_bits", "fifth_bits"),
+        shaders=("fives", "minima", "affine"),
+        nibbles_at=48,
+    ),
 )
 Q6_K = _k_quant(
     name="q6_k",
@@ -125,4 +137,5 @@ Q6_K = _k_quant(
     split=_split_q6_k,
     join=k_encoders.join_q6_k,
     fit=k_encoders.fit_q6_k,
+    resident=Resident(scales="int8", sections=("two_bits", "scales_16", "steps")),
 )
