@@ -21,7 +21,7 @@ from volumetric.dtypes import Scheme  # noqa: E402
 from volumetric.loaders import archs  # noqa: E402
 from volumetric.loaders.convert import FORMATS  # noqa: E402
 from volumetric.loaders.gguf import _HOSTS  # noqa: E402
-from volumetric.loaders.gguf_encoders import LIKE_BERT  # noqa: E402
+from volumetric.loaders.gguf_fold import LIKE_BERT  # noqa: E402
 from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
 from volumetric.loaders.hf_config import Config, family_name  # noqa: E402

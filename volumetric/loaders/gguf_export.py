@@ -12,11 +12,9 @@ from volumetric._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, scaled_rows, to_gguf
 from volumetric.loaders import archs
 from volumetric.loaders.gguf_damage import damage_metadata
-from volumetric.loaders.gguf_differences import check_differences
-from volumetric.loaders.gguf_encoders import encoder_in_gguf
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, GGUFFamily
-from volumetric.loaders.gguf_fold import folded
-from volumetric.loaders.gguf_limits import check_network, check_tensors
+from volumetric.loaders.gguf_fold import encoder_in_gguf, folded
+from volumetric.loaders.gguf_limits import check_differences, check_network, check_tensors
 from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
 from volumetric.loaders.gguf_rope import by_factors_alone, rope_factors
 from volumetric.loaders.gguf_sentences import sentence_metadata
@@ -58,7 +56,7 @@ def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool =
 
     Parameters
     ----------
-    allow_differences : write also what llama.cpp is known to compute otherwise, see `gguf_differences`
+    allow_differences : write also what llama.cpp is known to compute otherwise, see `gguf_limits`
 
     Raises
     ------

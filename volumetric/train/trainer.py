@@ -19,13 +19,12 @@ from volumetric.runtime.open import AnyDevice
 from volumetric.train.arguments import check_arguments
 from volumetric.train.by_output import Tally
 from volumetric.train.by_port import data_by_row
-from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
+from volumetric.train.checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, CutData, Data, as_data, grouped
 from volumetric.train.divergence import DivergedError, odd_entry
 from volumetric.train.evaluation import Evaluation, judge
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
-from volumetric.train.identity import check_run, describe_run
 from volumetric.train.latency import warn_of_latency
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, Windowed
 from volumetric.train.lora import trained_keys

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.loaders.archs.cohere import INNER, read_logit_scale, write_logit_scale
-from volumetric.loaders.cohere_layers import cohere_decoder
+from volumetric.loaders.archs.cohere import INNER, cohere_decoder, read_logit_scale, write_logit_scale
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.gguf_windows import KEY, attentions, idle_window, pattern_of, read_pattern

@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 from volumetric.errors import CheckpointError
 from volumetric.grid import Coord
 from volumetric.layers import Mamba2, MultiHeadAttention, Scale, SwiGLU
+from volumetric.loaders.archs.mamba import MIXER_NAMES, step_bounds
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import stacked_decoder
 from volumetric.loaders.gguf_family import ATTENTION, GGUFFamily, Runs
 from volumetric.loaders.gguf_states import BARE, BIASES, MIXER, SINGLES, read_sizes, size_metadata
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.mamba_layers import MIXER_NAMES, step_bounds
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import ATTENTION_NAMES, MLP_NAMES, rms_norm
 from volumetric.loaders.source import TensorSource

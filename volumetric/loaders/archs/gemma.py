@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from volumetric.layers import RMSNorm
-from volumetric.loaders.gemma_layers import HEAD_DIM
+from volumetric.loaders.archs.gemma2 import HEAD_DIM
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric.loaders.archs.gemma2 import RENAMED, SANDWICH_NORMS, score_scalar
+from volumetric.loaders.archs.gemma2 import HEAD_DIM, RENAMED, SANDWICH_NORMS, gemma_decoder, score_scalar
 from volumetric.loaders.encoder_layers import trunk_of
-from volumetric.loaders.gemma_layers import HEAD_DIM, gemma_decoder
 from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, HEAD_NORMS, GGUFFamily
 from volumetric.loaders.gguf_windows import attentions, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows

@@ -7,14 +7,41 @@ from typing import Any, Final
 
 import numpy as np
 
+from volumetric.errors import CheckpointError
 from volumetric.loaders.archs.llama import GGUF as LLAMA
+from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import GGUFFamily
-from volumetric.loaders.granite_layers import granite_decoder
 from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
-from volumetric.loaders.pre_norm import gated_mlp
+from volumetric.loaders.pre_norm import Block, attention_blocks, gated_mlp, pre_norm_stack, rms_norm
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
+
+
+def granite_decoder(config: Config, feed: Block) -> Blueprint:
+    """Build a Granite decoder; `feed` is the second block of each layer."""
+    layers, bias = config.layers(), config.flag("attention_bias", False)
+    divisor = config.number("logits_scaling", 1.0)
+    if divisor == 0:
+        raise CheckpointError(f"{config.where}: logits_scaling is 0, and logits are divided by it")
+    attentions = attention_blocks(
+        config,
+        [read_rope(config, head_dim(config))] * layers,
+        [None] * layers,
+        qkv_bias=bias,
+        out_bias=bias,
+        scale=config.number("attention_multiplier", 1.0),
+    )
+    return pre_norm_stack(
+        config,
+        rms_norm(config),
+        attentions,
+        [feed] * layers,
+        residual_scale=config.number("residual_multiplier", 1.0),
+        embedding_scale=config.number("embedding_multiplier", 1.0),
+        logit_scale=1 / divisor,
+    )
 
 
 def build(config: Config) -> Blueprint:

@@ -9,9 +9,9 @@ from typing import Any
 from volumetric.errors import CheckpointError
 from volumetric.layers import Mamba2
 from volumetric.loaders.archs import mamba
+from volumetric.loaders.archs.mamba import state_space_decoder, step_bounds
 from volumetric.loaders.gguf_states import expansion, read_sizes, size_metadata, without_attention
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.mamba_layers import state_space_decoder, step_bounds
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network

@@ -13,11 +13,10 @@ from volumetric.loaders.detect.adapters import adapter_of
 from volumetric.loaders.detect.assumptions import AssumedError, Assumptions
 from volumetric.loaders.detect.blocks import group
 from volumetric.loaders.detect.chains import chained
-from volumetric.loaders.detect.families import Fitting, fitting_families
+from volumetric.loaders.detect.families import Fitting, fitting_families, nearest
 from volumetric.loaders.detect.findings import Certainty, Finding
 from volumetric.loaders.detect.mobilenets import mobilenet
 from volumetric.loaders.detect.modules import single
-from volumetric.loaders.detect.near import nearest
 from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
 from volumetric.loaders.detect.recurrent import both_ways
 from volumetric.loaders.detect.resnets import resnet
