@@ -17,8 +17,7 @@ from volumetric.blueprint import LayerFact, blueprint
 from volumetric.cli import console, exits
 from volumetric.cli.detected import show_detection
 from volumetric.cli.exits import UsageError
-from volumetric.cli.inspect_clocked import show_clocked
-from volumetric.cli.inspect_program import parts_of, show_program, show_programs
+from volumetric.cli.inspect_program import parts_of, show_clocked, show_program, show_programs
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint

@@ -15,8 +15,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Self
 
 from volumetric import tables
 from volumetric.errors import SpecError
@@ -250,7 +249,8 @@ class RunConfig:
         ------
         SpecError : an unknown key, a value of another type, or one out of range
         """
-        return _build(cls, values, "")
+        _refuse_endless(values)
+        return tables.record(cls, dict(values), "", form="a table")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -291,37 +291,13 @@ class EvolutionConfig(RunConfig):
     mutation: MutationConfig = field(default_factory=MutationConfig)
 
 
-def _build(cls: type[Any], values: Any, where: str) -> Any:
-    if not isinstance(values, Mapping):
-        raise SpecError(f"{where} must be a table, got {values!r}")
-    types = get_type_hints(cls)
-    arguments = {}
-    for key, value in values.items():
-        name = f"{where}.{key}" if where else str(key)
-        if key not in types:
-            raise SpecError(f"unknown key {name!r}", hint=suggestion(key, types))
-        is_section = dataclasses.is_dataclass(types[key])
-        arguments[key] = _build(types[key], value, name) if is_section else _checked(value, types[key], name)
-    return cls(**arguments)
-
-
-def _checked(value: Any, expected: Any, name: str) -> Any:
-    """`value` as `expected`, where an integer may stand for a float and a list for a tuple."""
-    origin = get_origin(expected)
-    if origin is Literal:
-        if value in get_args(expected) and isinstance(value, str):
-            return value
-        raise SpecError(f"{name} must be one of {', '.join(map(repr, get_args(expected)))}, got {value!r}")
-    if origin in (Union, UnionType):
-        return None if value is None else _checked(value, get_args(expected)[0], name)
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_checked(item, str, name) for item in value)
-    if expected is float and type(value) in (int, float) and math.isfinite(value):
-        return float(value)
-    if type(value) is expected and expected is not float:
-        return value
-    wanted = {int: "an integer", float: "a finite number", bool: "true or false", str: "a text"}
-    raise SpecError(f"{name} must be {wanted.get(expected, 'a list of texts')}, got {value!r}")
+def _refuse_endless(values: object, where: str = "") -> None:
+    """Raise `SpecError` for a number that is not finite, which TOML can write."""
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            _refuse_endless(value, f"{where}.{name}" if where else str(name))
+    elif isinstance(values, float) and not math.isfinite(values):
+        raise SpecError(f"{where} must be a finite number, got {values!r}")
 
 
 def _chances(section: str, config: Any, *names: str) -> None:

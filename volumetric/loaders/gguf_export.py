@@ -11,7 +11,7 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, scaled_rows, to_gguf
 from volumetric.loaders import archs
-from volumetric.loaders.gguf_damage import damage_metadata
+from volumetric.loaders.gguf_config import damage_metadata
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, GGUFFamily
 from volumetric.loaders.gguf_fold import encoder_in_gguf, folded
 from volumetric.loaders.gguf_limits import check_differences, check_network, check_tensors

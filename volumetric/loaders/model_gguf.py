@@ -9,8 +9,7 @@ from volumetric.loaders import archs
 from volumetric.loaders.chat import chat_template
 from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.gguf import decoded_types, open_gguf
-from volumetric.loaders.gguf_config import read_config
-from volumetric.loaders.gguf_damage import read_damage
+from volumetric.loaders.gguf_config import read_config, read_damage
 from volumetric.loaders.gguf_sentences import read_gguf_sentences
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
 from volumetric.loaders.hub import Location
