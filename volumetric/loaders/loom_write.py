@@ -20,7 +20,7 @@ from volumetric.layers.containers import inner_source
 from volumetric.loaders.loom_blob import NAMES, encode_blob
 from volumetric.loaders.loom_fields import write_layer
 from volumetric.loaders.loom_json import ORDER
-from volumetric.loaders.loom_layers import join_weights, weight_count
+from volumetric.loaders.loom_weights import join_weights, weight_count
 from volumetric.network import Network
 from volumetric.weights import WeightStore
 from volumetric.wiring import Source
