@@ -116,7 +116,7 @@ def read_layer(kind: str, f: Fields, activation: Activation) -> Told:
         raise UnsupportedError(f"a {kind} layer with an activation is not built here")
     if kind == "MultiHeadAttention":
         return _read_attention(f)
-    return _read_kmeans(f) if kind == "KMeans" else _read_sized(_SIZED[kind], f, activation)
+    return _read_kmeans(f) if kind == "KMeans" else _read_sized(kind, f, activation)
 
 
 def _read_attention(f: Fields) -> Told:
@@ -180,11 +180,12 @@ def _read_spatial(cls: type[Conv] | type[ConvTranspose], f: Fields, activation: 
     return Told(spec=spec, reads=(spec.in_channels, *sizes))
 
 
-def _read_sized(form: Sized, f: Fields, activation: Activation) -> Told:
+def _read_sized(kind: str, f: Fields, activation: Activation) -> Told:
+    form = _SIZED[kind]
     sizes = {ours: _size(f, next((n for n in theirs if f.get(n)), theirs[-1])) for ours, theirs in form.sizes.items()}
-    own = {"activation": activation} if form.cls is Dense else {}
+    own = {"activation": activation} if kind == "Dense" else {}
     spec = form.cls(**sizes, **form.computed, **form.made, **own)
-    return Told(spec=spec, reads=() if form.cls is Embedding else (next(iter(sizes.values())),))
+    return Told(spec=spec, reads=() if kind == "Embedding" else (next(iter(sizes.values())),))
 
 
 def _size(f: Fields, name: str) -> int:

@@ -11,8 +11,7 @@ from volumetric.layers import SwiGLU
 from volumetric.loaders.chain import InStack, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, mixture
-from volumetric.loaders.gguf_experts import expert_values, small_expert_metadata
-from volumetric.loaders.gguf_family import ATTENTION, GGUFFamily
+from volumetric.loaders.gguf_family import ATTENTION, GGUFFamily, expert_values, small_expert_metadata
 from volumetric.loaders.gguf_rope import read_rope as read_gguf_rope
 from volumetric.loaders.gguf_windows import attentions, idle_window, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows

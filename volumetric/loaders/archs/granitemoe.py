@@ -8,8 +8,7 @@ from typing import Any
 from volumetric.loaders.archs.granite import GGUF as GRANITE
 from volumetric.loaders.archs.granite import granite_decoder, read_factors, write_factors
 from volumetric.loaders.experts import expert_count, stacked_experts
-from volumetric.loaders.gguf_experts import expert_metadata, expert_values
-from volumetric.loaders.gguf_family import ATTENTION, PRE_NORMS, GGUFFamily
+from volumetric.loaders.gguf_family import ATTENTION, PRE_NORMS, GGUFFamily, expert_metadata, expert_values
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.source import TensorEntry, TensorSource

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from volumetric.loaders.decoder import head_dim
-from volumetric.loaders.gguf_experts import expert_metadata, expert_values
-from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily
+from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily, expert_metadata, expert_values
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint

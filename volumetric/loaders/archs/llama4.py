@@ -13,8 +13,7 @@ from volumetric.layers import MultiHeadAttention, Parallel, SwiGLU
 from volumetric.loaders.chain import InStack, Interleaved, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, mixture
-from volumetric.loaders.gguf_experts import expert_metadata
-from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily
+from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily, expert_metadata
 from volumetric.loaders.hf_config import MAX_LAYERS, Config, kinds_of_layers
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part

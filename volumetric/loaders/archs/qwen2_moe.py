@@ -10,8 +10,7 @@ import numpy as np
 from volumetric.loaders.archs.qwen3_moe import GGUF as QWEN3
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, experts, mixture_layers, scoring_of, with_shared_expert
-from volumetric.loaders.gguf_experts import small_expert_metadata
-from volumetric.loaders.gguf_family import ATTENTION, EXPERTS, PRE_NORMS, GGUFFamily
+from volumetric.loaders.gguf_family import ATTENTION, EXPERTS, PRE_NORMS, GGUFFamily, small_expert_metadata
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint

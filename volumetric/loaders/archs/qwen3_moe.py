@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from volumetric.loaders.experts import expert_count, experts, mixture_layers, scoring_of
-from volumetric.loaders.gguf_experts import expert_values, small_expert_metadata
-from volumetric.loaders.gguf_family import ATTENTION, EXPERTS, HEAD_NORMS, PRE_NORMS, GGUFFamily
+from volumetric.loaders.gguf_family import (
+    ATTENTION,
+    EXPERTS,
+    HEAD_NORMS,
+    PRE_NORMS,
+    GGUFFamily,
+    expert_values,
+    small_expert_metadata,
+)
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint

@@ -16,11 +16,11 @@ from volumetric.loaders.detect.families import Fitting, fitting_families, neares
 from volumetric.loaders.detect.findings import Certainty, Finding
 from volumetric.loaders.detect.mobilenets import mobilenet
 from volumetric.loaders.detect.modules import single
-from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
 from volumetric.loaders.detect.recurrent import both_ways
 from volumetric.loaders.detect.resnets import resnet
 from volumetric.loaders.detect.respelled import Respelled, is_llama_cpp, spellings
 from volumetric.loaders.detect.spellings import adapter_of
+from volumetric.loaders.detect.stack import NetworkPlan, PlanParts
 from volumetric.loaders.detect.state_spaces import state_space_values
 from volumetric.loaders.detect.transformer import encoder_layer
 from volumetric.loaders.detect.tree import Node, build_tree
