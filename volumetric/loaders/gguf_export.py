@@ -84,7 +84,7 @@ def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool =
     check_tensors(family, tensors, network)
     check_network(network, metadata, tensors)
     if not allow_differences:
-        check_differences(family.architecture, network)
+        check_differences(family, network)
     rows = Config(model.config, model.name).integer("vocab_size")
     metadata |= damage_metadata(model.damage)
     metadata |= generation_metadata(model.generation, model.tokenizer) | tokenizer_metadata(model.tokenizer, rows)

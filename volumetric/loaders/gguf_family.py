@@ -70,6 +70,14 @@ def _nothing(*_: object) -> Mapping[str, Any]:
     return {}
 
 
+def _silent(_: Network) -> str:
+    return ""
+
+
+def _none(_: Network) -> list[str]:
+    return []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GGUFFamily:
     """One architecture of GGUF files; the defaults are those of the pre-norm decoder.
@@ -103,6 +111,9 @@ class GGUFFamily:
         ``output.weight``, or with it, where it expects the other
     factors : whether llama.cpp scales frequencies by the tensor `ROPE_FACTORS`
     longrope : whether it does by `LONG_FACTORS` and `SHORT_FACTORS`
+    named_longrope : whether files name that scaling beside the tensors
+    unreadable : why llama.cpp cannot read a network of this family, empty where it can
+    differences : what llama.cpp computes otherwise from a file of a network, or that it crashes
     values, metadata : what is peculiar to the family, read and written
     """
 
@@ -127,6 +138,9 @@ class GGUFFamily:
     head: Literal["shared", "own", "either"] = "either"
     factors: bool = False
     longrope: bool = False
+    named_longrope: bool = True
+    unreadable: Callable[[Network], str] = _silent
+    differences: Callable[[Network], list[str]] = _none
     values: ReadValues = _nothing
     metadata: WriteValues = _nothing
 

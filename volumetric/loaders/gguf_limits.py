@@ -20,7 +20,7 @@ from volumetric.dtypes import Packed
 from volumetric.errors import UnsupportedError
 from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.grid import Coord
-from volumetric.layers import LayerSpec, MultiHeadAttention, ShortConv, SwiGLU
+from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.base import fields_of
 from volumetric.loaders import archs
 from volumetric.loaders.gguf import GGUFSource
@@ -32,8 +32,6 @@ from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
 from volumetric.network import Network
 
 _HINT: Final = "formats native and hf hold the model as it is"
-COMMAND_R_PLUS: Final = 64
-"""Layers from which on llama.cpp expects the norms of Command R+."""
 
 
 def check_tensors(family: GGUFFamily, names: Collection[str], network: Network) -> None:
@@ -63,18 +61,9 @@ def _check_attention(family: GGUFFamily, attention: MultiHeadAttention, network:
     architecture = family.architecture
     scalings = ("none", "linear", "llama3", "yarn", *(["longrope"] if family.longrope else []))
     by_factors = family.factors and attention.rope is not None and by_factors_alone(attention.rope)
-    if architecture == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:
-        raise UnsupportedError(
-            f"qwen2 in GGUF files has square projections: {attention.num_heads} heads of {attention.width} "
-            f"are not {attention.embed_dim} numbers",
-            hint=_HINT,
-        )
-    if architecture == "command-r" and attention.qk_norm != (len(attentions(network)) >= COMMAND_R_PLUS):
-        raise UnsupportedError(
-            f"GGUF's 'command-r' has norms of heads from {COMMAND_R_PLUS} layers on, as Command R+, and only then: "
-            f"{len(attentions(network))} layers {'with' if attention.qk_norm else 'without'} them are not readable",
-            hint=_HINT,
-        )
+    reason = family.unreadable(network)
+    if reason:
+        raise UnsupportedError(reason, hint=_HINT)
     if attention.rope is not None and attention.rope.scaling not in scalings and not by_factors:
         raise UnsupportedError(
             f"rotary scaling {attention.rope.scaling!r} is not written to GGUF files of architecture {architecture!r}",
@@ -149,13 +138,11 @@ def _same(one: Any, other: Any) -> bool:
 
 
 _BETA_FAST, _BETA_SLOW = 32.0, 1.0
-_LLAMA4_INTERVAL: Final = 4
-"""Every so many layers of Llama 4 read the scale of scores by position."""
 
 
-def check_differences(architecture: str, network: Network) -> None:
+def check_differences(family: GGUFFamily, network: Network) -> None:
     """Raise `UnsupportedError` where llama.cpp would compute something else from a file of this network, or crash."""
-    found = _differences(architecture, network)
+    found = _differences(family, network)
     if found:
         raise UnsupportedError(
             f"llama.cpp would not compute this model from a GGUF file: {'; '.join(found)}",
@@ -164,14 +151,8 @@ def check_differences(architecture: str, network: Network) -> None:
         )
 
 
-def _differences(architecture: str, network: Network) -> list[str]:
-    layers, found = attentions(network), list[str]()
-    windows = sorted({spec.window for spec in layers if spec.window is not None})
-    if architecture == "phi3" and windows:
-        found.append(
-            f"it leaves out the windows of 'phi3', and the model has one of {windows[0]} tokens (--context "
-            f"{windows[0]} writes a file for contexts in which that cuts nothing)"
-        )
+def _differences(family: GGUFFamily, network: Network) -> list[str]:
+    layers, found = attentions(network), family.differences(network)
     ramps = [spec.rope for spec in layers if spec.rope is not None and spec.rope.scaling == "yarn"]
     if any(_turns_otherwise(rope, truncate=True) for rope in ramps):
         found.append("it rounds the ends of yarn's ramp to whole pairs, and the model does not (truncate: false)")
@@ -179,13 +160,6 @@ def _differences(architecture: str, network: Network) -> list[str]:
         found.append(
             f"it computes yarn with beta_fast {_BETA_FAST:g} and beta_slow {_BETA_SLOW:g}, whatever a file says"
         )
-    if architecture == "llama4" and len(layers) < _LLAMA4_INTERVAL:
-        found.append(f"it ends with an assertion where Llama 4 has less than {_LLAMA4_INTERVAL} layers")
-    if architecture == "lfm2" and not any(isinstance(spec, ShortConv) for spec in network.layers.values()):
-        found.append("it ends with an assertion where no layer of LFM2 is a convolution")
-    activations = {spec.activation for spec in network.layers.values() if isinstance(spec, SwiGLU)}
-    if architecture == "modern-bert" and activations - {"gelu", "silu"}:
-        found.append(f"it has no gated {', '.join(sorted(activations))} in 'modern-bert'")
     return found
 
 

@@ -32,7 +32,7 @@ def gguf_metadata(model: LoadedModel, network: Network, family: GGUFFamily, bloc
         family.epsilon_key: np.float32(epsilon),
         "vocab_size": np.uint32(config.integer("vocab_size")),
         **({"feed_forward_length": np.uint32(hidden[0])} if hidden else {}),
-        **_rope(main_rope(network), family, tensors_alone=architecture == "phi3"),
+        **_rope(main_rope(network), family, tensors_alone=not family.named_longrope),
         **family.metadata(config, network),
     }
     return {

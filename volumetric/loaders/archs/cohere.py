@@ -11,6 +11,7 @@ from volumetric.layers import LayerNorm, Rope
 from volumetric.loaders.chain import ByHead, Interleaved, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, HEAD_NORMS, GGUFFamily
+from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
@@ -71,6 +72,20 @@ def write_logit_scale(config: Config, network: Network) -> Mapping[str, Any]:
     return {"logit_scale": np.float32(config.number("logit_scale", 0.0625))}
 
 
+COMMAND_R_PLUS = 64
+"""Layers from which on llama.cpp expects the norms of Command R+."""
+
+
+def _unreadable(network: Network) -> str:
+    layers = attentions(network)
+    if layers[0].qk_norm == (len(layers) >= COMMAND_R_PLUS):
+        return ""
+    return (
+        f"GGUF's 'command-r' has norms of heads from {COMMAND_R_PLUS} layers on, as Command R+, and only then: "
+        f"{len(layers)} layers {'with' if layers[0].qk_norm else 'without'} them are not readable"
+    )
+
+
 UNSEEN = ("logit_scale",)
 GGUF = GGUFFamily(
     architecture="command-r",
@@ -82,5 +97,6 @@ GGUF = GGUFFamily(
     head="shared",
     values=_read_gguf,
     metadata=write_logit_scale,
+    unreadable=_unreadable,
 )
 """Command R (Cohere): one LayerNorm without bias before attention and MLP side by side, a factor on the logits."""

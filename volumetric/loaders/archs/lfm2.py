@@ -136,6 +136,11 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     return {KV_HEADS: np.array(heads, np.int32), "shortconv.l_cache": np.uint32(taps[0] if taps else 3)}
 
 
+def _differences(network: Network) -> list[str]:
+    convolves = any(isinstance(spec, ShortConv) for spec in network.layers.values())
+    return [] if convolves else ["it ends with an assertion where no layer of LFM2 is a convolution"]
+
+
 GGUF = GGUFFamily(
     architecture="lfm2",
     model_type="lfm2",
@@ -164,5 +169,6 @@ GGUF = GGUFFamily(
     mixed=True,
     values=_read_gguf,
     metadata=_write_gguf,
+    differences=_differences,
 )
 """LFM2: short convolutions, and attention in the layers that have heads of keys."""

@@ -14,6 +14,7 @@ from volumetric.loaders.chain import InStack, Interleaved, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, mixture
 from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily, expert_metadata
+from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import MAX_LAYERS, Config, kinds_of_layers
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
@@ -191,6 +192,15 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     }
 
 
+def _differences(network: Network) -> list[str]:
+    few = len(attentions(network)) < _SCALED_EVERY
+    return [f"it ends with an assertion where Llama 4 has less than {_SCALED_EVERY} layers"] if few else []
+
+
+_SCALED_EVERY: Final = 4
+"""Every so many layers read the scale of scores by position."""
+
+
 UNSEEN = ("use_qk_norm", "attention_chunk_size", "attn_scale", "floor_scale", "no_rope_layers")
 GGUF = GGUFFamily(
     architecture="llama4",
@@ -207,5 +217,6 @@ GGUF = GGUFFamily(
     factors=True,
     values=_read_gguf,
     metadata=_write_gguf,
+    differences=_differences,
 )
 """Llama 4: chunks, layers that do not turn, experts in every so many layers; llama.cpp has most of it in its code."""

@@ -162,6 +162,12 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     }
 
 
+def _differences(network: Network) -> list[str]:
+    activations = {spec.activation for spec in network.layers.values() if isinstance(spec, SwiGLU)}
+    unknown = activations - {"gelu", "silu"}
+    return [f"it has no gated {', '.join(sorted(activations))} in 'modern-bert'"] if unknown else []
+
+
 UNSEEN = ("local_attention",)
 GGUF = GGUFFamily(
     architecture="modern-bert",
@@ -187,5 +193,6 @@ GGUF = GGUFFamily(
     head="shared",
     values=_read_gguf,
     metadata=_write_gguf,
+    differences=_differences,
 )
 """ModernBERT: pre-norm blocks that see both ways; two of three see a window, and turn by a base of their own."""

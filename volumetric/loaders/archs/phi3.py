@@ -10,6 +10,7 @@ import numpy as np
 from volumetric.loaders.chain import Fused
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import PRE_NORMS, GGUFFamily
+from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
@@ -55,6 +56,14 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     return {"attention.sliding_window": np.uint32(config.integer("sliding_window"))}
 
 
+def _differences(network: Network) -> list[str]:
+    windows = sorted({spec.window for spec in attentions(network) if spec.window is not None})
+    if not windows:
+        return []
+    text = f"it leaves out the windows of 'phi3', and the model has one of {windows[0]} tokens"
+    return [f"{text} (--context {windows[0]} writes a file for contexts in which that cuts nothing)"]
+
+
 UNSEEN = ("partial_rotary_factor",)
 GGUF = GGUFFamily(
     architecture="phi3",
@@ -71,5 +80,7 @@ GGUF = GGUFFamily(
     longrope=True,
     values=_read_gguf,
     metadata=_write_gguf,
+    named_longrope=False,
+    differences=_differences,
 )
 """Phi-3 and Phi-4: queries, keys and values in one tensor, gate and up in another, in the order of the original."""
