@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from volumetric.cli import streams
 
@@ -61,6 +62,11 @@ def explain_sampling(merged: Merged) -> None:
 
 
 write = streams.write  # a piece of the product, at once and as it is
+
+
+def write_json(value: Any, *, indent: int | None = None) -> None:
+    """Write a JSON value as the product, and a line break; what JSON has no form for is written as text."""
+    write(json.dumps(value, indent=indent, default=str) + "\n")
 
 
 def read_all() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as jsonlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,7 +86,7 @@ def inspect(
     if json:
         layers = blueprint(loaded.network, loaded.params).describe()["layers"]
         described = facts | {"layers": layers, "tensors": _tensors(loaded)}
-        console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")
+        console.write_json(described, indent=2)
         return exits.OK
     facts["size"] = byte_size(facts["size"])
     width = max(map(len, facts)) + 2
@@ -275,7 +274,7 @@ def show_detection(found: Detection, *, json: bool, tensors: bool) -> None:
     tensors : each layer on its own, with the names of its tensors
     """
     if json:
-        console.write(jsonlib.dumps(describe(found), indent=2, default=str) + "\n")
+        console.write_json(describe(found), indent=2)
         return
     from volumetric.loaders.detect.findings import collapsed
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from typing import TYPE_CHECKING, Any
 
 from volumetric.cli import console
@@ -27,7 +26,7 @@ def show_program(path: str, *, json: bool) -> None:
 
     facts = describe(read_program(path))
     if json:
-        console.write(jsonlib.dumps({"program": path, **facts}, indent=2) + "\n")
+        console.write_json({"program": path, **facts}, indent=2)
         return
     canvas = facts["canvas"]
     frames = f"{canvas['frames']:,} frame{'s' * (canvas['frames'] > 1)}"
@@ -158,7 +157,7 @@ def show_clocked(loaded: LoadedModel, *, window: int, checkpoint: int, json: boo
     """Print the facts, as text or as one JSON object."""
     facts = clocked_facts(loaded, window, checkpoint)
     if json:
-        console.write(jsonlib.dumps({"model": loaded.name, **facts}, indent=2) + "\n")
+        console.write_json({"model": loaded.name, **facts}, indent=2)
         return
     how = ", ".join(f"{n['layers']:,} layers in {n['buckets']:,} ({way})" for way, n in facts["buckets"].items())
     remade = f", {checkpoint} between checkpoints" if checkpoint else ""
