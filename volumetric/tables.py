@@ -141,9 +141,8 @@ def check_fields(of: Any, where: str = "", *, without: Iterable[str] = ()) -> No
         value = getattr(of, name)
         if type(value) is to or value is None or name in without:
             if value is None and type(None) not in get_args(to):
-                raise SpecError(
-                    _at(where, name) + f": expected {_named(to)}, got None", hint="leave it out for the default"
-                )
+                wanted = getattr(to, "__name__", str(to))
+                raise SpecError(f"{_at(where, name)}: expected {wanted}, got None", hint="leave it out for the default")
             continue
         given = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value  # NumPy's
         object.__setattr__(of, name, typed(given, to, _at(where, name)))
@@ -151,10 +150,6 @@ def check_fields(of: Any, where: str = "", *, without: Iterable[str] = ()) -> No
 
 def _at(where: str, name: str) -> str:
     return f"{where}: {name}" if where else name
-
-
-def _named(to: Any) -> str:
-    return getattr(to, "__name__", str(to))
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,6 @@ from volumetric.network import OUTPUT, Network
 from volumetric.observe import Observer
 from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.runtime.open import AnyDevice
-from volumetric.train.by_output import Tally
 from volumetric.train.by_port import data_by_row
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
 from volumetric.train.config import TrainConfig, check_arguments
@@ -256,7 +255,7 @@ class _Run:
         return StepEvent(
             step=self.step,
             epoch=self.progress.epoch,
-            loss=self._loss(report.tally),
+            loss=self.config.losses.value(report.tally),
             rate=rate,
             gradient_norm=report.gradient_norm,
             clipped=report.clipped,
@@ -315,9 +314,6 @@ class _Run:
         if odd is not None:
             self._diverged(f"in validation, {found.fault}", self.step, [odd])
         return found
-
-    def _loss(self, tally: Tally) -> float:
-        return self.config.losses.value(tally)
 
     def _reason(self) -> str | None:
         """Say why training should end between two epochs, if it should."""
