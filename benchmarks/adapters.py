@@ -29,7 +29,7 @@ from benchmarks.arguments import argument_parser, numbers
 from benchmarks.random_model import SHAPES, random_text_model
 from volumetric.generate import Job, Limits, Model, Scheduler, load
 from volumetric.loaders import LoadedModel
-from volumetric.loaders.peft_write import save_adapter
+from volumetric.loaders.peft import save_adapter
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.open import open_device
 from volumetric.train import LowRank

@@ -6,7 +6,6 @@ python scripts/models_page.py --check    exit with 1 if the file is not current
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import sys
@@ -19,11 +18,10 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
 from volumetric.dtypes import Scheme  # noqa: E402
-from volumetric.errors import UnsupportedError  # noqa: E402
-from volumetric.loaders import archs, gguf_archs  # noqa: E402
+from volumetric.loaders import archs  # noqa: E402
 from volumetric.loaders.convert import FORMATS  # noqa: E402
 from volumetric.loaders.gguf import _HOSTS  # noqa: E402
-from volumetric.loaders.gguf_encoders import LIKE_BERT  # noqa: E402
+from volumetric.loaders.gguf_fold import LIKE_BERT  # noqa: E402
 from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
 from volumetric.loaders.hf_config import Config, family_name  # noqa: E402
@@ -253,7 +251,7 @@ def family_rows() -> list[str]:
         classes.setdefault(family_name(config["model_type"]), config["architectures"][0])
     lines = []
     for name in archs.families():
-        about = (importlib.import_module(f"{archs.__name__}.{name}").__doc__ or "").splitlines()[0].rstrip(".")
+        about = (archs.family_module(name).__doc__ or "").splitlines()[0].rstrip(".")
         lines.append(f"| `{name}` | {about} | {classes[name]} | {gguf_cell(name)} |")
     return lines
 
@@ -264,10 +262,8 @@ def gguf_cell(family: str) -> str:
         return "`llama`, where no window is shorter than the context"
     if family in LIKE_BERT:
         return "`bert`"
-    try:
-        return f"`{gguf_archs.architecture_of(family)}`"
-    except UnsupportedError:
-        return "no"
+    form = archs.gguf_families().get(family)
+    return "no" if form is None else f"`{form.architecture}`"
 
 
 def format_rows() -> list[str]:

@@ -17,7 +17,7 @@ from tests.layers.cases import CASES  # noqa: E402
 from tests.parity.run import graph_of  # noqa: E402
 from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, training, weighted  # noqa: E402
 from volumetric.dtypes import BLOCK_FORMATS, DTYPES, OWN_FORMATS, DType, Scheme, parse_dtype  # noqa: E402
-from volumetric.dtypes.regroup import narrowed_scheme  # noqa: E402
+from volumetric.dtypes.scaled import narrowed_scheme  # noqa: E402
 from volumetric.graph.operations import OPS  # noqa: E402
 from volumetric.grid import Coord, Grid  # noqa: E402
 from volumetric.kernels.gpu.graph.table import LOWERERS  # noqa: E402

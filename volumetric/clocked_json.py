@@ -10,14 +10,8 @@ from volumetric.errors import SpecError
 from volumetric.grid import Coord
 from volumetric.layers.clock import Clock, Every
 from volumetric.network import Network
-from volumetric.network_json import (
-    check_head,
-    network_from_dict,
-    network_to_dict,
-    read_text,
-    to_text,
-)
-from volumetric.tables import convert, expect_keys
+from volumetric.network_json import check_head, network_from_dict, network_to_dict, read_text, to_text
+from volumetric.tables import convert, expect_keys, record
 
 FORMAT = "volumetric.clocked"
 VERSION = 2
@@ -71,13 +65,12 @@ def clock_of(data: str | Mapping[str, Any], where: str) -> Clock:
     ------
     SpecError : it is none; the message begins with `where`
     """
-    given: dict[str, int] = {}
     if not isinstance(data, str):
         expect_keys(data, ("period", "phase"), where, "an object")
         if "period" not in data:
-            raise SpecError(f"{where}: a clock needs a period")
-        given = {name: convert(value, int, f"{where}.{name}") for name, value in data.items()}
+            raise SpecError(f"{where}: a clock needs a period", hint="period = 2, or the text every(2)")
+        return record(Every, data, where)
     try:
-        return Clock.parse(data) if isinstance(data, str) else Every(**given)
+        return Clock.parse(data)
     except SpecError as error:
         raise SpecError(f"{where}: {error}", hint=error.hint) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -15,7 +15,7 @@ from volumetric.hints import suggestion
 from volumetric.layers import LAYERS, LayerSpec
 from volumetric.layers.base import fields_of
 from volumetric.network import Network
-from volumetric.tables import convert, expect_keys
+from volumetric.tables import convert, expect_keys, read
 
 FORMAT = "volumetric.network"
 VERSION = 1
@@ -150,8 +150,7 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
             children = convert(data[name], list[dict[str, Any]], place)
             fields[name] = tuple(spec_from_dict(child, f"{place}[{i}]") for i, child in enumerate(children))
         else:
-            _expect_known(data[name], hints[name], place)
-            fields[name] = convert(data[name], hints[name], place)
+            fields[name] = read(data[name], hints[name], place)
     try:
         return cls(**fields)
     except TypeError as error:
@@ -181,10 +180,3 @@ def _port(data: dict[str, Any], where: str) -> Port:
     hints = get_type_hints(Port)
     given = {name: convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
     return Port(coord=Coord.parse(convert(data["coord"], str, f"{where}.coord")), **given)
-
-
-def _expect_known(value: Any, to: Any, where: str) -> None:
-    """Refuse keys that a dataclass among the types `to` does not have: `msgspec` would pass over them."""
-    for option in get_args(to) or (to,):
-        if isinstance(value, dict) and dataclasses.is_dataclass(option):
-            expect_keys(value, tuple(f.name for f in dataclasses.fields(option)), where, "an object")

@@ -94,15 +94,13 @@ def expect_keys(
     form : what the file's language calls it
     elsewhere : says where a key belongs that is not allowed here, None: nowhere
     """
+    names, place = list(allowed), f"{where}: " if where else ""
     if not isinstance(table, dict):
-        raise SpecError(
-            f"{where}: expected {form}, got {shown(table)}", hint=f"it has {', '.join(list(allowed)[:6])}, …"
-        )
-    names = list(allowed)
+        raise SpecError(f"{place}expected {form}, got {shown(table)}", hint=f"it has {', '.join(names[:6])}, …")
     for key in table:
         if key not in names:
             hint = elsewhere(key) if isinstance(key, str) else None
-            raise SpecError(f"{where}: unknown key {shown(key)}", hint=hint or suggestion(key, names))
+            raise SpecError(f"{place}unknown key {shown(key)}", hint=hint or suggestion(key, names))
     return table
 
 
@@ -117,6 +115,8 @@ def typed(value: object, to: Any, where: str) -> Any:
         return msgspec.convert(value, to)
     except (msgspec.ValidationError, TypeError) as error:
         raise SpecError(f"{where}: {str(error).partition(' - at')[0]}", hint=_written(to, value)) from None
+    except UnicodeEncodeError:
+        raise SpecError(f"{where}: half of a surrogate pair, which is no text") from None
 
 
 _FORMS = {
@@ -180,9 +180,8 @@ def check_fields(of: Any, where: str = "", *, without: Iterable[str] = ()) -> No
         value = getattr(of, name)
         if type(value) is to or value is None or name in without:
             if value is None and type(None) not in get_args(to):
-                raise SpecError(
-                    _at(where, name) + f": expected {_named(to)}, got None", hint="leave it out for the default"
-                )
+                wanted = getattr(to, "__name__", str(to))
+                raise SpecError(f"{_at(where, name)}: expected {wanted}, got None", hint="leave it out for the default")
             continue
         given = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value  # NumPy's
         object.__setattr__(of, name, typed(given, to, _at(where, name)))
@@ -192,8 +191,78 @@ def _at(where: str, name: str) -> str:
     return f"{where}: {name}" if where else name
 
 
-def _named(to: Any) -> str:
-    return getattr(to, "__name__", str(to))
+@lru_cache(maxsize=256)
+def _fields_of(cls: Any) -> Mapping[str, tuple[Any, bool]]:
+    """Name → type of what a dataclass or a struct is made of, and whether it has no default."""
+    hints = get_type_hints(cls)
+    if issubclass(cls, msgspec.Struct):
+        return {field.name: (hints[field.name], field.required) for field in msgspec.structs.fields(cls)}
+    bare = dataclasses.MISSING
+    fields = (f for f in dataclasses.fields(cls) if f.init)
+    return {f.name: (hints[f.name], f.default is bare and f.default_factory is bare) for f in fields}
+
+
+def _is_record(of: Any) -> bool:
+    return isinstance(of, type) and (issubclass(of, msgspec.Struct) or dataclasses.is_dataclass(of))
+
+
+def record(cls: type[T], table: object, where: str, *, known: Iterable[str] = (), form: str = "an object") -> T:
+    """Return the dataclass or struct that a table describes, at any depth.
+
+    Parameters
+    ----------
+    known : keys that may stand in the text besides the fields, for suggestions
+    form : what the file's language calls a table
+
+    Raises
+    ------
+    SpecError
+        A key is unknown, a value missing or of another type; the message begins with its place.
+    """
+    fields = _fields_of(cls)
+    config = getattr(cls, "__struct_config__", None)
+    tag = (config.tag_field,) if config is not None and config.tag_field else ()
+    values = expect_keys(table, (*tag, *fields, *known), where, form)
+    for name, (_, is_required) in fields.items():
+        if is_required and name not in values:
+            raise SpecError(f"{where}: {name!r} is missing")
+    start = f"{where}." if where else ""
+    given = {
+        name: read(one, fields[name][0], start + name, form=form) for name, one in values.items() if name in fields
+    }
+    try:
+        return cls(**given)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}" if where else str(error), hint=error.hint) from None
+
+
+def read(value: object, to: Any, where: str, *, form: str = "an object") -> Any:
+    """Return a value of a JSON or TOML file as type `to`: records in it by `record`, all else by `typed`."""
+    options = get_args(to) if get_origin(to) in (UnionType, Union) else (to,)
+    if value is None and type(None) in options:
+        return None
+    records = [one for one in options if _is_record(one)]
+    if records and (isinstance(value, dict) or len(records) == len(options) - (type(None) in options)):
+        return record(_tagged(value, records, where, form), value, where, form=form)
+    for one in options:
+        origin, args = get_origin(one), get_args(one)
+        if origin is Mapping and isinstance(value, dict):
+            return {name: read(item, args[1], f"{where}.{name}", form=form) for name, item in value.items()}
+        if origin is tuple and isinstance(value, list | tuple) and args[-1] is Ellipsis:
+            return tuple(read(item, args[0], f"{where}[{i}]", form=form) for i, item in enumerate(value))
+    return typed(value, to, where)
+
+
+def _tagged(value: object, records: list[type[Any]], where: str, form: str) -> type[Any]:
+    """The record that a table with a tag is of."""
+    config = getattr(records[0], "__struct_config__", None)
+    if config is None or config.tag_field is None:
+        return records[0]
+    by_tag = {str(one.__struct_config__.tag): one for one in records}
+    kind = value.get(config.tag_field) if isinstance(value, dict) else None
+    if isinstance(value, dict) and (not isinstance(kind, str) or kind not in by_tag):
+        raise SpecError(f"{where}: unknown {config.tag_field} {shown(kind)}", hint=suggestion(kind, by_tag))
+    return by_tag.get(str(kind), records[0])
 
 
 def entries(table: object, types: Mapping[str, Any], where: str) -> dict[str, Any]:

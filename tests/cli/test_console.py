@@ -11,7 +11,7 @@ import pytest
 
 from volumetric import progress
 from volumetric.cli import console
-from volumetric.cli.notes import StderrHandler
+from volumetric.cli.console import StderrHandler
 from volumetric.kernels.cpu import jit
 from volumetric.runtime.cpu import compiling
 

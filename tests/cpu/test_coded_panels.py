@@ -10,7 +10,7 @@ import pytest
 from tests.cpu.matrices import CODED_SCHEMES, activations, panels_from
 from tests.cpu.test_products import assert_sums_close, tiles_kernel, unpack_kernel
 from volumetric.dtypes import Packed, Scheme, decode, encode
-from volumetric.dtypes.regroup import narrowed, narrowed_scheme
+from volumetric.dtypes.scaled import narrowed, narrowed_scheme
 from volumetric.kernels.cpu.bytedot import multiplies_bytes
 from volumetric.kernels.cpu.panels import FORMATS
 from volumetric.kernels.cpu.tiles import byte_block_bytes

@@ -18,9 +18,8 @@ from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.generate import Model, load
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import Format, convert_model, open_merged, save_model
-from volumetric.loaders.peft import read_adapter
+from volumetric.loaders.peft import read_adapter, save_adapter
 from volumetric.loaders.peft_merge import parse_adapter
-from volumetric.loaders.peft_write import save_adapter
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.network import Params
 from volumetric.runtime.device import RunOptions

@@ -11,7 +11,7 @@ from tests.parity.table import EXAMPLES, ROLES, SIZES, cells, covered, met, swee
 from tests.tiers import alike
 from tests.train.problems import chain
 from volumetric.dtypes import DTYPES, DType, Scheme
-from volumetric.dtypes.regroup import narrowed_scheme
+from volumetric.dtypes.scaled import narrowed_scheme
 from volumetric.errors import UnsupportedError
 from volumetric.graph import GraphBuilder
 from volumetric.grid import Coord, Grid

@@ -10,7 +10,7 @@ import pytest
 
 from tests.devices import FAST, device
 from volumetric.dtypes import Scheme, decode, encode
-from volumetric.dtypes.regroup import narrowed, narrowed_scheme
+from volumetric.dtypes.scaled import narrowed, narrowed_scheme
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
 from volumetric.network import Network, Params

@@ -12,7 +12,7 @@ from volumetric.train import memory
 from volumetric.train.losses import IGNORED
 from volumetric.train.memory.base import part_of
 from volumetric.train.memory.baselines import ROWS, baseline, baselines_of, score
-from volumetric.train.memory.models import FABRIC, network_for
+from volumetric.train.memory.trial import FABRIC, network_for
 from volumetric.train.problems import Problem
 
 NAMES = list(memory.TASKS)

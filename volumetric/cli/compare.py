@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +54,7 @@ def compare(
             found = compare_models(one, other, text, window=window)
         names = [f"{model.name} ({model.info.dtype})" for model in (one, other)]
     if json:
-        console.write(jsonlib.dumps({"a": a, "b": b, "window": window, **dataclasses.asdict(found)}) + "\n")
+        console.write_json({"a": a, "b": b, "window": window, **dataclasses.asdict(found)})
     else:
         console.table(("", "value"), _rows(found, *names), right=("value",))
     return exits.OK

@@ -12,7 +12,7 @@ from volumetric.cli.interrupts import end_on_interrupt
 from volumetric.cli.talk import Messages, Talk
 
 if TYPE_CHECKING:
-    from volumetric.generate import Generation, Model, Session, Stream
+    from volumetric.generate import Generation, Model, Session
     from volumetric.generate.drafting import Draft
 
 
@@ -45,12 +45,10 @@ class Conversation(Talk):
             console.note("temperature 0 takes the most likely words again; to draw others: /set temperature 0.8")
         super().regenerate()
 
-    def _stream(self, asked: Messages) -> Stream:
-        return self.session.stream(asked, draft=self.draft, **self.settings, **self.template)
-
     def _reply(self, asked: Messages) -> None:
         asked = self._fitted(asked)
-        with closing(self._stream(asked)) as stream, end_on_interrupt(stream):
+        stream = self.session.stream(asked, draft=self.draft, **self.settings, **self.template)
+        with closing(stream), end_on_interrupt(stream):
             try:
                 for event in stream:
                     console.write(event.text)

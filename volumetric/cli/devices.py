@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from dataclasses import asdict
 from typing import Annotated
 
@@ -34,7 +33,7 @@ def devices(
     reason = as_flags(reason, "devices")
     if json:
         described = {"auto": chosen, "reason": reason, "devices": [asdict(info) for info in found]}
-        console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")
+        console.write_json(described, indent=2)
         return exits.OK
     rows = [
         ["*" if info.name == chosen else "", info.name, info.description + " (software)" * info.software]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +56,7 @@ def dna(
             "only_a": list(found.only_a),
             "only_b": list(found.only_b),
         }
-        console.write(jsonlib.dumps(described, indent=2) + "\n")
+        console.write_json(described, indent=2)
         return exits.OK
     kinds = {path: s.kind for one in signatures for path, s in one.signatures.items()}
     rows = [[path, kinds[path], f"{value:.4f}"] for path, value in found.overlaps.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -93,7 +92,7 @@ def evolve(
             job, population, problem = held.enter_context(opening)
         with stop_on_interrupt("this generation") as asked:
             told = evolving.evolve_opened(job, population, problem, asked.is_set)
-    console.write(jsonlib.dumps(told) + "\n" if json else _text(told))
+    console.write_json(told) if json else console.write(_text(told))
     return exits.INTERRUPTED if told["reason"] == "stopped" else exits.OK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,7 +88,7 @@ def generate(
         ):
             if json:
                 generation = stream.run()
-                console.write(jsonlib.dumps(describe(opened, generation)) + "\n")
+                console.write_json(describe(opened, generation))
             else:
                 generation = show(stream)
         console.note(summary(generation.stats, generation.seed))

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json as jsonlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from volumetric._typing import ROWS
 from volumetric.blueprint import LayerFact, blueprint
 from volumetric.cli import console, exits
-from volumetric.cli.detected import show_detection
 from volumetric.cli.exits import UsageError
-from volumetric.cli.inspect_clocked import show_clocked
-from volumetric.cli.inspect_program import parts_of, show_program, show_programs
+from volumetric.cli.inspect_program import parts_of, show_clocked, show_program, show_programs
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
@@ -29,6 +26,9 @@ from volumetric.layers.base import show_shape
 from volumetric.loaders import LoadedModel, detect_model, open_model
 from volumetric.network import OUTPUT, Network, Params
 from volumetric.progress import byte_size
+
+if TYPE_CHECKING:
+    from volumetric.loaders.detect import Detection
 
 _NAMES = 12
 """Names of classes that are shown; --json has all."""
@@ -86,7 +86,7 @@ def inspect(
     if json:
         layers = blueprint(loaded.network, loaded.params).describe()["layers"]
         described = facts | {"layers": layers, "tensors": _tensors(loaded)}
-        console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")
+        console.write_json(described, indent=2)
         return exits.OK
     facts["size"] = byte_size(facts["size"])
     width = max(map(len, facts)) + 2
@@ -263,3 +263,52 @@ def _tensors(loaded: LoadedModel) -> list[dict[str, Any]]:
         }
         for key, store in loaded.params.items()
     ]
+
+
+def show_detection(found: Detection, *, json: bool, tensors: bool) -> None:
+    """Print what was recognised, why, and what is not known.
+
+    Parameters
+    ----------
+    json : as one JSON object
+    tensors : each layer on its own, with the names of its tensors
+    """
+    if json:
+        console.write_json(describe(found), indent=2)
+        return
+    from volumetric.loaders.detect.findings import collapsed
+
+    console.write(f"taken for:  {found.architecture or 'nothing that makes a network'} ({found.certainty})\n")
+    console.write(f"because:    {found.reason}\n")
+    shown = list(found.findings if tensors else collapsed(found.findings))
+    columns = ("tensors", "taken for", "certainty", "because")
+    console.table(columns, [[f.path or "(root)", f.what or "not recognised", f.certainty, f.reason] for f in shown])
+    if tensors:
+        names = [[name, f.path or "(root)"] for f in shown for name in f.tensors]
+        console.table(("tensor", "of"), names)
+    rows = [[name, str(one.value), one.reason] for name, one in found.known.items()]
+    rows += [[name, value, "by convention; --assume says otherwise"] for name, value in found.assumed.items()]
+    rows += [[name, "?", why] for name, why in found.missing.items()]
+    if rows:
+        console.table(("value", "is", "because"), rows)
+    if found.left_out:
+        console.table(("left out", "because"), [[name, why] for name, why in found.left_out.items()])
+    if found.missing:
+        console.note("to run it, say " + " ".join(f"--assume {name}=…" for name in found.missing))
+
+
+def describe(found: Detection) -> dict[str, Any]:
+    """Return a detection as plain data."""
+    return {
+        "architecture": found.architecture,
+        "certainty": found.certainty,
+        "reason": found.reason,
+        "findings": [
+            {"path": f.path, "what": f.what, "certainty": f.certainty, "reason": f.reason, "tensors": list(f.tensors)}
+            for f in found.findings
+        ],
+        "known": {name: {"value": one.value, "reason": one.reason} for name, one in found.known.items()},
+        "assumed": dict(found.assumed),
+        "missing": dict(found.missing),
+        "left_out": dict(found.left_out),
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -76,7 +75,7 @@ def merge(
         save_model(target, merged, to)
     if json:
         layers = [{"path": r.path, "similarity": r.similarity, "share": r.share, "reason": r.reason} for r in report]
-        console.write(jsonlib.dumps({"target": str(target), "layers": layers}) + "\n")
+        console.write_json({"target": str(target), "layers": layers})
         return exits.OK
     rows = [[r.path, "" if r.similarity is None else f"{r.similarity:.4f}", f"{r.share:.3f}", r.reason] for r in report]
     console.table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -72,7 +71,7 @@ def perplexity(
             "perplexity": found.value,
             "perplexity_error": found.value * found.error,
         }
-        console.write(jsonlib.dumps(told) + "\n")
+        console.write_json(told)
         return exits.OK
     console.write(f"perplexity {found.value:.4f} ± {found.value * found.error:.4f} over {found.tokens} tokens\n")
     return exits.OK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -124,7 +123,7 @@ def _check(path: str, *, json: bool) -> int:
     found = problems(read)
     warnings = [] if found else [f"no output depends on input {name!r}" for name in unseen_inputs(read)]
     if json:
-        console.write(jsonlib.dumps({"program": path, "problems": found, "warnings": warnings}, indent=2) + "\n")
+        console.write_json({"program": path, "problems": found, "warnings": warnings}, indent=2)
     else:
         lines = [f"problem: {problem}" for problem in found]
         if not found:
@@ -161,7 +160,7 @@ def _diff(a: str, b: str, *, json: bool) -> int:
         conflict = change in found.conflicts
         described.append({"of": change.of, "name": change.name, "field": change.field, **given, "conflict": conflict})
     told = {"verdict": found.verdict, "changes": described, "lost": list(found.lost)}
-    console.write(jsonlib.dumps(told, indent=2) + "\n")
+    console.write_json(told, indent=2)
     return exits.OK
 
 

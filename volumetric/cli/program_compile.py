@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -54,7 +53,7 @@ def compile_file(
     reports, frozen = _program(source, out, options) if alone else _model(source, out, options, rows)
     if json:
         told = {name: report.to_dict() for name, report in reports.items()}
-        console.write(jsonlib.dumps({"reports": told, "frozen": list(frozen)}, indent=2) + "\n")
+        console.write_json({"reports": told, "frozen": list(frozen)}, indent=2)
         return
     for name, report in reports.items():
         if name:

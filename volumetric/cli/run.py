@@ -18,8 +18,7 @@ from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.interrupts import Stopped, Stopping, stop_between
 from volumetric.cli.options import OutputOptions, SourceOptions, check_device
-from volumetric.cli.run_out import ArraySink, LineSink, Sink, classed
-from volumetric.cli.run_recording import check_recording, keep
+from volumetric.cli.run_out import ArraySink, LineSink, Sink, check_recording, classed, keep
 from volumetric.cli.run_rows import CHUNK, ArrayRows, line_chunks
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError

@@ -1,4 +1,4 @@
-"""What streams make, as JSON lines or in a file of arrays, in memory that does not grow."""
+"""What streams make, as JSON lines or in a file of arrays, in memory that does not grow; and films of them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from volumetric.cli.exits import UsageError
 from volumetric.errors import CheckpointError
 from volumetric.loaders import LoadedModel
 from volumetric.network import OUTPUT, Network
+from volumetric.observe.activity import Recorder
+from volumetric.observe.recording import SUFFIX
 
 CLASS: Final = "class"
 """Name under which lines have the name of the likeliest class."""
@@ -131,3 +133,25 @@ class ArraySink:
 
     def _refused(self, error: OSError) -> CheckpointError:
         return CheckpointError(f"cannot write {self._path}: {error.strerror or error}", hint="check space and rights")
+
+
+FILMS = (".html", ".gif")
+
+
+def check_recording(path: Path) -> None:
+    """Raise `UsageError` unless a path is that of a film or a recording."""
+    if path.suffix not in (*FILMS, SUFFIX):
+        raise UsageError(f"--record {path} ends in none of {', '.join((*FILMS, SUFFIX))}")
+
+
+def keep(recorder: Recorder, name: str, path: Path, *, per_row: int = 1, device: str = "") -> None:
+    """Write what was recorded, and say how much."""
+    told = recorder.recording(title=f"{name}: {len(recorder.frames):,} ticks", device=device, per_row=per_row)
+    if path.suffix == SUFFIX:
+        told.save(path)
+    else:
+        from volumetric.viz.activity import save_film
+
+        save_film(told, path)
+    rest = f"; {told.meta.missed} more are not: it is full" if told.meta.missed else ""
+    console.note(f"{len(told)} ticks drawn in {path}{rest}")

@@ -14,7 +14,7 @@ from volumetric.cli import console, exits
 from volumetric.cli.interrupts import Stopped, Stopping, stop_between, stop_on_interrupt
 from volumetric.cli.options import SourceOptions
 from volumetric.cli.run import advance, machine_of, rows_of, standardised
-from volumetric.cli.run_recording import keep
+from volumetric.cli.run_out import keep
 from volumetric.cli.run_rows import CHUNK
 from volumetric.clocked import Clocked
 from volumetric.errors import SpecError

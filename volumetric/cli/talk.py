@@ -142,11 +142,9 @@ def _file(name: str) -> Path:
 
 
 def _is_message(value: object) -> bool:
-    return isinstance(value, dict) and value.keys() == {"role", "content"} and all(map(_is_text, value.values()))
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    if not isinstance(value, dict) or value.keys() != {"role", "content"}:
+        return False
+    return all(isinstance(text, str) for text in value.values())
 
 
 def _value(text: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,7 +77,7 @@ def train(
     with only_one(run.directory):
         result = training_run.train_opened(run, opened, [progress])
     told = training_run.summary(run, opened, result, training_run.judge(run, opened, result))
-    console.write(jsonlib.dumps(told) + "\n" if json else _text(told))
+    console.write_json(told) if json else console.write(_text(told))
     return exits.INTERRUPTED if result.reason == "interrupted" else exits.OK
 
 

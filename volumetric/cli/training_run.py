@@ -15,7 +15,7 @@ from volumetric.cli.training_open import Opened
 from volumetric.errors import UnsupportedError
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.native import save_native
-from volumetric.loaders.peft_write import save_adapter
+from volumetric.loaders.peft import save_adapter
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
 from volumetric.train import (
     CsvReporter,

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from volumetric._typing import Array, F32Array
 from volumetric.dtypes.bits import pack_codes, unpack_codes
-from volumetric.dtypes.blocks.rows import fit_rows
+from volumetric.dtypes.blocks.format import fit_rows
 from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.quantize import Quantized, plain_codes, quantize
 from volumetric.dtypes.registry import DType, parse_dtype

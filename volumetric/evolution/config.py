@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Self, get_type_hints
+from typing import Any, Final, Literal, Self
 
 from volumetric import tables
 from volumetric.errors import SpecError
@@ -249,7 +249,8 @@ class RunConfig:
         ------
         SpecError : an unknown key, a value of another type, or one out of range
         """
-        return _build(cls, values, "")
+        _refuse_endless(values)
+        return tables.record(cls, dict(values), "", form="a table")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -290,20 +291,13 @@ class EvolutionConfig(RunConfig):
     mutation: MutationConfig = field(default_factory=MutationConfig)
 
 
-def _build(cls: type[Any], values: Any, where: str) -> Any:
-    if not isinstance(values, Mapping):
-        raise SpecError(f"{where} must be a table, got {values!r}")
-    types = get_type_hints(cls)
-    arguments = {}
-    for key, value in values.items():
-        name = f"{where}.{key}" if where else str(key)
-        if key not in types:
-            raise SpecError(f"unknown key {name!r}", hint=suggestion(key, types))
-        if isinstance(value, float) and not math.isfinite(value):
-            raise SpecError(f"{name} must be a finite number, got {value!r}")
-        is_section = dataclasses.is_dataclass(types[key])
-        arguments[key] = _build(types[key], value, name) if is_section else tables.typed(value, types[key], name)
-    return cls(**arguments)
+def _refuse_endless(values: object, where: str = "") -> None:
+    """Raise `SpecError` for a number that is not finite, which TOML can write."""
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            _refuse_endless(value, f"{where}.{name}" if where else str(name))
+    elif isinstance(values, float) and not math.isfinite(values):
+        raise SpecError(f"{where} must be a finite number, got {values!r}")
 
 
 def check_chances(section: str, config: Any, *names: str) -> None:

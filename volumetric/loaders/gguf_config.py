@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from volumetric.errors import CheckpointError, UnsupportedError
-from volumetric.loaders import gguf_archs
-from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders import archs
+from volumetric.loaders.gguf import GGUFFile, GGUFSource, SplitGGUF
+from volumetric.loaders.gguf_family import KV_HEADS
 from volumetric.loaders.gguf_rope import read_rope
+from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.hf_config import Config
+from volumetric.loaders.source import TensorSource
 
-KV_HEADS: Final = "attention.head_count_kv"
+if TYPE_CHECKING:
+    from volumetric.loaders.gguf_write import Metadata
 
 
 def read_config(file: GGUFSource, where: str) -> Config:
@@ -26,7 +31,7 @@ def read_config(file: GGUFSource, where: str) -> Config:
         Metadata are missing or ill-typed.
     """
     found = file.metadata.get("general.architecture")
-    family = gguf_archs.find(found, where)
+    family = archs.gguf_family(found, where)
     start = f"{found}."
     keys = {key.removeprefix(start): value for key, value in file.metadata.items() if key.startswith(start)}
     given = Config(keys, f"{where}: {found}", len(file.entries))
@@ -59,7 +64,7 @@ def read_config(file: GGUFSource, where: str) -> Config:
     return Config(own | dict(family.values(given, file)), where)
 
 
-def _attention(given: Config, file: GGUFSource, *, mixed: bool) -> dict[str, Any]:
+def _attention(given: Config, file: TensorSource, *, mixed: bool) -> dict[str, Any]:
     """Values of a model that attends, which has an MLP in each layer, too."""
     heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
     head_dim = given.integer("attention.key_length", hidden // heads or 1)
@@ -85,3 +90,20 @@ def _kv_heads(given: Config, heads: int, *, mixed: bool) -> int:
             f"{given.where}: layers with {sorted(counts)} heads of keys are not supported", hint="as many in each layer"
         )
     return Config({KV_HEADS: counts.pop()}, given.where).integer(KV_HEADS)
+
+
+_KEYS: Final = "volumetric.damage.parameters"
+_NATS: Final = "volumetric.damage.nats"
+
+
+def damage_metadata(damage: Mapping[str, float]) -> Metadata:
+    """Parameters and nats as two arrays; nothing where nothing was measured."""
+    return {_KEYS: list(damage), _NATS: np.array(list(damage.values()), np.float32)} if damage else {}
+
+
+def read_damage(file: GGUFFile | SplitGGUF) -> dict[str, float]:
+    """Return what `damage_metadata` wrote; empty where it did not, or another program changed it."""
+    keys, nats = file.metadata.get(_KEYS), file.metadata.get(_NATS)
+    if not isinstance(keys, LazyStrings) or not isinstance(nats, np.ndarray) or len(keys) != nats.size:
+        return {}
+    return dict(zip(keys.decode(), map(float, nats), strict=True))

@@ -10,13 +10,11 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, scaled_rows, to_gguf
-from volumetric.loaders import gguf_archs
-from volumetric.loaders.gguf_damage import damage_metadata
-from volumetric.loaders.gguf_differences import check_differences
-from volumetric.loaders.gguf_encoders import encoder_in_gguf
+from volumetric.loaders import archs
+from volumetric.loaders.gguf_config import damage_metadata
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, GGUFFamily
-from volumetric.loaders.gguf_fold import folded
-from volumetric.loaders.gguf_limits import check_network, check_tensors
+from volumetric.loaders.gguf_fold import encoder_in_gguf, folded
+from volumetric.loaders.gguf_limits import check_differences, check_network, check_tensors
 from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
 from volumetric.loaders.gguf_rope import by_factors_alone, rope_factors
 from volumetric.loaders.gguf_sentences import sentence_metadata
@@ -58,7 +56,7 @@ def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool =
 
     Parameters
     ----------
-    allow_differences : write also what llama.cpp is known to compute otherwise, see `gguf_differences`
+    allow_differences : write also what llama.cpp is known to compute otherwise, see `gguf_limits`
 
     Raises
     ------
@@ -73,8 +71,7 @@ def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool =
     encodes = any(spec.two_way for spec in model.network.layers.values())
     if encodes:
         model, blueprint = encoder_in_gguf(model, blueprint)
-    architecture = gguf_archs.architecture_of(Config(model.config, model.name).model_type)
-    family = gguf_archs.find(architecture, model.name)
+    family = archs.gguf_family_of(Config(model.config, model.name))
     network, rules = folded(model, blueprint, family)
     network = without_idle_windows(network, model.context_length)
     tensors: dict[str, GGUFTensorOut] = {}
@@ -83,16 +80,16 @@ def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool =
     for name, parts in _by_tensor(rules).items():
         tensors[name] = _out(parts, model.params, single=family.single(name))
     blocks = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blk."))
-    metadata: dict[str, Any] = {**gguf_metadata(model, network, architecture, blocks), **_file_type(tensors)}
-    check_tensors(architecture, tensors, network)
+    metadata: dict[str, Any] = {**gguf_metadata(model, network, family, blocks), **_file_type(tensors)}
+    check_tensors(family, tensors, network)
     check_network(network, metadata, tensors)
     if not allow_differences:
-        check_differences(architecture, network)
+        check_differences(family, network)
     rows = Config(model.config, model.name).integer("vocab_size")
     metadata |= damage_metadata(model.damage)
     metadata |= generation_metadata(model.generation, model.tokenizer) | tokenizer_metadata(model.tokenizer, rows)
     if encodes:
-        metadata |= _encoder(model, architecture, types=tensors.get("token_types.weight"))
+        metadata |= _encoder(model, family.architecture, types=tensors.get("token_types.weight"))
     if model.chat_template is not None:
         metadata["tokenizer.chat_template"] = model.chat_template.source
     write_gguf(path, metadata, tensors)
@@ -103,7 +100,7 @@ def gguf_tensors(model: LoadedModel) -> dict[str, tuple[str, ...]]:
 
     A parameter that two tensors are written of, with different factors, is named for the first.
     """
-    family = gguf_archs.find(gguf_archs.architecture_of(Config(model.config, model.name).model_type), model.name)
+    family = archs.gguf_family_of(Config(model.config, model.name))
     _, rules = folded(model, blueprint_of(model), family)
     first = {rule.key: rule for rule in reversed(rules)}
     parts = _by_tensor(rule for rule in rules if first[rule.key] is rule)

@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from volumetric.errors import UnsupportedError
+import numpy as np
+
+from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.grid import Coord
-from volumetric.layers import LayerSpec, MultiHeadAttention
-from volumetric.loaders.gguf import GGUFSource
+from volumetric.layers import Gate, LayerSpec, MultiHeadAttention, Parallel
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, NameRule, Part
+from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
 
-ReadValues: TypeAlias = Callable[[Config, GGUFSource], Mapping[str, Any]]
+ReadValues: TypeAlias = Callable[[Config, TensorSource], Mapping[str, Any]]
 """Metadata without the architecture's prefix, and the file → further values in Hugging Face's terms."""
 WriteValues: TypeAlias = Callable[[Config, Network], Mapping[str, Any]]
 """Configuration and network → further metadata without the prefix; NumPy scalars, because the file stores widths."""
@@ -28,6 +30,7 @@ Fold: TypeAlias = Callable[[Config, Network], tuple[Config, Mapping[str, Runs]]]
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
 """Tensor by which Llama 3.1's frequency scaling is stored: plain over scaled frequency, for each pair."""
+KV_HEADS: Final = "attention.head_count_kv"
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
 """Tensors of longrope: by what the frequency of each pair is divided beyond the first context, and within it."""
 
@@ -67,6 +70,14 @@ def _nothing(*_: object) -> Mapping[str, Any]:
     return {}
 
 
+def _silent(_: Network) -> str:
+    return ""
+
+
+def _none(_: Network) -> list[str]:
+    return []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GGUFFamily:
     """One architecture of GGUF files; the defaults are those of the pre-norm decoder.
@@ -76,8 +87,8 @@ class GGUFFamily:
 
     Attributes
     ----------
+    architecture : the files' ``general.architecture``
     model_type, auto_class : family of a configuration, and its class in transformers
-    others : further families whose files have this architecture
     inner : name within a layer → name within ``blk.N``; without ``.weight`` or ``.bias``, and an expert's number
     outer : the same for tensors of no layer
     stack : what stands before the layer's number in Hugging Face's names; one for each of several families
@@ -100,12 +111,15 @@ class GGUFFamily:
         ``output.weight``, or with it, where it expects the other
     factors : whether llama.cpp scales frequencies by the tensor `ROPE_FACTORS`
     longrope : whether it does by `LONG_FACTORS` and `SHORT_FACTORS`
+    named_longrope : whether files name that scaling beside the tensors
+    unreadable : why llama.cpp cannot read a network of this family, empty where it can
+    differences : what llama.cpp computes otherwise from a file of a network, or that it crashes
     values, metadata : what is peculiar to the family, read and written
     """
 
+    architecture: str
     model_type: str
     auto_class: str
-    others: frozenset[str] = frozenset()
     inner: Mapping[str, str] = dataclasses.field(default_factory=lambda: PRE_NORM_LAYER)
     outer: Mapping[str, str] = dataclasses.field(default_factory=lambda: OUTER)
     stack: str | tuple[str, ...] = "model.layers"
@@ -124,13 +138,11 @@ class GGUFFamily:
     head: Literal["shared", "own", "either"] = "either"
     factors: bool = False
     longrope: bool = False
+    named_longrope: bool = True
+    unreadable: Callable[[Network], str] = _silent
+    differences: Callable[[Network], list[str]] = _none
     values: ReadValues = _nothing
     metadata: WriteValues = _nothing
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """Model types whose files have this architecture."""
-        return (self.model_type, *sorted(self.others))
 
     @property
     def epsilon_key(self) -> str:
@@ -233,3 +245,57 @@ def _stored_more(spec: LayerSpec, name: str) -> float:
     if isinstance(spec, MultiHeadAttention):
         return 1.0 if spec.qk_norm_unit_offset and name.partition(".")[0] in ("q_norm", "k_norm") else 0.0
     return 1.0 if getattr(spec, "unit_offset", False) and name == "weight" else 0.0
+
+
+_PLAIN: Final[Mapping[str, tuple[object, ...]]] = {
+    "expert_group_count": (0, 1),
+    "expert_group_used_count": (0, 1),
+    "expert_weights_scale": (0.0, 1.0),
+}
+"""Keys of other ways to choose and weigh experts → values under which they do nothing."""
+
+
+def expert_values(given: Config, file: TensorSource, *, gatings: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
+    """Numbers of experts, of all and of those that a row takes.
+
+    Parameters
+    ----------
+    gatings : numbers of the ways to weigh experts that mean that of the family
+
+    Raises
+    ------
+    CheckpointError
+        There is not a router with a row for each expert in every layer.
+    UnsupportedError
+        The file chooses or weighs experts in another way.
+    """
+    for key, values in {**_PLAIN, "expert_gating_func": gatings}.items():
+        given.require(key, *values)
+    count, layers = given.integer("expert_count"), given.layers("block_count")
+    routers = [entry.shape for name, entry in file.entries.items() if name.endswith(".ffn_gate_inp.weight")]
+    if len(routers) != layers or any(shape[:1] != (count,) for shape in routers):
+        raise CheckpointError(f"{given.where}: {layers} layers need a router of {count} experts each")
+    return {"num_local_experts": count, "num_experts_per_tok": given.integer("expert_used_count")}
+
+
+def expert_metadata(config: Config, network: Network) -> Mapping[str, Any]:
+    """Write what `expert_values` reads, and the width of a dense MLP, which files have though no layer may."""
+    gate = _gate(network)
+    return {
+        "expert_count": np.uint32(gate.out_features),
+        "expert_used_count": np.uint32(gate.top_k or gate.out_features),
+        "feed_forward_length": np.uint32(config.integer("intermediate_size")),
+    }
+
+
+def small_expert_metadata(config: Config, network: Network) -> Mapping[str, Any]:
+    """Write the width of an expert, too, where that of a dense MLP is another one."""
+    width = np.uint32(config.integer("moe_intermediate_size"))
+    return {**expert_metadata(config, network), "expert_feed_forward_length": width}
+
+
+def _gate(network: Network) -> Gate:
+    """Gate of the first mixture, which stands by itself or beside a shared expert."""
+    layers = [spec for spec in network.layers.values() if isinstance(spec, Parallel)]
+    every = [*layers, *(branch for spec in layers for branch in spec.branches if isinstance(branch, Parallel))]
+    return next(spec.gate for spec in every if spec.gate is not None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -17,27 +18,25 @@ import numpy as np
 
 from volumetric.dtypes import Packed
 from volumetric.errors import UnsupportedError
-from volumetric.graph.numeric.rope import Rope
+from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.base import fields_of
-from volumetric.loaders import archs, gguf_archs
+from volumetric.loaders import archs
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_config import read_config
-from volumetric.loaders.gguf_family import ROPE_FACTORS
+from volumetric.loaders.gguf_family import ROPE_FACTORS, GGUFFamily
 from volumetric.loaders.gguf_rope import by_factors_alone, same_rotation
 from volumetric.loaders.gguf_windows import attentions, without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
 from volumetric.network import Network
 
 _HINT: Final = "formats native and hf hold the model as it is"
-COMMAND_R_PLUS: Final = 64
-"""Layers from which on llama.cpp expects the norms of Command R+."""
 
 
-def check_tensors(architecture: str, names: Collection[str], network: Network) -> None:
+def check_tensors(family: GGUFFamily, names: Collection[str], network: Network) -> None:
     """Raise `UnsupportedError` for what llama.cpp cannot read in an architecture."""
-    family = gguf_archs.find(architecture, "")
+    architecture = family.architecture
     for name in names:
         product, _, kind = name.split(".", 2)[-1].partition(".")
         if name.startswith("blk.") and kind == "bias" and product not in family.biases:
@@ -54,26 +53,17 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
         )
     attention = next(iter(attentions(network)), None)
     if attention is not None:
-        _check_attention(architecture, attention, network)
+        _check_attention(family, attention, network)
 
 
-def _check_attention(architecture: str, attention: MultiHeadAttention, network: Network) -> None:
+def _check_attention(family: GGUFFamily, attention: MultiHeadAttention, network: Network) -> None:
     """Raise `UnsupportedError` for what llama.cpp cannot read of the attention of an architecture."""
-    family = gguf_archs.find(architecture, "")
+    architecture = family.architecture
     scalings = ("none", "linear", "llama3", "yarn", *(["longrope"] if family.longrope else []))
     by_factors = family.factors and attention.rope is not None and by_factors_alone(attention.rope)
-    if architecture == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:
-        raise UnsupportedError(
-            f"qwen2 in GGUF files has square projections: {attention.num_heads} heads of {attention.width} "
-            f"are not {attention.embed_dim} numbers",
-            hint=_HINT,
-        )
-    if architecture == "command-r" and attention.qk_norm != (len(attentions(network)) >= COMMAND_R_PLUS):
-        raise UnsupportedError(
-            f"GGUF's 'command-r' has norms of heads from {COMMAND_R_PLUS} layers on, as Command R+, and only then: "
-            f"{len(attentions(network))} layers {'with' if attention.qk_norm else 'without'} them are not readable",
-            hint=_HINT,
-        )
+    reason = family.unreadable(network)
+    if reason:
+        raise UnsupportedError(reason, hint=_HINT)
     if attention.rope is not None and attention.rope.scaling not in scalings and not by_factors:
         raise UnsupportedError(
             f"rotary scaling {attention.rope.scaling!r} is not written to GGUF files of architecture {architecture!r}",
@@ -145,3 +135,34 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=2**-22)
     return one == other
+
+
+_BETA_FAST, _BETA_SLOW = 32.0, 1.0
+
+
+def check_differences(family: GGUFFamily, network: Network) -> None:
+    """Raise `UnsupportedError` where llama.cpp would compute something else from a file of this network, or crash."""
+    found = _differences(family, network)
+    if found:
+        raise UnsupportedError(
+            f"llama.cpp would not compute this model from a GGUF file: {'; '.join(found)}",
+            hint="--allow-differences (allow_differences=True) writes it nonetheless: this package reads the file as "
+            "the model is",
+        )
+
+
+def _differences(family: GGUFFamily, network: Network) -> list[str]:
+    layers, found = attentions(network), family.differences(network)
+    ramps = [spec.rope for spec in layers if spec.rope is not None and spec.rope.scaling == "yarn"]
+    if any(_turns_otherwise(rope, truncate=True) for rope in ramps):
+        found.append("it rounds the ends of yarn's ramp to whole pairs, and the model does not (truncate: false)")
+    if any(_turns_otherwise(rope, beta_fast=_BETA_FAST, beta_slow=_BETA_SLOW) for rope in ramps):
+        found.append(
+            f"it computes yarn with beta_fast {_BETA_FAST:g} and beta_slow {_BETA_SLOW:g}, whatever a file says"
+        )
+    return found
+
+
+def _turns_otherwise(rope: Rope, **fields: Any) -> bool:
+    """Whether other values of these fields change a frequency."""
+    return not np.array_equal(inverse_frequencies(rope), inverse_frequencies(replace(rope, **fields)))

@@ -9,7 +9,6 @@ import numpy as np
 
 from volumetric.graph.numeric.rope import Rope
 from volumetric.layers import MLP, Mamba, Mamba2, MultiHeadAttention, SwiGLU
-from volumetric.loaders import gguf_archs
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.gguf_rope import by_factors_alone, yarn_growth
 from volumetric.loaders.gguf_windows import attentions
@@ -19,10 +18,9 @@ from volumetric.loaders.model import LoadedModel
 from volumetric.network import Network
 
 
-def gguf_metadata(model: LoadedModel, network: Network, architecture: str, blocks: int) -> Metadata:
+def gguf_metadata(model: LoadedModel, network: Network, family: GGUFFamily, blocks: int) -> Metadata:
     """Return general keys and those of the architecture, for the network as it is to be written in so many blocks."""
-    family = gguf_archs.find(architecture, model.name)
-    config = Config(model.config, model.name)
+    architecture, config = family.architecture, Config(model.config, model.name)
     attention = next(iter(attentions(network)), None)
     hidden = [spec.hidden_features for spec in network.layers.values() if isinstance(spec, SwiGLU | MLP)]
     epsilon = next(spec.eps for spec in network.layers.values() if hasattr(spec, "eps"))  # pyright: ignore[reportAttributeAccessIssue]
@@ -34,7 +32,7 @@ def gguf_metadata(model: LoadedModel, network: Network, architecture: str, block
         family.epsilon_key: np.float32(epsilon),
         "vocab_size": np.uint32(config.integer("vocab_size")),
         **({"feed_forward_length": np.uint32(hidden[0])} if hidden else {}),
-        **_rope(main_rope(network), family, tensors_alone=architecture == "phi3"),
+        **_rope(main_rope(network), family, tensors_alone=not family.named_longrope),
         **family.metadata(config, network),
     }
     return {

@@ -11,13 +11,13 @@ from volumetric._typing import Array
 from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.graph.numeric.rope import Rope, inverse_frequencies
-from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import longrope_growth
+from volumetric.loaders.source import TensorSource
 
 
-def read_rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
+def read_rope(given: Config, file: TensorSource, head_dim: int) -> dict[str, Any]:
     """Return the ``rope_parameters`` that the metadata describe.
 
     Raises
@@ -73,7 +73,7 @@ def yarn_growth(factor: float) -> float:
     return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
 
 
-def _longrope(given: Config, file: GGUFSource, dim: int) -> dict[str, Any]:
+def _longrope(given: Config, file: TensorSource, dim: int) -> dict[str, Any]:
     context = given.integer("context_length")
     original = given.integer("rope.scaling.original_context_length", context)
     factor = max(context / original, 1.0)

@@ -103,7 +103,7 @@ def _local(path: Path) -> Location:
         return Location(kind="hf", directory=path.parent, weights=path, name=path.stem)
     if path.suffix == ".json":
         return Location(kind="json", directory=path.parent, weights=path, name=path.stem)
-    from volumetric.loaders.other_files import no_model  # for those who name one
+    from volumetric.loaders.shards import no_model  # for those who name one
 
     raise no_model(path)
 

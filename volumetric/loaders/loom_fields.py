@@ -1,32 +1,198 @@
-"""Our layers as the Go engine Loom writes them: the fields of each kind."""
+"""Layers of the Go engine Loom and ours: the fields of each kind in its JSON, read and written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, cast
 
 from volumetric._typing import Shape
-from volumetric.errors import UnsupportedError
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import (
     LSTM,
     RNN,
+    Conv1d,
+    Conv2d,
+    Conv3d,
     ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
     Dense,
     Embedding,
+    Entmax,
+    GridSoftmax,
+    GumbelSoftmax,
     KMeans,
     LayerNorm,
     LayerSpec,
     MultiHeadAttention,
     RMSNorm,
+    Rope,
+    Softmax,
+    Sparsemax,
     SwiGLU,
 )
 from volumetric.layers.base import fields_of
 from volumetric.layers.conv import Conv, Spatial
 from volumetric.layers.conv_transpose import ConvTranspose
 from volumetric.layers.softmax import AxisSoftmax
-from volumetric.loaders.loom_layers import ACTIVATIONS, SIDES
 
+Fields = Mapping[str, Any]
+
+ACTIVATIONS: Final[dict[str, Activation]] = {
+    "ReLU": "relu",
+    "Silu": "silu",
+    "GELU": "gelu_tanh",
+    "Tanh": "tanh",
+    "Sigmoid": "sigmoid",
+    "Linear": "linear",
+    "LeakyReLU": "leaky_relu",
+}
+_CONVOLUTIONS: Final[dict[str, type[Conv]]] = {"CNN1": Conv1d, "CNN2": Conv2d, "CNN3": Conv3d}
+_TRANSPOSED: Final[dict[str, type[ConvTranspose]]] = {
+    "ConvTransposed1D": ConvTranspose1d,
+    "ConvTransposed2D": ConvTranspose2d,
+    "ConvTransposed3D": ConvTranspose3d,
+}
+SIDES: Final = {1: ("height",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 _NAMES: Final = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+
+
+class Sized(NamedTuple):
+    """A layer of which a file has sizes alone.
+
+    Attributes
+    ----------
+    sizes : field of ours → the engine's, all of which are written, and the first that is not 0 is read
+    computed : what the engine computes with, the only values that our fields may have
+    made : further fields of a layer that is read
+    """
+
+    cls: type[Any]
+    sizes: Mapping[str, tuple[str, ...]]
+    computed: Mapping[str, Any] = MappingProxyType({})
+    made: Mapping[str, Any] = MappingProxyType({})
+
+
+_IN, _OUT = ("input_height",), ("output_height",)
+_SIZED: Final[Mapping[str, Sized]] = {
+    "Dense": Sized(Dense, {"in_features": _IN, "out_features": _OUT}, made={"bias": False}),
+    "SwiGLU": Sized(
+        SwiGLU,
+        {"in_features": _IN, "hidden_features": _OUT},
+        {"activation": "silu", "gate_factor": 1.0, "limit": None},
+        made={"bias": True},
+    ),
+    "RMSNorm": Sized(RMSNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-6, "unit_offset": False}),
+    "LayerNorm": Sized(LayerNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-5}),
+    "RNN": Sized(RNN, {"input_size": _IN, "hidden_size": _OUT}, {"nonlinearity": "tanh"}),
+    "LSTM": Sized(LSTM, {"input_size": _IN, "hidden_size": _OUT}),
+    "Embedding": Sized(
+        Embedding, {"num_embeddings": ("vocab_size",), "embedding_dim": ("embedding_dim",)}, {"scale": 1.0}
+    ),
+}
+"""The engine's name of a layer → how its fields are read and written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A layer as the engine's file tells it: our spec, and the shape of one row that it reads (None: any)."""
+
+    spec: LayerSpec
+    reads: Shape | None
+
+
+def read_layer(kind: str, f: Fields, activation: Activation) -> Told:
+    """Return our layer of one of the engine's. Raises `SpecError` or `UnsupportedError` if there is none."""
+    if kind in _CONVOLUTIONS:
+        return _read_spatial(_CONVOLUTIONS[kind], f, activation)
+    if kind in _TRANSPOSED:
+        return _read_spatial(_TRANSPOSED[kind], f, activation, output_padding=f.get("output_padding", 0))
+    if kind == "Softmax":
+        return _read_softmax(f)
+    if kind in ("Embedding", "KMeans") and activation != "linear":
+        raise UnsupportedError(f"a {kind} layer with an activation is not built here")
+    if kind == "MultiHeadAttention":
+        return _read_attention(f)
+    return _read_kmeans(f) if kind == "KMeans" else _read_sized(kind, f, activation)
+
+
+def _read_attention(f: Fields) -> Told:
+    width, heads = _size(f, "d_model"), _size(f, "num_heads")
+    head = f.get("head_dim") or width // heads
+    base = f.get("rope_freq_base") or 0.0
+    spec = MultiHeadAttention(
+        embed_dim=width,
+        num_heads=heads,
+        num_kv_heads=f.get("num_kv_heads") or heads,
+        head_dim=head,
+        qkv_bias=True,
+        out_bias=True,
+        rope=Rope(dim=head, base=float(base)) if base > 0 else None,
+    )
+    return Told(spec=spec, reads=(width,))
+
+
+def _read_kmeans(f: Fields) -> Told:
+    spec = KMeans(
+        num_clusters=_size(f, "num_clusters"),
+        in_features=_size(f, "input_height"),
+        temperature=float(f.get("kmeans_temperature") or 1.0),
+        output="features" if f.get("output_mode") == "features" else "probabilities",
+    )
+    return Told(spec=spec, reads=(spec.in_features,))
+
+
+def _read_softmax(f: Fields) -> Told:
+    kind, temperature = f.get("softmax_type") or "Standard", float(f.get("temperature") or 1.0)
+    width = f.get("input_height") or 0
+    reads = (width,) if width else None
+    match kind:
+        case "Standard" | "Temperature" | "Adaptive" | "Mixture":  # the engine computes the last two as the first
+            return Told(spec=Softmax(temperature=temperature), reads=reads)
+        case "Sparse":
+            return Told(spec=Sparsemax(temperature=temperature), reads=reads)
+        case "Entmax":
+            return Told(spec=Entmax(temperature=temperature, alpha=float(f.get("entmax_alpha") or 1.5)), reads=reads)
+        case "Gumbel":
+            return Told(spec=GumbelSoftmax(temperature=temperature, seed=0), reads=reads)
+        case "Grid":
+            rows, cols = _size(f, "softmax_rows"), _size(f, "softmax_cols")
+            return Told(spec=GridSoftmax(temperature=temperature, rows=rows, cols=cols), reads=reads)
+    raise UnsupportedError(f"softmax of type {kind!r}: the file lacks its mask or levels")
+
+
+def _read_spatial(cls: type[Conv] | type[ConvTranspose], f: Fields, activation: Activation, **more: Any) -> Told:
+    spec = cls(
+        in_channels=_size(f, "input_channels"),
+        out_channels=_size(f, "filters"),
+        kernel_size=_size(f, "kernel_size"),
+        stride=f.get("stride") or 1,
+        padding=f.get("padding") or 0,
+        bias=False,
+        activation=activation,
+        **more,
+    )
+    sides = ("width",) if cls is ConvTranspose1d else SIDES[cls.spatial]
+    sizes = tuple(_size(f, f"input_{side}") for side in sides)
+    return Told(spec=spec, reads=(spec.in_channels, *sizes))
+
+
+def _read_sized(kind: str, f: Fields, activation: Activation) -> Told:
+    form = _SIZED[kind]
+    sizes = {ours: _size(f, next((n for n in theirs if f.get(n)), theirs[-1])) for ours, theirs in form.sizes.items()}
+    own = {"activation": activation} if kind == "Dense" else {}
+    spec = form.cls(**sizes, **form.computed, **form.made, **own)
+    return Told(spec=spec, reads=() if kind == "Embedding" else (next(iter(sizes.values())),))
+
+
+def _size(f: Fields, name: str) -> int:
+    value = f.get(name, 0)
+    if value < 1:
+        raise SpecError(f"{name} must be above 0, got {value}")
+    return value
 
 
 def write_layer(spec: LayerSpec, row_in: Shape, row_out: Shape) -> tuple[str, str, dict[str, Any]]:
@@ -38,15 +204,20 @@ def write_layer(spec: LayerSpec, row_in: Shape, row_out: Shape) -> tuple[str, st
         The engine has no such layer, or not with these fields.
     """
     if isinstance(spec, Spatial):
-        return _spatial(spec, row_in, row_out)
+        return _write_spatial(spec, row_in, row_out)
     if isinstance(spec, AxisSoftmax):
-        return _softmax(spec, row_in)
-    for kind, (name, write) in _WRITERS.items():
-        if isinstance(spec, kind):
+        return _write_softmax(spec, row_in)
+    if isinstance(spec, MultiHeadAttention):
+        return "MultiHeadAttention", "Linear", _write_attention(spec)
+    if isinstance(spec, KMeans):
+        return "KMeans", "Linear", _write_kmeans(spec)
+    for kind, form in _SIZED.items():
+        if isinstance(spec, form.cls):
+            _expect(spec, **form.computed)
             activation = _NAMES.get(spec.activation) if isinstance(spec, Dense) else "Linear"
             if activation is None:
                 raise UnsupportedError(f"the Go engine has no activation {fields_of(spec)['activation']!r}")
-            return name, activation, cast("Callable[[Any], dict[str, Any]]", write)(spec)
+            return kind, activation, {name: getattr(spec, own) for own, every in form.sizes.items() for name in every}
     raise UnsupportedError(f"the Go engine has no layer {spec.kind!r}")
 
 
@@ -58,11 +229,7 @@ def _expect(spec: LayerSpec, **values: Any) -> None:
             raise UnsupportedError(f"{spec.kind}: the Go engine has {name} {value!r} alone, this layer {found!r}")
 
 
-def _dense(spec: Dense) -> dict[str, Any]:
-    return {"input_height": spec.in_features, "output_height": spec.out_features}
-
-
-def _attention(spec: MultiHeadAttention) -> dict[str, Any]:
+def _write_attention(spec: MultiHeadAttention) -> dict[str, Any]:
     _expect(spec, causal=True, window=None, chunk=None, softcap=None, scale=None, qk_norm=False)
     _expect(spec, sinks=False, temperature_scale=0.0)
     rope = spec.rope
@@ -81,36 +248,7 @@ def _attention(spec: MultiHeadAttention) -> dict[str, Any]:
     }
 
 
-def _swiglu(spec: SwiGLU) -> dict[str, Any]:
-    _expect(spec, activation="silu", gate_factor=1.0, limit=None)
-    return {"input_height": spec.in_features, "output_height": spec.hidden_features}
-
-
-def _rms_norm(spec: RMSNorm) -> dict[str, Any]:
-    _expect(spec, eps=1e-6, unit_offset=False)
-    return {"input_height": spec.num_features, "output_height": spec.num_features}
-
-
-def _layer_norm(spec: LayerNorm) -> dict[str, Any]:
-    _expect(spec, eps=1e-5)
-    return {"input_height": spec.num_features, "output_height": spec.num_features}
-
-
-def _rnn(spec: RNN) -> dict[str, Any]:
-    _expect(spec, nonlinearity="tanh")
-    return {"input_height": spec.input_size, "output_height": spec.hidden_size}
-
-
-def _lstm(spec: LSTM) -> dict[str, Any]:
-    return {"input_height": spec.input_size, "output_height": spec.hidden_size}
-
-
-def _embedding(spec: Embedding) -> dict[str, Any]:
-    _expect(spec, scale=1.0)
-    return {"vocab_size": spec.num_embeddings, "embedding_dim": spec.embedding_dim}
-
-
-def _kmeans(spec: KMeans) -> dict[str, Any]:
+def _write_kmeans(spec: KMeans) -> dict[str, Any]:
     made = spec.num_clusters if spec.output == "probabilities" else spec.in_features
     return {
         "input_height": spec.in_features,
@@ -121,20 +259,7 @@ def _kmeans(spec: KMeans) -> dict[str, Any]:
     }
 
 
-_WRITERS: Final[dict[type[LayerSpec], tuple[str, Callable[..., dict[str, Any]]]]] = {
-    Dense: ("Dense", _dense),
-    MultiHeadAttention: ("MultiHeadAttention", _attention),
-    SwiGLU: ("SwiGLU", _swiglu),
-    RMSNorm: ("RMSNorm", _rms_norm),
-    LayerNorm: ("LayerNorm", _layer_norm),
-    RNN: ("RNN", _rnn),
-    LSTM: ("LSTM", _lstm),
-    Embedding: ("Embedding", _embedding),
-    KMeans: ("KMeans", _kmeans),
-}
-
-
-def _softmax(spec: AxisSoftmax, row_in: Shape) -> tuple[str, str, dict[str, Any]]:
+def _write_softmax(spec: AxisSoftmax, row_in: Shape) -> tuple[str, str, dict[str, Any]]:
     _expect(spec, axis=-1)
     f = fields_of(spec)
     known: dict[str, tuple[str, dict[str, Any]]] = {
@@ -153,7 +278,7 @@ def _softmax(spec: AxisSoftmax, row_in: Shape) -> tuple[str, str, dict[str, Any]
     return "Softmax", "Linear", fields
 
 
-def _spatial(spec: Spatial, row_in: Shape, row_out: Shape) -> tuple[str, str, dict[str, Any]]:
+def _write_spatial(spec: Spatial, row_in: Shape, row_out: Shape) -> tuple[str, str, dict[str, Any]]:
     _expect(spec, groups=1)
     windows = spec.windows()
     square = {name: set(getattr(windows, name)) for name in ("kernel", "stride", "before", "after")}

@@ -25,7 +25,8 @@ from volumetric.hints import suggestion
 from volumetric.layers import LayerSpec, Parallel, Reshape, Residual, Sequential
 from volumetric.layers.parallel import Combine
 from volumetric.loaders.loom_blob import ALIASES, DTYPES, decode_blob
-from volumetric.loaders.loom_layers import ACTIVATIONS, Told, read_layer, split_weights, weight_count
+from volumetric.loaders.loom_fields import ACTIVATIONS, Told, read_layer
+from volumetric.loaders.loom_weights import split_weights, weight_count
 from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +14,13 @@ from volumetric._typing import Array, Shape
 from volumetric.atomic import write_atomic
 from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
-from volumetric.layers import LayerSpec, Parallel, Reshape, Residual, Sequential
+from volumetric.layers import Dense, LayerSpec, Parallel, Reshape, Residual, Sequential, SwiGLU
 from volumetric.layers.base import below
 from volumetric.layers.containers import inner_source
-from volumetric.loaders.loom_bias import bias_apart
 from volumetric.loaders.loom_blob import NAMES, encode_blob
 from volumetric.loaders.loom_fields import write_layer
 from volumetric.loaders.loom_json import ORDER
-from volumetric.loaders.loom_layers import join_weights, weight_count
+from volumetric.loaders.loom_weights import join_weights, weight_count
 from volumetric.network import Network
 from volumetric.weights import WeightStore
 from volumetric.wiring import Source
@@ -208,3 +208,31 @@ def _number(value: float) -> int | float:
     """Return a float32 as Go writes it: its shortest decimal form, whole numbers without a point."""
     short = float(str(np.float32(value)))
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def bias_apart(
+    spec: LayerSpec, stores: Mapping[str, WeightStore], row: Shape
+) -> tuple[LayerSpec, Mapping[str, WeightStore]]:
+    """Return a layer that computes the same without a bias that the engine lacks, and its parameters.
+
+    Parameters
+    ----------
+    row : shape of a row that it reads
+
+    Returns
+    -------
+    Layer and parameters; those that were given for all but dense layers that read one vector and have a bias
+    """
+    if not isinstance(spec, Dense) or len(row) != 1 or not spec.bias or not np.any(stores["bias"].values()):
+        return spec, stores
+    count = spec.out_features
+    constant = SwiGLU(in_features=count, hidden_features=1, bias=True)
+    values = {param.name: np.zeros(param.shape, np.float32) for param in constant.params()}
+    values["down.bias"] = stores["bias"].values()
+    layers = [dataclasses.replace(spec, bias=False, activation="linear"), constant, Residual()]
+    named = {"0/weight": stores["weight"]}
+    named |= {f"1/{name}": WeightStore.from_array(array) for name, array in values.items()}
+    if spec.activation != "linear":
+        layers.append(Dense(in_features=count, out_features=count, bias=False, activation=spec.activation))
+        named["3/weight"] = WeightStore.from_array(np.eye(count, dtype=np.float32))
+    return Sequential(layers=tuple(layers)), named

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 
 from volumetric.dtypes import Scheme
-from volumetric.loaders import archs, gguf_archs
+from volumetric.loaders import archs
 from volumetric.loaders.chat import chat_template
 from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.gguf import decoded_types, open_gguf
-from volumetric.loaders.gguf_config import read_config
-from volumetric.loaders.gguf_damage import read_damage
+from volumetric.loaders.gguf_config import read_config, read_damage
 from volumetric.loaders.gguf_sentences import read_gguf_sentences
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
 from volumetric.loaders.hub import Location
@@ -28,7 +27,7 @@ def open_gguf_model(location: Location, dtype: Scheme | None, *, strict: bool) -
     config = read_config(file, where)
     for kind, count in decoded_types(file).items() if dtype is None else ():
         logger.warning("%s: %d tensors in %s become float32; give a dtype to have them small", where, count, kind)
-    family = gguf_archs.find(file.metadata.get("general.architecture"), where)
+    family = archs.gguf_family(file.metadata.get("general.architecture"), where)
     blueprint = family.rules(archs.build(config))
     params = mount(blueprint, file, dtype, strict=strict)
     tokenizer = read_tokenizer(file, where)

@@ -39,7 +39,7 @@ def open_bare(location: Location) -> TensorSource:
 def open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping[str, Any] | None) -> LoadedModel:
     """Open safetensors without a configuration; see `model.open_model`."""
     from volumetric.loaders.detect import detect, read_assumptions  # few models come without a configuration
-    from volumetric.loaders.detect.adapters import adapter_of
+    from volumetric.loaders.detect.spellings import adapter_of
 
     assumptions = read_assumptions(guess)
     source, where = open_bare(location), str(location.weights)

@@ -174,17 +174,12 @@ class SafetensorsFile:
         try:
             return self.entries[name]
         except KeyError:
-            raise CheckpointError(
-                f"{self._file.path} has no tensor {name!r}", hint=_close_names(name, self.entries)
-            ) from None
+            near = suggestion(name, self.entries, f"the file has {len(self.entries)} other tensors", most=3)
+            raise CheckpointError(f"{self._file.path} has no tensor {name!r}", hint=near) from None
 
 
 def _pack(array: Array, scheme: Scheme) -> Packed:
     return Packed.from_array(array if array.dtype == scheme.dtype.host else array.astype(np.float32))
-
-
-def _close_names(name: str, entries: Mapping[str, TensorEntry]) -> str:
-    return suggestion(name, entries, f"the file has {len(entries)} other tensors", most=3)
 
 
 def _spread_nibbles(raw: Array) -> Array:

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.sentence import sentence_files
-from volumetric.loaders.sentence_write import new_sentence_files
+from volumetric.loaders.sentence import new_sentence_files, sentence_files
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import MAX_TOKENIZER_BYTES
 

@@ -15,7 +15,8 @@ from volumetric.hints import shown
 from volumetric.layers.clock import Clock, Cooldown, Event, Every, Inner, MaxSilence, On
 from volumetric.layers.program.declared import MOST_EDGES, refuse_edges
 from volumetric.layers.program.names import Named
-from volumetric.layers.program.text import built, read_json
+from volumetric.layers.program.text import read_json
+from volumetric.tables import record
 
 T = TypeVar("T")
 MODEL = "openai/text-embedding-3-small"
@@ -167,7 +168,7 @@ def read_canvas(text: str | bytes) -> tuple[CanvasFile, list[str]]:
     metadata = known.get("metadata")
     if isinstance(metadata, dict):
         known["metadata"] = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
-    return built(known, CanvasFile, "$"), notes
+    return record(CanvasFile, known, "$"), notes
 
 
 _INSIDE: Mapping[type, Mapping[str, tuple[type, str]]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from volumetric.dtypes.regroup import narrowed, narrowed_scheme
+from volumetric.dtypes.scaled import narrowed, narrowed_scheme
 from volumetric.weights import Params, WeightStore
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from volumetric import tables
+from volumetric.clocked import Clocked
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import SpecError
+from volumetric.errors import ArgumentError, SpecError
 from volumetric.keywords import explained
+from volumetric.network import Network
 from volumetric.train.by_output import AnyLoss, Losses
 from volumetric.train.converting import CONVERTERS
 from volumetric.train.learner import LearnerOptions
@@ -149,3 +151,25 @@ def plain(value: Any) -> Any:
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}:{value.__qualname__}"
     return value
+
+
+def check_arguments(network: object, params: object, config: object) -> None:
+    """Raise `ArgumentError` where network, weights or configuration are something else."""
+    if not isinstance(network, Network | Clocked):
+        raise ArgumentError(
+            f"train: the network is of type {type(network).__name__}",
+            hint="as train(network, initialise(network), (x, y)), of Network(layers=[…]) or a builder",
+        )
+    if not isinstance(params, Mapping):
+        raise ArgumentError(
+            f"train: the weights are of type {type(params).__name__}",
+            hint="as train(network, initialise(network), (x, y))",
+        )
+    if isinstance(config, type) and issubclass(config, TrainConfig):
+        raise ArgumentError("train: the configuration is a class", hint="make one of it: TrainConfig()")
+    if config is not None and not isinstance(config, TrainConfig):
+        samples = "samples are one argument: train(network, params, (x, y)); "
+        raise ArgumentError(
+            f"train: the configuration is of type {type(config).__name__}",
+            hint=("" if isinstance(config, dict) else samples) + "settings are TrainConfig(epochs=3, …)",
+        )

@@ -10,9 +10,10 @@ from typing import Any, Final, Literal
 
 from volumetric import tables
 from volumetric.clocked import Clocked
+from volumetric.clocked_json import clock_of
 from volumetric.errors import SpecError
 from volumetric.grid import Coord
-from volumetric.layers.clock import Clock, Every
+from volumetric.layers.clock import Clock
 from volumetric.train.config import TrainConfig
 from volumetric.train.converting import as_loss
 from volumetric.train.modes import Systolic, TargetPropagation
@@ -150,12 +151,7 @@ def _clock(place: str, clock: str | dict[str, int]) -> tuple[Coord, Clock]:
         coord = Coord.parse(place)
     except SpecError as error:
         raise SpecError(f"clocks: {error}", hint='a layer, as "0.0.1.0"') from None
-    if not isinstance(clock, str):
-        return coord, tables.call(Every, clock, f"clocks.{place!r}")
-    try:
-        return coord, Clock.parse(clock)
-    except SpecError as error:
-        raise SpecError(f"clocks.{place!r}: {error}", hint=error.hint) from None
+    return coord, clock_of(clock, f"clocks.{place!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,23 +16,20 @@ from volumetric.network import OUTPUT, Network
 from volumetric.observe import Observer
 from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.runtime.open import AnyDevice
-from volumetric.train.arguments import check_arguments
-from volumetric.train.by_output import Tally
 from volumetric.train.by_port import data_by_row
-from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
-from volumetric.train.config import TrainConfig
+from volumetric.train.checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
+from volumetric.train.config import TrainConfig, check_arguments
 from volumetric.train.data import AnyData, ArrayData, Batch, CutData, Data, as_data, grouped
 from volumetric.train.divergence import DivergedError, odd_entry
 from volumetric.train.evaluation import Evaluation, judge
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
-from volumetric.train.identity import check_run, describe_run
+from volumetric.train.history import Progress, TrainResult
 from volumetric.train.latency import warn_of_latency
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, Windowed
 from volumetric.train.lora import trained_keys
 from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends, warn_of_standstill
 from volumetric.train.open import bind, open_learner
 from volumetric.train.precision import Precision, master_of, trained_store
-from volumetric.train.result import Progress, TrainResult
 from volumetric.train.small_runs import device_of_run
 from volumetric.weights import Params
 
@@ -258,7 +255,7 @@ class _Run:
         return StepEvent(
             step=self.step,
             epoch=self.progress.epoch,
-            loss=self._loss(report.tally),
+            loss=self.config.losses.value(report.tally),
             rate=rate,
             gradient_norm=report.gradient_norm,
             clipped=report.clipped,
@@ -317,9 +314,6 @@ class _Run:
         if odd is not None:
             self._diverged(f"in validation, {found.fault}", self.step, [odd])
         return found
-
-    def _loss(self, tally: Tally) -> float:
-        return self.config.losses.value(tally)
 
     def _reason(self) -> str | None:
         """Say why training should end between two epochs, if it should."""

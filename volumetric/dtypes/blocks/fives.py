@@ -9,7 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import F32Array
-from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, half_bytes, halves, packed_planes, planes
+from volumetric.dtypes.blocks.format import (
+    BlockFormat,
+    Bytes,
+    Fields,
+    Resident,
+    half_bytes,
+    halves,
+    packed_planes,
+    planes,
+)
 from volumetric.dtypes.blocks.search import affine_scales, by_size, columns, divided, stored_half, symmetric_scales
 from volumetric.dtypes.registry import parse_dtype
 
@@ -64,6 +73,7 @@ Q5_0 = BlockFormat(
     split=_split_q5_0,
     join=_join,
     fit=_fit_q5_0,
+    resident=Resident(sections=("fifth_bits", "steps"), shaders=("fives", "signed")),
 )
 Q5_1 = BlockFormat(
     name="q5_1",
@@ -75,4 +85,5 @@ Q5_1 = BlockFormat(
     split=_split_q5_1,
     join=_join,
     fit=_fit_q5_1,
+    resident=Resident(floors="float16", sections=("fifth_bits", "pairs"), shaders=("fives", "affine")),
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,34 @@ class Fields(NamedTuple):
     mins: Bytes | None = None
 
 
+ScaleKind = Literal["float16", "bfloat16", "int8", "uint4", "head", "float32"]
+"""How scales are stored; int8 and uint4 times the step of the block, which alone is the scale for ``head``."""
+
+FloorKind = Literal["none", "float16", "uint8", "uint4"]
+"""How floors are stored; uint8 and uint4 times the floor of the block, uint4 in the scale's byte, above it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """How devices hold a format; planes of bits, groups and zero follow from the format itself.
+
+    Attributes
+    ----------
+    scales, floors : how CPU panels store them
+    sections : what a row has beside its low bits on a GPU, in this order: names in `kernels.gpu.blocks.SECTIONS`
+    shaders : files in ``shaders/block`` that make a reader together with the format's own in ``shaders/dtype``
+    nibbles_at : byte of a block from which on its low bits stand as those of Q4_K, None elsewhere
+    read : codes that kernels of a GPU take at a time, where a piece of 16 bytes has two low bits of 64 codes
+    """
+
+    scales: ScaleKind = "float16"
+    floors: FloorKind = "none"
+    sections: tuple[str, ...]
+    shaders: tuple[str, ...] = ()
+    nibbles_at: int | None = None
+    read: int = 32
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockFormat:
     """One block format. There is exactly one instance for each.
@@ -62,6 +90,8 @@ class BlockFormat:
     zero : the code that stands for 0
     table : values of the codes where they are not evenly spaced, int8
     in_gguf : whether GGUF has it as a type
+    resident : how devices hold it; None: as what it decodes to
+    calibrated : whether it is among those that calibration chooses from
     """
 
     name: str
@@ -76,11 +106,19 @@ class BlockFormat:
     zero: int = 0
     table: tuple[int, ...] | None = None
     in_gguf: bool = True
+    resident: Resident | None = None
+    calibrated: bool = True
 
     @property
     def gguf_type(self) -> str:
         """Name of the GGUF tensor type, of those that are."""
         return self.name.upper()
+
+    @property
+    def planes(self) -> tuple[int, ...]:
+        """Bits of the codes in planes of 4, 2 and 1, lowest first."""
+        bits = (self.levels - 1).bit_length()
+        return tuple(plane for plane in (4, 2, 1) if bits & plane)
 
     def blocks(self, k: int) -> int:
         """Blocks that a row of `k` numbers takes; the last one may hold fewer numbers than it could."""
@@ -167,3 +205,25 @@ def packed_planes(codes: Bytes, bits: int, run: int) -> Bytes:
     for part in range(per):
         out |= (parts[:, :, part] & np.uint8((1 << bits) - 1)) << np.uint8(bits * part)
     return out.reshape(n, numbers // per)
+
+
+def fit_rows(blocks: BlockFormat, x: F32Array, importance: F32Array | None) -> Fields:
+    """Return scales and codes of the blocks of rows, see `BlockFormat.fit`.
+
+    Parameters
+    ----------
+    x : ``[rows, k]``; numbers beyond the end of a row are zeros that do not count
+    importance : how much the squared error of each column counts, ``[k]``, or None
+    """
+    rows, k = x.shape
+    padded = np.zeros((rows, blocks.blocks(k) * blocks.size), np.float32)
+    padded[:, :k] = x
+    padded = padded.reshape(-1, blocks.size)
+    if importance is None:
+        return blocks.fit(padded, None)
+    counts = np.zeros((rows, padded.size // max(rows, 1)), np.float32)
+    counts[:, :k] = importance
+    counts = counts.reshape(padded.shape)
+    # As in ggml: numbers that are large in their block keep weight where activations say little.
+    counts *= np.sqrt(np.square(padded).mean(axis=1, keepdims=True) + np.square(padded))
+    return blocks.fit(padded, counts)

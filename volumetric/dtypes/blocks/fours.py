@@ -10,7 +10,16 @@ import ml_dtypes
 import numpy as np
 
 from volumetric._typing import F32Array
-from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, half_bytes, halves, packed_planes, planes
+from volumetric.dtypes.blocks.format import (
+    BlockFormat,
+    Bytes,
+    Fields,
+    Resident,
+    half_bytes,
+    halves,
+    packed_planes,
+    planes,
+)
 from volumetric.dtypes.blocks.search import by_size, columns, divided, nearest_index, stored_half, table_scales
 from volumetric.dtypes.registry import parse_dtype
 
@@ -99,6 +108,7 @@ IQ4_NL = BlockFormat(
     split=_split_iq4_nl,
     join=_join_iq4_nl,
     fit=_fit_iq4_nl,
+    resident=Resident(sections=("steps",), shaders=("nibbles", "curve", "table", "signed")),
 )
 IQ4_XS = BlockFormat(
     name="iq4_xs",
@@ -111,6 +121,7 @@ IQ4_XS = BlockFormat(
     split=_split_iq4_xs,
     join=_join_iq4_xs,
     fit=_fit_iq4_xs,
+    resident=Resident(scales="int8", sections=("scales_8", "steps"), shaders=("nibbles", "curve", "table", "signed")),
 )
 MXFP4 = BlockFormat(
     name="mxfp4",
@@ -123,4 +134,6 @@ MXFP4 = BlockFormat(
     split=_split_mxfp4,
     join=_join_mxfp4,
     fit=_fit_mxfp4,
+    resident=Resident(scales="bfloat16", sections=("exponents",), shaders=("nibbles", "table", "signed")),
+    calibrated=False,
 )

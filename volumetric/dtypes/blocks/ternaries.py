@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import F32Array
-from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, half_bytes, halves, packed_planes, planes
+from volumetric.dtypes.blocks.format import (
+    BlockFormat,
+    Bytes,
+    Fields,
+    Resident,
+    half_bytes,
+    halves,
+    packed_planes,
+    planes,
+)
 from volumetric.dtypes.blocks.search import divided, stored_half
 from volumetric.dtypes.registry import parse_dtype
 
@@ -68,6 +77,8 @@ TQ1_0 = BlockFormat(
     split=_split_tq1_0,
     join=_join_tq1_0,
     fit=_fit,
+    resident=Resident(scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
+    calibrated=False,
 )
 TQ2_0 = BlockFormat(
     name="tq2_0",
@@ -80,4 +91,6 @@ TQ2_0 = BlockFormat(
     split=_split_tq2_0,
     join=_join_tq2_0,
     fit=_fit,
+    resident=Resident(scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
+    calibrated=False,
 )

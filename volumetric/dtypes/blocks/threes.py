@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from volumetric._typing import F32Array
-from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, packed_planes, planes
+from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, Resident, packed_planes, planes
 from volumetric.dtypes.blocks.search import by_size, columns, divided, nearest_index, table_scales
 from volumetric.dtypes.registry import parse_dtype
 
@@ -60,4 +60,5 @@ Q3_NL = BlockFormat(
     join=_join,
     fit=_fit,
     in_gguf=False,
+    resident=Resident(scales="bfloat16", sections=("third_bits", "exponents"), shaders=("twos", "signed")),
 )

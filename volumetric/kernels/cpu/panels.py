@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS
+from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, BlockFormat
+from volumetric.dtypes.blocks.format import FloorKind, Resident, ScaleKind
 
 ROWS = 16
 """Rows of a panel."""
@@ -44,12 +45,6 @@ Rounding = Literal["float32", "int8", "bfloat16"]
 
 ROUNDINGS: tuple[Rounding, ...] = ("float32", "int8", "bfloat16")
 """Numbered as kernels know them."""
-
-ScaleKind = Literal["float16", "bfloat16", "int8", "uint4", "head", "float32"]
-"""How scales are stored; int8 and uint4 times the head's number, which alone is the scale for ``head``."""
-
-FloorKind = Literal["none", "float16", "uint8", "uint4"]
-"""How floors are stored; uint8 and uint4 times the head's second number, uint4 in the scale's byte, above it."""
 
 SCALE_KINDS: tuple[ScaleKind, ...] = ("float16", "bfloat16", "int8", "uint4", "head", "float32")
 FLOOR_KINDS: tuple[FloorKind, ...] = ("none", "float16", "uint8", "uint4")
@@ -191,19 +186,25 @@ _CODES = {
     "int4:g32:float32": Codes(planes=(4,), zero=8, scales="float32"),
     "float8_e4m3fn:g32": Codes(planes=(8,), scales="float32", floats=_E4M3),
     "float8_e5m2:g32": Codes(planes=(8,), scales="float32", floats=_E5M2),
-    "q2_k": Codes(planes=(2,), group=16, scales="uint4", floors="uint4"),
-    "q3_k": Codes(planes=(2, 1), zero=4, group=16, scales="int8"),
-    "q4_k": Codes(planes=(4,), scales="int8", floors="uint8"),
-    "q5_k": Codes(planes=(4, 1), scales="int8", floors="uint8"),
-    "q6_k": Codes(planes=(4, 2), zero=32, group=16, scales="int8"),
-    "q5_0": Codes(planes=(4, 1), zero=16),
-    "q5_1": Codes(planes=(4, 1), floors="float16"),
-    "iq4_nl": Codes(planes=(4,), zero=128, table=BLOCK_FORMATS["iq4_nl"].table),
-    "iq4_xs": Codes(planes=(4,), zero=128, scales="int8", table=BLOCK_FORMATS["iq4_xs"].table),
-    "mxfp4": Codes(planes=(4,), zero=128, scales="bfloat16", table=BLOCK_FORMATS["mxfp4"].table),
-    "q3_nl": Codes(planes=(2, 1), zero=128, scales="bfloat16", table=OWN_FORMATS["q3_nl"].table),
-    "tq1_0": Codes(planes=(2,), zero=1, scales="head"),
-    "tq2_0": Codes(planes=(2,), zero=1, scales="head"),
+}
+
+
+def _codes_of(form: BlockFormat, resident: Resident) -> Codes:
+    """Panels of a block format: scales of more than 32 neighbours stand in the head."""
+    return Codes(
+        planes=form.planes,
+        zero=form.zero if form.table is None else 128,
+        group=min(form.group, BLOCK),
+        scales=resident.scales,
+        floors=resident.floors,
+        table=form.table,
+    )
+
+
+_CODES |= {
+    name: _codes_of(form, form.resident)
+    for name, form in {**BLOCK_FORMATS, **OWN_FORMATS}.items()
+    if form.resident is not None
 }
 
 FORMATS: dict[str, Format] = {

@@ -9,20 +9,20 @@ five of them lie in a byte, in an order that no piece of a row could be read by.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import U32Array
-from volumetric.dtypes import Packed
+from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, BlockFormat, Packed
 from volumetric.dtypes.blocks import Fields, named_format
-from volumetric.dtypes.blocks.format import halves
+from volumetric.dtypes.blocks.format import Resident, halves
 from volumetric.dtypes.blocks.k_quants import six_bits
 from volumetric.kernels.gpu.dispatch import ceil_div
 
@@ -166,17 +166,20 @@ def _exponents(taken: Taken) -> NDArray[Any]:
     return taken.by_row(taken.raw[:, 0])
 
 
-THIRD_BITS = Section(lambda pieces, blocks: 8 * pieces, _third_bits)
-FIFTH_BITS = Section(lambda pieces, blocks: 4 * pieces, _fifth_bits)
-TWO_BITS = Section(lambda pieces, blocks: 8 * pieces, _two_bits)
-STEPS = Section(lambda pieces, blocks: 2 * blocks, _steps)
-PAIRS = Section(lambda pieces, blocks: 4 * blocks, _pairs)
-SIX_BITS = Section(lambda pieces, blocks: 16 * blocks, _scales_and_mins)
-SCALES_OF_6 = Section(lambda pieces, blocks: 12 * blocks, _unsigned_scales)
-SCALES_OF_4 = Section(lambda pieces, blocks: 16 * blocks, _scale_bytes)
-EXPONENTS = Section(lambda pieces, blocks: blocks, _exponents)
-SCALES_8 = Section(lambda pieces, blocks: 8 * blocks, _scales)
-SCALES_16 = Section(lambda pieces, blocks: 16 * blocks, _scales)
+SECTIONS: Final[Mapping[str, Section]] = {
+    "third_bits": Section(lambda pieces, blocks: 8 * pieces, _third_bits),
+    "fifth_bits": Section(lambda pieces, blocks: 4 * pieces, _fifth_bits),
+    "two_bits": Section(lambda pieces, blocks: 8 * pieces, _two_bits),
+    "steps": Section(lambda pieces, blocks: 2 * blocks, _steps),
+    "pairs": Section(lambda pieces, blocks: 4 * blocks, _pairs),
+    "six_bits": Section(lambda pieces, blocks: 16 * blocks, _scales_and_mins),
+    "scales_of_6": Section(lambda pieces, blocks: 12 * blocks, _unsigned_scales),
+    "scales_of_4": Section(lambda pieces, blocks: 16 * blocks, _scale_bytes),
+    "exponents": Section(lambda pieces, blocks: blocks, _exponents),
+    "scales_8": Section(lambda pieces, blocks: 8 * blocks, _scales),
+    "scales_16": Section(lambda pieces, blocks: 16 * blocks, _scales),
+}
+"""Name that formats have for a section → the section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,34 +249,24 @@ def _words(values: NDArray[Any], rows: int) -> U32Array:
     return np.ascontiguousarray(np.pad(flat, ((0, 0), (0, -flat.shape[1] % 4)))).view(np.uint32)
 
 
+def _layout(form: BlockFormat, resident: Resident) -> BlockLayout:
+    """Pieces of 32 codes with four low bits, or of 64 with two, of which kernels read fewer at a time."""
+    piece = 32 if form.planes[0] == 4 else 64
+    return BlockLayout(
+        name=form.name,
+        piece=piece,
+        sections=tuple(SECTIONS[name] for name in resident.sections),
+        shared=resident.shaders,
+        read=None if piece == 32 else resident.read,
+        nibbles_at=resident.nibbles_at,
+    )
+
+
 LAYOUTS = MappingProxyType(
     {
-        layout.name: layout
-        for layout in (
-            BlockLayout(
-                name="q4_k", piece=32, sections=(SIX_BITS,), shared=("nibbles", "minima", "affine"), nibbles_at=16
-            ),
-            BlockLayout(
-                name="q5_k",
-                piece=32,
-                sections=(SIX_BITS, FIFTH_BITS),
-                shared=("fives", "minima", "affine"),
-                nibbles_at=48,
-            ),
-            BlockLayout(name="q6_k", piece=32, sections=(TWO_BITS, SCALES_16, STEPS)),
-            BlockLayout(name="q5_0", piece=32, sections=(FIFTH_BITS, STEPS), shared=("fives", "signed")),
-            BlockLayout(name="q5_1", piece=32, sections=(FIFTH_BITS, PAIRS), shared=("fives", "affine")),
-            BlockLayout(name="iq4_nl", piece=32, sections=(STEPS,), shared=("nibbles", "curve", "table", "signed")),
-            BlockLayout(
-                name="iq4_xs", piece=32, sections=(SCALES_8, STEPS), shared=("nibbles", "curve", "table", "signed")
-            ),
-            BlockLayout(name="q2_k", piece=64, read=16, sections=(SCALES_OF_4, PAIRS)),
-            BlockLayout(name="q3_k", piece=64, read=32, sections=(THIRD_BITS, SCALES_OF_6, STEPS), shared=("twos",)),
-            BlockLayout(name="q3_nl", piece=64, read=32, sections=(THIRD_BITS, EXPONENTS), shared=("twos", "signed")),
-            BlockLayout(name="tq1_0", piece=64, read=32, sections=(STEPS,), shared=("twos", "ternary", "signed")),
-            BlockLayout(name="tq2_0", piece=64, read=32, sections=(STEPS,), shared=("twos", "ternary", "signed")),
-            BlockLayout(name="mxfp4", piece=32, sections=(EXPONENTS,), shared=("nibbles", "table", "signed")),
-        )
+        name: _layout(form, form.resident)
+        for name, form in {**BLOCK_FORMATS, **OWN_FORMATS}.items()
+        if form.resident is not None
     }
 )
 """Name of a block format → how the GPU holds it."""

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from volumetric.errors import SpecError
-from volumetric.hints import shown, suggestion
+from volumetric.hints import shown
 from volumetric.layers.program.declared import MOST_EDGES, VERSION, Program, refuse_edges
-from volumetric.tables import convert, expect_keys
+from volumetric.tables import record
 
 FORMAT = "volumetric.program"
 MOST_BYTES = 64 * 2**20
 SHORT = 120
 """Characters of a line, at most, where it can be cut."""
 _HEAD = ("format", "version")
-
-T = TypeVar("T")
 
 
 def program_to_json(program: Program) -> str:
@@ -76,7 +73,7 @@ def program_from_json(text: str | bytes) -> Program:
     edges = data.get("edges")
     if isinstance(edges, list) and len(edges) > MOST_EDGES:
         refuse_edges(len(edges), _width(data))
-    return built({name: value for name, value in data.items() if name not in _HEAD}, Program, "$", known=_HEAD)
+    return record(Program, {name: value for name, value in data.items() if name not in _HEAD}, "$", known=_HEAD)
 
 
 def read_json(text: str | bytes, what: str) -> Any:
@@ -95,71 +92,9 @@ def read_json(text: str | bytes, what: str) -> Any:
         raise SpecError(f"{what}: not valid JSON ({why})", hint="it is cut short, or another kind of file") from None
 
 
-def built(data: Any, cls: type[T], where: str, known: Iterable[str] = ()) -> T:
-    """Return the value of a class that JSON describes; unknown keys and wrong types are errors that name the place.
-
-    Parameters
-    ----------
-    known : keys that may stand in the text besides the fields, for suggestions
-    """
-    if not isinstance(data, dict):
-        raise SpecError(f"{where}: expected an object, got {_kind(data)}")
-    config = cls.__struct_config__  # pyright: ignore[reportAttributeAccessIssue]  (a struct)
-    fields = _fields(cls)
-    tag = (config.tag_field,) if config.tag_field else ()
-    expect_keys(data, (*tag, *fields, *known), where)
-    missing = [name for name, field in fields.items() if field.required and name not in data]
-    if missing:
-        raise SpecError(f"{where}: {missing[0]!r} is missing")
-    hints = _hints(cls)
-    given = {name: _of(value, hints[name], f"{where}.{name}") for name, value in data.items() if name not in tag}
-    try:
-        return cls(**given)
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}", hint=error.hint) from None
-
-
-def _of(value: Any, to: Any, where: str) -> Any:
-    """A JSON value in a type."""
-    options = get_args(to) if get_origin(to) in (Union, types.UnionType) else (to,)
-    if value is None and type(None) in options:
-        return None
-    structs = [one for one in options if isinstance(one, type) and issubclass(one, Struct)]
-    if structs:
-        return built(value, _tagged(value, structs, where), where)
-    inside = next((one for one in options if get_origin(one) in (tuple, Mapping)), None)
-    if inside is not None and isinstance(value, dict) and get_origin(inside) is Mapping:
-        of = get_args(inside)[1]
-        return {name: _of(one, of, f"{where}.{name}") for name, one in value.items()}
-    if inside is not None and isinstance(value, list) and get_origin(inside) is tuple:
-        args = get_args(inside)
-        if args[-1] is Ellipsis:
-            return tuple(_of(one, args[0], f"{where}[{i}]") for i, one in enumerate(value))
-    return convert(value, to, where)
-
-
-def _tagged(value: Any, structs: list[type[Struct]], where: str) -> type[Struct]:
-    """The struct that an object with a tag is of."""
-    field = structs[0].__struct_config__.tag_field
-    if field is None:
-        return structs[0]
-    if not isinstance(value, dict):
-        raise SpecError(f"{where}: expected an object, got {_kind(value)}")
-    by_tag = {str(one.__struct_config__.tag): one for one in structs}
-    kind = value.get(field)
-    if not isinstance(kind, str) or kind not in by_tag:
-        raise SpecError(f"{where}: unknown {field} {shown(kind)}", hint=suggestion(kind, by_tag))
-    return by_tag[kind]
-
-
 @cache
 def _fields(cls: type) -> dict[str, msgspec.structs.FieldInfo]:
     return {field.name: field for field in msgspec.structs.fields(cls)}
-
-
-@cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,21 +1,36 @@
-"""Model families: one module for each ``model_type``, with a function ``build(config) -> Blueprint``.
+"""Model families: one module for each, named as its ``model_type``, which says all that there is to say of it.
 
-A family is found by its name, so adding one is adding a file to this directory, which holds nothing else.
+A family is found by its name, so adding one is adding a file to this directory, which holds nothing else. It has
+
+- ``build(config) -> Blueprint``, the network and the names of its tensors, by which weights without a configuration are
+  recognised, too;
+- ``GGUF``, a `GGUFFamily`, where GGUF files have it; several families may share one;
+- ``UNSEEN``, values that differ between models of the family, change all numbers, and are in no tensor; and
+- ``evidence(entries, known)``, values that tensors of this family tell in a way of their own, see `detect.values`.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
+from types import ModuleType
 
 from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
-from volumetric.loaders.hf_config import Config
+from volumetric.loaders.gguf_family import GGUFFamily
+from volumetric.loaders.hf_config import Config, family_name
 from volumetric.loaders.names import Blueprint
 
 
-def families() -> list[str]:
+@cache
+def families() -> tuple[str, ...]:
     """Return the names of all families, without importing them."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def family_module(family: str) -> ModuleType:
+    """Return the module of one of `families`, in any spelling."""
+    return importlib.import_module(f"{__name__}.{family_name(family)}")
 
 
 def build(config: Config) -> Blueprint:
@@ -39,11 +54,58 @@ def build(config: Config) -> Blueprint:
             f"{config.where}: model family {config.model_type!r} is not supported",
             hint="supported: " + ", ".join(families()),
         )
-    module = importlib.import_module(f"{__name__}.{family}")
     try:
-        return module.build(config)
+        return family_module(family).build(config)
     except (UnsupportedError, CheckpointError):
         raise
     except VolumetricError as error:
         # A layer or the network refused the sizes: for the user that is a fault of the file.
         raise CheckpointError(f"{config.where}: {error}", hint=error.hint) from error
+
+
+def gguf_families() -> dict[str, GGUFFamily]:
+    """Return the GGUF form of each family that has one."""
+    forms = {family: getattr(family_module(family), "GGUF", None) for family in families()}
+    return {family: form for family, form in forms.items() if form is not None}
+
+
+def gguf_family(architecture: object, where: str) -> GGUFFamily:
+    """Return the form of GGUF files with a ``general.architecture``.
+
+    Raises
+    ------
+    UnsupportedError
+        There is none.
+    """
+    # Most are named as their family, which saves importing the others.
+    alike = [name for name in families() if _letters(name) == _letters(str(architecture))]
+    form = next((getattr(family_module(name), "GGUF", None) for name in alike), None)
+    if form is not None and form.architecture == architecture:
+        return form
+    forms = {form.architecture: form for form in gguf_families().values()}
+    if not isinstance(architecture, str) or architecture not in forms:
+        raise UnsupportedError(
+            f"{where}: GGUF architecture {architecture!r} is not supported",
+            hint=f"supported: {', '.join(sorted(forms))}",
+        )
+    return forms[architecture]
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "")
+
+
+def gguf_family_of(config: Config) -> GGUFFamily:
+    """Return the GGUF form of a configuration's family.
+
+    Raises
+    ------
+    UnsupportedError
+        There is none.
+    """
+    form = getattr(family_module(config.family), "GGUF", None) if config.family in families() else None
+    if form is None:
+        raise UnsupportedError(
+            f"family {config.model_type!r} cannot be written as GGUF", hint=f"supported: {', '.join(gguf_families())}"
+        )
+    return form

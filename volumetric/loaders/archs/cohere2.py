@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from volumetric.loaders.cohere_layers import cohere_decoder
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from volumetric.loaders.archs.cohere import INNER, cohere_decoder, read_logit_scale, write_logit_scale
 from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.gguf_family import GGUFFamily
+from volumetric.loaders.gguf_windows import KEY, attentions, idle_window, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 
 def build(config: Config) -> Blueprint:
@@ -17,3 +26,32 @@ def build(config: Config) -> Blueprint:
     windows = read_windows(config, layers, switch=False, full_every=full_every)
     rope = read_rope(config, head_dim(config))
     return cohere_decoder(config, ropes=[None if window is None else rope for window in windows], windows=windows)
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    layers = given.layers("block_count")
+    return {
+        **read_logit_scale(given, file),
+        "sliding_window": given.integer("attention.sliding_window", 4096),
+        "layer_types": read_pattern(given, layers, default=4),
+    }
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    # Layers that turn are those with a window, also where it cuts nothing.
+    idle = {**idle_window(config), KEY: np.array([spec.rope is not None for spec in attentions(network)])}
+    return {**write_logit_scale(config, network), **(pattern_of(network) or idle)}
+
+
+UNSEEN = ("logit_scale", "sliding_window")
+GGUF = GGUFFamily(
+    architecture="cohere2",
+    model_type="cohere2",
+    auto_class="Cohere2ForCausalLM",
+    inner=INNER,
+    epsilon="layer_norm_eps",
+    interleaved=True,
+    head="shared",
+    values=_read_gguf,
+    metadata=_write_gguf,
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention
+from volumetric.loaders.archs.bert import GGUF
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.encoder_layers import (
     BlockNames,
@@ -31,6 +32,8 @@ _BLOCK = BlockNames(
 _MASK = MaskNames(
     dense="vocab_transform", norm="vocab_layer_norm", decoder="vocab_projector", bias="vocab_projector.bias"
 )
+
+__all__ = ["GGUF", "build"]
 
 
 def build(config: Config) -> Blueprint:

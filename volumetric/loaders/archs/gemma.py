@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from volumetric.layers import RMSNorm
-from volumetric.loaders.gemma_layers import HEAD_DIM
+from volumetric.loaders.archs.gemma2 import HEAD_DIM
+from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
@@ -27,3 +28,12 @@ def build(config: Config) -> Blueprint:
     attentions = attention_blocks(config, ropes, [None] * layers, qkv_bias=bias, out_bias=bias)
     feeds = [gated_mlp(config)] * layers
     return pre_norm_stack(config, norm, attentions, feeds, tied=True, embedding_scale=math.sqrt(hidden))
+
+
+GGUF = GGUFFamily(
+    architecture="gemma",
+    model_type="gemma",
+    auto_class="GemmaForCausalLM",
+    head="shared",
+    values=lambda given, file: {"hidden_act": "gelu_pytorch_tanh"},
+)

@@ -5,11 +5,20 @@ EmbeddingGemma (arXiv 2509.20354) is the same with rows that see both ways.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric.loaders.archs.gemma2 import HEAD_DIM, RENAMED, SANDWICH_NORMS, gemma_decoder, score_scalar
 from volumetric.loaders.encoder_layers import trunk_of
-from volumetric.loaders.gemma_layers import HEAD_DIM, gemma_decoder
+from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, HEAD_NORMS, GGUFFamily
+from volumetric.loaders.gguf_windows import attentions, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_ropes_by_kind
 from volumetric.loaders.names import Blueprint
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 
 def build(config: Config) -> Blueprint:
@@ -28,3 +37,45 @@ def build(config: Config) -> Blueprint:
     classes = config.values.get("architectures")
     plain = isinstance(classes, list) and all(str(name).endswith("Model") for name in classes)
     return trunk_of(made) if both_ways and plain else made
+
+
+_LAYERS_OF_27B: Final = 62
+_LOCAL_BASE: Final = 10_000.0
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    del file
+    layers, window = given.layers("block_count"), given.integer("attention.sliding_window", 0, low=0)
+    kinds = read_pattern(given, layers, default=6) if window else ["full_attention"] * layers
+    values: dict[str, Any] = {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": score_scalar(given, _LAYERS_OF_27B),
+        "sliding_window": window or None,
+        "layer_types": kinds,
+        "rope_local_base_freq": given.number("rope.freq_base_swa", _LOCAL_BASE),
+    }
+    if given.has("final_logit_softcapping"):
+        values["final_logit_softcapping"] = given.number("final_logit_softcapping")
+    return values
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    local = [spec.rope.base for spec in attentions(network) if spec.rope is not None and spec.window is not None]
+    values: dict[str, Any] = {"rope.freq_base_swa": np.float32(local[0] if local else _LOCAL_BASE)}
+    if config.has("final_logit_softcapping"):
+        values["final_logit_softcapping"] = np.float32(config.number("final_logit_softcapping"))
+    # A window of 0 is none; without the key, and with windows that cut nothing, readers take it so, too.
+    return {**values, **(pattern_of(network) or {"attention.sliding_window": np.uint32(0)})}
+
+
+UNSEEN = ("query_pre_attn_scalar", "sliding_window")
+GGUF = GGUFFamily(
+    architecture="gemma3",
+    model_type="gemma3_text",
+    auto_class="Gemma3ForCausalLM",
+    inner={**SANDWICH_NORMS, **ATTENTION, **HEAD_NORMS, **GATED_MLP},
+    renamed=RENAMED,
+    values=_read_gguf,
+    metadata=_write_gguf,
+)
+"""Gemma 3, its text model: windows in five of six layers, which have a rotary base of their own."""

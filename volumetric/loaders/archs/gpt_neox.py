@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from volumetric.grid import Coord
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention
 from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope, trained_context
 from volumetric.loaders.names import Blueprint, Part
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 # Masks and frequencies were once kept as buffers of each layer.
 _BUFFERS = r"(?:gpt_neox\.)?layers\.\d+\.attention\.(?:bias|masked_bias|rotary_emb\.inv_freq)"
@@ -70,3 +78,42 @@ def _renamed(config: Config) -> Config:
     if config.has("rotary_emb_base"):
         values["rope_theta"] = config.number("rotary_emb_base")
     return config.with_values(**values)
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    del file
+    # The files do not name the activation. The published models have the exact GELU, the default of transformers;
+    # llama.cpp computes the tanh approximation, which differs by less than 5e-4.
+    # All of a head turns unless rope_parameters say otherwise; in configurations absent means a quarter.
+    return {"hidden_act": "gelu", "rotary_pct": 1.0, "use_parallel_residual": given.flag("use_parallel_residual", True)}
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    del network
+    return {"use_parallel_residual": np.bool_(config.flag("use_parallel_residual", True))}
+
+
+UNSEEN = ("rotary_pct", "use_parallel_residual")
+GGUF = GGUFFamily(
+    architecture="gptneox",
+    model_type="gpt_neox",
+    auto_class="GPTNeoXForCausalLM",
+    inner={
+        "input_layernorm": "attn_norm",
+        "attention.query_key_value": "attn_qkv",
+        "attention.dense": "attn_output",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.dense_h_to_4h": "ffn_up",
+        "mlp.dense_4h_to_h": "ffn_down",
+    },
+    outer={"gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "embed_out": "output"},
+    stack="gpt_neox.layers",
+    renamed={"num_key_value_heads": None, "head_dim": None},
+    epsilon="layer_norm_eps",
+    biases=frozenset({"attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down"}),
+    head="own",
+    partial=True,
+    values=_read_gguf,
+    metadata=_write_gguf,
+)
+"""GPT-NeoX and Pythia: queries, keys and values one behind the other, where the original has them head by head."""

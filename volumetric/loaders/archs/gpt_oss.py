@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
+
+import numpy as np
 
 from volumetric.layers import SwiGLU
 from volumetric.loaders.chain import InStack, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, mixture
+from volumetric.loaders.gguf_family import ATTENTION, GGUFFamily, expert_values, small_expert_metadata
+from volumetric.loaders.gguf_rope import read_rope as read_gguf_rope
+from volumetric.loaders.gguf_windows import attentions, idle_window, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
 from volumetric.loaders.pre_norm import Block, attention_blocks, pre_norm_stack, rms_norm
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 ROPE: Final[dict[str, Any]] = {
     "rope_type": "yarn",
@@ -60,3 +68,55 @@ def _experts(config: Config) -> Block:
         stored[f"{i}/up"] = InStack("experts.gate_up_proj", Part(start + 1, stop, stack=count, step=2))
         stored[f"{i}/down"] = InStack("experts.down_proj", Part(i * width, (i + 1) * width, stack=count))
     return Block(mixture(config, expert, count, bias=True), "mlp", stored)
+
+
+_TRUNCATE: Final = "rope.scaling.yarn_truncate"
+"""Key of our own, which llama.cpp leaves alone."""
+_AFTER_TOP_K: Final = 3
+"""llama.cpp's number of the gating by a softmax of the chosen logits."""
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    layers = given.layers("block_count")
+    rope = read_gguf_rope(given, file, given.integer("attention.key_length"))
+    if rope["rope_type"] == "yarn":
+        # llama.cpp rounds the two ends of the ramp; the model was trained without that, unless a file of ours says so.
+        rope["truncate"] = given.flag(_TRUNCATE, False)
+    values = expert_values(given, file, gatings=(0, _AFTER_TOP_K))
+    return {
+        **values,
+        "intermediate_size": given.integer("expert_feed_forward_length", given.integer("feed_forward_length")),
+        "layer_types": read_pattern(given, layers, default=2),
+        "sliding_window": given.integer("attention.sliding_window", 128),
+        "rope_parameters": rope,
+    }
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    widths = small_expert_metadata(
+        config.with_values(moe_intermediate_size=config.integer("intermediate_size")), network
+    )
+    ropes = [spec.rope for spec in attentions(network) if spec.rope is not None and spec.rope.scaling == "yarn"]
+    truncate = {_TRUNCATE: np.bool_(True)} if any(rope.truncate for rope in ropes) else {}
+    return {**widths, **truncate, **(pattern_of(network) or idle_window(config))}
+
+
+GGUF = GGUFFamily(
+    architecture="gpt-oss",
+    model_type="gpt_oss",
+    auto_class="GptOssForCausalLM",
+    inner={
+        **ATTENTION,
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "post_attention_norm",
+        "mlp.router": "ffn_gate_inp",
+        "mlp.experts.down_proj": "ffn_down_exps",
+        "self_attn.sinks": "attn_sinks",
+    },
+    split={"mlp.experts.gate_up_proj": {"gate": "ffn_gate_exps", "up": "ffn_up_exps"}},
+    biases=frozenset({*ATTENTION.values(), "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}),
+    head="own",
+    values=_read_gguf,
+    metadata=_write_gguf,
+)
+"""gpt-oss: sinks of heads, windows in every second layer, experts with biases."""

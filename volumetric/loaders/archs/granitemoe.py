@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from volumetric.loaders.archs.granite import GGUF as GRANITE
+from volumetric.loaders.archs.granite import granite_decoder, read_factors, write_factors
 from volumetric.loaders.experts import expert_count, stacked_experts
-from volumetric.loaders.granite_layers import granite_decoder
+from volumetric.loaders.gguf_family import ATTENTION, PRE_NORMS, GGUFFamily, expert_metadata, expert_values
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
+from volumetric.loaders.source import TensorEntry, TensorSource
+from volumetric.network import Network
 
 
 def build(config: Config) -> Blueprint:
@@ -20,3 +27,49 @@ def build(config: Config) -> Blueprint:
         outer="output_linear",
     )
     return granite_decoder(config, mixture)
+
+
+def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Sizes of experts in stacked tensors."""
+    del known
+    shapes = (entry.shape for name, entry in entries.items() if name.endswith("output_linear.weight"))
+    stacked = next((shape for shape in shapes if len(shape) == 3), None)
+    if stacked is None:
+        return {}
+    return {
+        "num_local_experts": (stacked[0], "experts that are stacked"),
+        "intermediate_size": (stacked[2], "width of an expert"),
+    }
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    given.require("expert_shared_feed_forward_length", 0)
+    biased = "blk.0.attn_q.bias" in file.entries
+    return {"attention_bias": biased, **read_factors(given), **expert_values(given, file)}
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    return {**write_factors(config, network), **expert_metadata(config, network)}
+
+
+_PAIR = "block_sparse_moe.input_linear"
+
+GGUF = GGUFFamily(
+    architecture="granitemoe",
+    model_type="granitemoe",
+    auto_class="GraniteMoeForCausalLM",
+    inner={
+        **PRE_NORMS,
+        **ATTENTION,
+        "block_sparse_moe.router.layer": "ffn_gate_inp",
+        "block_sparse_moe.output_linear": "ffn_down_exps",
+    },
+    split={_PAIR: {"gate": "ffn_gate_exps", "up": "ffn_up_exps"}},
+    interleaved=True,
+    biases=frozenset({"attn_q", "attn_k", "attn_v", "attn_output"}),
+    factors=GRANITE.factors,
+    longrope=GRANITE.longrope,
+    values=_read_gguf,
+    metadata=_write_gguf,
+)
+"""Granite 3 MoE: Granite with a mixture in every layer, whose gates and projections files have apart."""

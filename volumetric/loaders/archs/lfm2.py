@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from volumetric.errors import CheckpointError
 from volumetric.grid import Coord
 from volumetric.layers import MultiHeadAttention, RMSNorm, ShortConv, SwiGLU
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import head_dim, stacked_decoder
+from volumetric.loaders.gguf_family import KV_HEADS, GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
+from volumetric.loaders.source import TensorEntry, TensorSource
+from volumetric.network import Network
 
 ATTENTION_NAMES = {
     "q": "q_proj",
@@ -82,3 +91,84 @@ def _attending(config: Config) -> list[bool]:
     if not isinstance(listed, list) or any(type(i) is not int or not 0 <= i < layers for i in listed):
         raise CheckpointError(f"{config.where}: full_attn_idxs is {str(listed)[:60]!r}, expected numbers of layers")
     return [i in listed for i in range(layers)]
+
+
+def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Which blocks have a short convolution in the place of attention, and over how many rows."""
+    blocks = known.get("num_hidden_layers", 0)
+    places = {int(match[1]): entry.shape for name, entry in entries.items() if (match := _SHORT_CONV.match(name))}
+    if not places or max(places) >= blocks or any(len(shape) != 3 for shape in places.values()):
+        return {}
+    kinds = ["conv" if i in places else "full_attention" for i in range(blocks)]
+    biases = any(name.endswith(".conv.conv.bias") for name in entries)
+    return {
+        "layer_types": (kinds, "blocks with a convolution have no attention"),
+        "conv_L_cache": (next(iter(places.values()))[2], "taps of the convolutions"),
+        "conv_bias": (biases, "the convolutions have biases" if biases else "the convolutions have none"),
+        "block_auto_adjust_ff_dim": (False, "the MLP's width is that of its tensors"),
+    }
+
+
+_SHORT_CONV = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.conv\.conv\.weight")
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    del file
+    given.require("attention.causal", True)
+    given.require("attention.sliding_window", 0)
+    heads, layers = given.values.get(KV_HEADS), given.layers("block_count")
+    if not isinstance(heads, np.ndarray) or heads.shape != (layers,):
+        raise CheckpointError(f"{given.where}: {KV_HEADS} is no list of {layers} numbers")
+    return {
+        "layer_types": ["full_attention" if count else "conv" for count in heads],
+        "conv_L_cache": given.integer("shortconv.l_cache", low=2),
+        "conv_bias": False,
+        "block_auto_adjust_ff_dim": False,
+    }
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    del config
+    mixers = [spec for spec in network.layers.values() if isinstance(spec, (MultiHeadAttention, ShortConv))]
+    taps = [spec.kernel_size for spec in mixers if isinstance(spec, ShortConv)]
+    heads = [spec.kv_heads if isinstance(spec, MultiHeadAttention) else 0 for spec in mixers]
+    # A model without convolutions has no size of them; llama.cpp wants one.
+    return {KV_HEADS: np.array(heads, np.int32), "shortconv.l_cache": np.uint32(taps[0] if taps else 3)}
+
+
+def _differences(network: Network) -> list[str]:
+    convolves = any(isinstance(spec, ShortConv) for spec in network.layers.values())
+    return [] if convolves else ["it ends with an assertion where no layer of LFM2 is a convolution"]
+
+
+GGUF = GGUFFamily(
+    architecture="lfm2",
+    model_type="lfm2",
+    auto_class="Lfm2ForCausalLM",
+    inner={
+        "operator_norm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.out_proj": "attn_output",
+        "self_attn.q_layernorm": "attn_q_norm",
+        "self_attn.k_layernorm": "attn_k_norm",
+        "conv.in_proj": "shortconv.in_proj",
+        "conv.conv": "shortconv.conv",
+        "conv.out_proj": "shortconv.out_proj",
+        "ffn_norm": "ffn_norm",
+        "feed_forward.w1": "ffn_gate",
+        "feed_forward.w3": "ffn_up",
+        "feed_forward.w2": "ffn_down",
+    },
+    outer={"model.embed_tokens": "token_embd", "model.embedding_norm": "token_embd_norm", "lm_head": "output"},
+    renamed={"tie_word_embeddings": "tie_embedding"},
+    epsilon="norm_eps",
+    rms=True,
+    singles=frozenset({"shortconv.conv.weight"}),
+    mixed=True,
+    values=_read_gguf,
+    metadata=_write_gguf,
+    differences=_differences,
+)
+"""LFM2: short convolutions, and attention in the layers that have heads of keys."""

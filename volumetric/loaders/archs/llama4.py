@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from volumetric.errors import CheckpointError
+import numpy as np
+
+from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.layers import MultiHeadAttention, Parallel, SwiGLU
 from volumetric.loaders.chain import InStack, Interleaved, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, mixture
+from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily, expert_metadata
+from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import MAX_LAYERS, Config, kinds_of_layers
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
@@ -22,6 +27,8 @@ from volumetric.loaders.pre_norm import (
     pre_norm_stack,
     rms_norm,
 )
+from volumetric.loaders.source import TensorEntry, TensorSource
+from volumetric.network import Network
 
 
 def build(config: Config) -> Blueprint:
@@ -116,3 +123,100 @@ def _experts(config: Config) -> Block:
         stored[f"0/{i}/down"] = InStack("experts.down_proj", Part(i * width, (i + 1) * width, stack=count))
     stored |= {f"1/{part}": f"shared_expert.{name}" for part, name in MLP_NAMES.items()}
     return Block(Parallel(branches=(routed, expert), combine="add"), "feed_forward", stored)
+
+
+_STEP: Final = "interleave_moe_layer_step"
+_CONSTANTS: Final[Mapping[str, Any]] = {
+    "no_rope_layer_interval": 4,
+    "attention_chunk_size": 8192,
+    "attn_temperature_tuning": True,
+    "floor_scale": 8192,
+    "attn_scale": 0.1,
+}
+"""What files do not say."""
+_WITHOUT_NORMS: Final = 128
+"""Experts of the one model, Maverick, whose heads have no norms."""
+
+
+def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Widths: the configuration calls that of experts as others that of an MLP, and that of an MLP by another name."""
+    shapes = (entry.shape for name, entry in entries.items() if name.endswith(".feed_forward.down_proj.weight"))
+    dense = next((shape for shape in shapes if len(shape) == 2), None)
+    shared = any(".feed_forward.shared_expert." in name for name in entries)
+    values: dict[str, tuple[Any, str]] = {}
+    if dense is not None:
+        values["intermediate_size_mlp"] = values["intermediate_size"] = dense[1], "width of an MLP without experts"
+    if (dense is not None or shared) and "moe_intermediate_size" in known:
+        values["intermediate_size"] = known["moe_intermediate_size"], "width of an expert"
+    return values
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    window = given.integer("attention.sliding_window", 1, low=0)
+    given.require("expert_weights_scale", 0.0, 1.0)
+    count, layers, step = given.integer("expert_count"), given.layers("block_count"), given.integer(_STEP, low=0)
+    if window == 0:
+        raise UnsupportedError(
+            f"{given.where}: attention.sliding_window=0, Llama 4 without chunks, is not supported",
+            hint="the Hugging Face checkpoint says what its layers do",
+        )
+    mixed = range(step - 1, layers, step) if step else range(0)
+    routers = {i: file.entries.get(f"blk.{i}.ffn_gate_inp.weight") for i in mixed}
+    if any(router is None or router.shape[:1] != (count,) for router in routers.values()):
+        raise CheckpointError(f"{given.where}: each layer of {list(mixed)[:4]}… needs a router of {count} experts")
+    return {
+        **_CONSTANTS,
+        "intermediate_size": given.integer("expert_feed_forward_length"),
+        "intermediate_size_mlp": given.integer("feed_forward_length"),
+        "num_local_experts": count,
+        "num_experts_per_tok": given.integer("expert_used_count"),
+        "moe_layers": list(mixed),
+        _STEP: max(step, 1),
+        "use_qk_norm": count != _WITHOUT_NORMS,
+    }
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    mixed = [isinstance(spec, Parallel) for spec in network.layers.values() if isinstance(spec, Parallel | SwiGLU)]
+    step = mixed.index(True) + 1 if any(mixed) else 0
+    if step == 0 or mixed != [(i + 1) % step == 0 for i in range(len(mixed))]:
+        raise UnsupportedError(
+            f"Llama 4 in GGUF files has experts in every so many layers, and not in {np.flatnonzero(mixed).tolist()}",
+            hint="formats native and hf hold the model as it is",
+        )
+    return {
+        **expert_metadata(config, network),
+        "expert_feed_forward_length": np.uint32(config.integer("intermediate_size")),
+        "feed_forward_length": np.uint32(config.integer("intermediate_size_mlp", 16384)),
+        _STEP: np.uint32(step),
+    }
+
+
+def _differences(network: Network) -> list[str]:
+    few = len(attentions(network)) < _SCALED_EVERY
+    return [f"it ends with an assertion where Llama 4 has less than {_SCALED_EVERY} layers"] if few else []
+
+
+_SCALED_EVERY: Final = 4
+"""Every so many layers read the scale of scores by position."""
+
+
+UNSEEN = ("use_qk_norm", "attention_chunk_size", "attn_scale", "floor_scale", "no_rope_layers")
+GGUF = GGUFFamily(
+    architecture="llama4",
+    model_type="llama4_text",
+    auto_class="Llama4ForCausalLM",
+    inner={
+        **{name.replace("mlp.", "feed_forward."): own for name, own in PRE_NORM_LAYER.items()},
+        "feed_forward.router": "ffn_gate_inp",
+        "feed_forward.experts.down_proj": "ffn_down_exps",
+        **{f"feed_forward.shared_expert.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
+    },
+    split={"feed_forward.experts.gate_up_proj": {"gate": "ffn_gate_exps", "up": "ffn_up_exps"}},
+    interleaved=True,
+    factors=True,
+    values=_read_gguf,
+    metadata=_write_gguf,
+    differences=_differences,
+)
+"""Llama 4: chunks, layers that do not turn, experts in every so many layers; llama.cpp has most of it in its code."""

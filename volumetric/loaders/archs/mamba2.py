@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from volumetric.errors import CheckpointError
 from volumetric.layers import Mamba2
+from volumetric.loaders.archs import mamba
+from volumetric.loaders.archs.mamba import state_space_decoder, step_bounds
+from volumetric.loaders.gguf_states import expansion, read_sizes, size_metadata, without_attention
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.mamba_layers import state_space_decoder, step_bounds
 from volumetric.loaders.names import Blueprint
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 
 def build(config: Config) -> Blueprint:
@@ -35,3 +43,34 @@ def build(config: Config) -> Blueprint:
         dt_max=high,
     )
     return state_space_decoder(config, mixer, tied=False)
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    del file
+    sizes = read_sizes(given)
+    return {
+        "expand": expansion(sizes.channels, given.integer("embedding_length")),
+        "num_heads": sizes.heads,
+        "head_dim": sizes.channels // sizes.heads,
+        "state_size": sizes.state,
+        "n_groups": sizes.groups,
+        "conv_kernel": sizes.taps,
+        "use_bias": False,
+        "use_conv_bias": True,
+    }
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    del config
+    mixer = next(spec for spec in network.layers.values() if isinstance(spec, Mamba2))
+    return {**without_attention(), **size_metadata(mixer)}
+
+
+GGUF = replace(
+    mamba.GGUF,
+    architecture="mamba2",
+    model_type="mamba2",
+    auto_class="Mamba2ForCausalLM",
+    values=_read_gguf,
+    metadata=_write_gguf,
+)

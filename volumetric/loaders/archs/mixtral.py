@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from volumetric.loaders.archs.llama import GGUF
 from volumetric.loaders.chain import Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, experts
@@ -13,6 +14,8 @@ from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import attention_blocks, pre_norm_stack, rms_norm
 
 NAMES: Mapping[str, Stored] = {"gate": "w1", "up": "w3", "down": "w2"}
+
+__all__ = ["GGUF", "build"]
 
 
 def build(config: Config) -> Blueprint:

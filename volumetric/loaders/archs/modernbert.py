@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
 
 from volumetric.layers import Dense, Embedding, LayerNorm, MultiHeadAttention, Rope, SwiGLU
+from volumetric.loaders.archs.bert import read_encoder, write_encoder
 from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.encoder_layers import MaskNames, add_mask_head, head_of, labels, task
+from volumetric.loaders.gguf_family import GGUFFamily
+from volumetric.loaders.gguf_windows import KEY, attentions, read_pattern
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 _PREFIX = "model."
 _MASK = MaskNames(dense="head.dense", norm="head.norm", decoder="decoder", bias="decoder.bias")
@@ -110,3 +119,80 @@ def _known(config: Config, kind: object, attentions: dict[str, MultiHeadAttentio
     config = config.with_values(layer_types=kind)
     config.require("layer_types", *attentions)
     return attentions[str(kind)]
+
+
+_LOCAL_BASE: Final = "rope.freq_base_swa"
+_BASE: Final = 10_000.0
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    given.require("rope.scaling.type", "none")
+    layers = given.layers("block_count")
+    if isinstance(given.values.get(KEY), np.ndarray):
+        kinds = read_pattern(given, layers, default=3)
+    else:  # the first of so many layers sees everything, where in other architectures it is the last one
+        period = given.integer(KEY, 3)
+        kinds = ["sliding_attention" if i % period else "full_attention" for i in range(layers)]
+    full, local = given.number("rope.freq_base", _BASE), given.number(_LOCAL_BASE, _BASE)
+    return {
+        **read_encoder(given, file),
+        "hidden_activation": given.values.get("hidden_activation", "gelu"),
+        "local_attention": given.integer("attention.sliding_window"),
+        "layer_types": kinds,
+        "global_rope_theta": full,
+        "local_rope_theta": local,
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": base}
+            for kind, base in (("full_attention", full), ("sliding_attention", local))
+        },
+    }
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    layers = attentions(network)
+    local = {spec.rope.base for spec in layers if spec.rope is not None and spec.window is not None}
+    activation = config.values.get("hidden_activation")
+    return {
+        **write_encoder(config, network),
+        "attention.sliding_window": np.uint32(config.integer("local_attention", 128)),
+        KEY: np.array([spec.window is not None for spec in layers]),
+        _LOCAL_BASE: np.float32(local.pop() if local else _BASE),
+        "rope.scaling.type": "none",
+        **({"hidden_activation": activation} if isinstance(activation, str) else {}),
+    }
+
+
+def _differences(network: Network) -> list[str]:
+    activations = {spec.activation for spec in network.layers.values() if isinstance(spec, SwiGLU)}
+    unknown = activations - {"gelu", "silu"}
+    return [f"it has no gated {', '.join(sorted(activations))} in 'modern-bert'"] if unknown else []
+
+
+UNSEEN = ("local_attention",)
+GGUF = GGUFFamily(
+    architecture="modern-bert",
+    model_type="modernbert",
+    auto_class="ModernBertModel",
+    inner={
+        "attn_norm": "attn_norm",
+        "attn.Wqkv": "attn_qkv",
+        "attn.Wo": "attn_output",
+        "mlp_norm": "ffn_norm",
+        "mlp.Wi": "ffn_up",
+        "mlp.Wo": "ffn_down",
+    },
+    outer={
+        "model.embeddings.tok_embeddings": "token_embd",
+        "model.embeddings.norm": "token_embd_norm",
+        "model.final_norm": "output_norm",
+    },
+    stack="model.layers",
+    renamed={"num_key_value_heads": None, "head_dim": None, "hidden_act": None},
+    epsilon="norm_eps",
+    rms=False,
+    head="shared",
+    values=_read_gguf,
+    metadata=_write_gguf,
+    differences=_differences,
+)
+"""ModernBERT: pre-norm blocks that see both ways; two of three see a window, and turn by a base of their own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from volumetric.layers import LayerNorm, MultiHeadAttention, Rope, SwiGLU
+from volumetric.loaders.archs.bert import read_encoder, write_encoder
 from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.encoder_layers import (
     BlockNames,
@@ -12,6 +13,7 @@ from volumetric.loaders.encoder_layers import (
     post_norm_block,
     task,
 )
+from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
@@ -94,3 +96,33 @@ def _rope(config: Config, size: int) -> Rope:
     if config.has("rope_parameters"):
         return read_rope(config, size)
     return Rope(dim=size, base=config.number("rotary_emb_base", 10_000.0))
+
+
+GGUF = GGUFFamily(
+    architecture="nomic-bert",
+    model_type="nomic_bert",
+    auto_class="NomicBertModel",
+    inner={
+        "attn.Wqkv": "attn_qkv",
+        "attn.out_proj": "attn_output",
+        "norm1": "attn_output_norm",
+        "mlp.fc11": "ffn_up",
+        "mlp.fc12": "ffn_gate",
+        "mlp.fc2": "ffn_down",
+        "norm2": "layer_output_norm",
+    },
+    outer={
+        "nomic_bert.embeddings.word_embeddings": "token_embd",
+        "nomic_bert.embeddings.token_type_embeddings": "token_types",
+        "nomic_bert.emb_ln": "token_embd_norm",
+    },
+    stack="nomic_bert.encoder.layers",
+    renamed={"num_key_value_heads": None},
+    epsilon="layer_norm_eps",
+    biases=frozenset({"attn_output_norm", "layer_output_norm"}),
+    singles=frozenset({"token_types.weight"}),
+    head="shared",
+    values=read_encoder,
+    metadata=write_encoder,
+)
+"""Nomic's BERT: post-norm blocks that see both ways, with RoPE, SwiGLU and fused projections without biases."""

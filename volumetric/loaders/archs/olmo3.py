@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from volumetric.loaders.archs.olmo2 import GGUF, olmo_decoder
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_ropes_by_kind
 from volumetric.loaders.names import Blueprint
-from volumetric.loaders.olmo_layers import olmo_decoder
 
 BASE = 500_000.0
 """Rotary base where the configuration does not say."""
+
+__all__ = ["GGUF", "build"]
 
 
 def build(config: Config) -> Blueprint:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from volumetric.loaders.chain import Fused
 from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.gguf_family import PRE_NORMS, GGUFFamily
+from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
 from volumetric.loaders.pre_norm import pre_norm_decoder
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 
 def build(config: Config) -> Blueprint:
@@ -31,3 +40,47 @@ def build(config: Config) -> Blueprint:
             "down": "down_proj",
         },
     )
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    del file
+    # The window is kept, as in transformers; llama.cpp's own code for this architecture lets every layer see all.
+    window = given.integer("attention.sliding_window", 0, low=0)
+    return {"sliding_window": window or None}
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    del network
+    if not config.has("sliding_window"):
+        return {}
+    return {"attention.sliding_window": np.uint32(config.integer("sliding_window"))}
+
+
+def _differences(network: Network) -> list[str]:
+    windows = sorted({spec.window for spec in attentions(network) if spec.window is not None})
+    if not windows:
+        return []
+    text = f"it leaves out the windows of 'phi3', and the model has one of {windows[0]} tokens"
+    return [f"{text} (--context {windows[0]} writes a file for contexts in which that cuts nothing)"]
+
+
+UNSEEN = ("partial_rotary_factor",)
+GGUF = GGUFFamily(
+    architecture="phi3",
+    model_type="phi3",
+    auto_class="Phi3ForCausalLM",
+    inner={
+        **PRE_NORMS,
+        "self_attn.qkv_proj": "attn_qkv",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    },
+    partial=True,
+    longrope=True,
+    values=_read_gguf,
+    metadata=_write_gguf,
+    named_longrope=False,
+    differences=_differences,
+)
+"""Phi-3 and Phi-4: queries, keys and values in one tensor, gate and up in another, in the order of the original."""

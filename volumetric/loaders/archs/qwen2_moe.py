@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from volumetric.loaders.archs.qwen3_moe import GGUF as QWEN3
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, experts, mixture_layers, scoring_of, with_shared_expert
+from volumetric.loaders.gguf_family import ATTENTION, EXPERTS, PRE_NORMS, GGUFFamily, small_expert_metadata
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, pre_norm_stack, rms_norm
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 
 def build(config: Config) -> Blueprint:
@@ -29,3 +38,34 @@ def _windows(config: Config, layers: int) -> list[int | None]:
         return windows
     end = config.integer("max_window_layers", 28, low=0)
     return [window if i < end else None for i, window in enumerate(windows)]
+
+
+_SHARED = {
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+}
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    width = given.integer("expert_shared_feed_forward_length", given.integer("feed_forward_length"))
+    return {**QWEN3.values(given, file), "shared_expert_intermediate_size": width, "norm_topk_prob": False}
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    width = np.uint32(config.integer("shared_expert_intermediate_size"))
+    return {**small_expert_metadata(config, network), "expert_shared_feed_forward_length": width}
+
+
+UNSEEN = ("norm_topk_prob",)
+GGUF = GGUFFamily(
+    architecture="qwen2moe",
+    model_type="qwen2_moe",
+    auto_class="Qwen2MoeForCausalLM",
+    inner={**PRE_NORMS, **ATTENTION, **EXPERTS, **_SHARED},
+    biases=frozenset({"attn_q", "attn_k", "attn_v"}),
+    head="own",
+    values=_read_gguf,
+    metadata=_write_gguf,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.loaders.gguf_family import HEAD_NORMS, PRE_NORM_LAYER, GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
@@ -22,3 +23,8 @@ def build(config: Config) -> Blueprint:
         out_bias=bias,
         qk_norm=True,
     )
+
+
+GGUF = GGUFFamily(
+    architecture="qwen3", model_type="qwen3", auto_class="Qwen3ForCausalLM", inner={**PRE_NORM_LAYER, **HEAD_NORMS}
+)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from volumetric.loaders.experts import expert_count, experts, mixture_layers, scoring_of
+from volumetric.loaders.gguf_family import (
+    ATTENTION,
+    EXPERTS,
+    HEAD_NORMS,
+    PRE_NORMS,
+    GGUFFamily,
+    expert_values,
+    small_expert_metadata,
+)
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, pre_norm_stack, rms_norm
+from volumetric.loaders.source import TensorSource
 
 
 def build(config: Config) -> Blueprint:
@@ -28,3 +41,21 @@ def build(config: Config) -> Blueprint:
     mixture = experts(config, count=expert_count(config, 128), hidden=hidden, scoring=scoring_of(config))
     feeds = mixture_layers(config, mixture, gated_mlp(config))
     return pre_norm_stack(config, norm, attentions, feeds)
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    values = expert_values(given, file)
+    share = given.integer("feed_forward_length") // values["num_experts_per_tok"]
+    hidden = given.integer("expert_feed_forward_length", share)
+    return {**values, "moe_intermediate_size": hidden, "norm_topk_prob": True}
+
+
+UNSEEN = ("norm_topk_prob",)
+GGUF = GGUFFamily(
+    architecture="qwen3moe",
+    model_type="qwen3_moe",
+    auto_class="Qwen3MoeForCausalLM",
+    inner={**PRE_NORMS, **ATTENTION, **HEAD_NORMS, **EXPERTS},
+    values=_read_gguf,
+    metadata=small_expert_metadata,
+)

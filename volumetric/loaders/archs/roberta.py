@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric.loaders.bert_layers import BertNames, bert_encoder
+from volumetric.loaders.archs.bert import BertNames, bert_encoder
 from volumetric.loaders.encoder_layers import MaskNames
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint

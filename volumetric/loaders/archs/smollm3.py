@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from volumetric.errors import CheckpointError
+from volumetric.loaders.archs.llama import GGUF as LLAMA
 from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import pre_norm_decoder
+from volumetric.loaders.source import TensorSource
 
 
 def build(config: Config) -> Blueprint:
@@ -35,3 +41,28 @@ def _rotating(config: Config, layers: int) -> list[bool]:
     if any(value not in (0, 1) for value in listed):
         raise CheckpointError(f"{config.where}: no_rope_layers holds other values than 0 and 1")
     return [value == 1 for value in listed]
+
+
+_INTERVAL: Final = 4
+"""Constant in llama.cpp's code."""
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    layers = given.layers("block_count")
+    return {
+        **LLAMA.values(given, file),
+        "no_rope_layer_interval": _INTERVAL,
+        "no_rope_layers": [int((i + 1) % _INTERVAL != 0) for i in range(layers)],
+    }
+
+
+UNSEEN = ("no_rope_layers",)
+GGUF = GGUFFamily(
+    architecture="smollm3",
+    model_type="smollm3",
+    auto_class="SmolLM3ForCausalLM",
+    interleaved=True,
+    biases=frozenset({"attn_q", "attn_k", "attn_v"}),
+    values=_read_gguf,
+)
+"""SmolLM3. Every fourth layer leaves out the rotation; the files do not say so."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from volumetric.layers import LayerNorm
 from volumetric.loaders.chain import ByHead, Stored
 from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
-from volumetric.loaders.pre_norm import (
-    ATTENTION_NAMES,
-    NORMS_OF_EACH_HEAD,
-    attention_blocks,
-    gated_mlp,
-    pre_norm_stack,
-)
+from volumetric.loaders.pre_norm import ATTENTION_NAMES, NORMS_OF_EACH_HEAD, attention_blocks, gated_mlp, pre_norm_stack
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
 
 
 def build(config: Config) -> Blueprint:
@@ -38,3 +38,38 @@ def build(config: Config) -> Blueprint:
     attentions = attention_blocks(config, [rope] * layers, windows, names, **fields)
     feeds = [gated_mlp(config)] * layers
     return pre_norm_stack(config, norm, attentions, feeds, parallel=config.flag("use_parallel_residual", False))
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    del given
+    return {
+        "qk_layernorm": "blk.0.attn_q_norm.weight" in file.entries,
+        "use_qkv_bias": "blk.0.attn_q.bias" in file.entries,
+        "use_parallel_residual": "blk.0.ffn_norm.weight" not in file.entries,
+        "partial_rotary_factor": 1.0,  # unless rope_parameters say otherwise; absent would mean a quarter
+    }
+
+
+def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
+    del network
+    return {"use_parallel_residual": np.bool_(config.flag("use_parallel_residual", False))}
+
+
+UNSEEN = ("partial_rotary_factor",)
+GGUF = GGUFFamily(
+    architecture="stablelm",
+    model_type="stablelm",
+    auto_class="StableLmForCausalLM",
+    inner={
+        **PRE_NORM_LAYER,
+        "self_attn.q_layernorm.norms.*": "attn_q_norm",
+        "self_attn.k_layernorm.norms.*": "attn_k_norm",
+    },
+    epsilon="layer_norm_eps",
+    biases=frozenset({"attn_norm", "ffn_norm", "attn_q", "attn_k", "attn_v"}),
+    head="own",
+    partial=True,
+    values=_read_gguf,
+    metadata=_write_gguf,
+)
+"""StableLM: LayerNorm, partly rotated heads; some models have attention and MLP side by side, and then one norm."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from volumetric.layers import MLP, LayerNorm
 from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.gguf_family import ATTENTION, PRE_NORMS, GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import Block, attention_blocks, pre_norm_stack
+from volumetric.loaders.source import TensorSource
 
 
 def build(config: Config) -> Blueprint:
@@ -25,3 +30,20 @@ def build(config: Config) -> Blueprint:
     attentions = attention_blocks(config, ropes, windows, qkv_bias=bias, out_bias=bias)
     feeds = [Block(mlp, "mlp", {"up": "c_fc", "down": "c_proj"})] * layers
     return pre_norm_stack(config, norm, attentions, feeds, tied=True)
+
+
+def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+    del given, file
+    # llama.cpp refuses files without biases.
+    return {"use_bias": True, "hidden_act": "gelu_pytorch_tanh"}
+
+
+GGUF = GGUFFamily(
+    architecture="starcoder2",
+    model_type="starcoder2",
+    auto_class="Starcoder2ForCausalLM",
+    inner={**PRE_NORMS, **ATTENTION, "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+    epsilon="norm_epsilon",
+    biases=frozenset({"attn_norm", "ffn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"}),
+    values=_read_gguf,
+)

@@ -13,14 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from volumetric.dtypes import Scheme
+from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Scheme
 from volumetric.errors import UnsupportedError
 from volumetric.loaders.calibration.damage import Damage
 
-_WHOLE_BLOCKS = ("q2_k", "q3_k", "iq4_xs", "q4_k", "q5_k", "q6_k", "int8:g32")
-_SMALL_BLOCKS = ("iq4_nl", "int4:g32", "uint4:g32", "q5_0", "q5_1", "int8:g32")
 _ANY_ROW = ("int4:g32", "uint4:g32", "int8:g32")
-_OURS = ("uint2:g64", "q3_nl")
+_OURS = ("uint2:g64", *OWN_FORMATS)
 """What else rows of a multiple of 32 may take where no GGUF file is written."""
 
 
@@ -35,7 +33,9 @@ def candidates_for(columns: int, *, whole: bool) -> tuple[Scheme, ...]:
     if columns % 32:
         names = () if whole else _ANY_ROW
     else:
-        names = (() if whole else _OURS) + (_SMALL_BLOCKS if columns % 256 else _WHOLE_BLOCKS)
+        size = 32 if columns % 256 else 256
+        blocks = tuple(name for name, form in BLOCK_FORMATS.items() if form.calibrated and form.size == size)
+        names = (() if whole else _OURS) + blocks + (_ANY_ROW if size == 32 else ("int8:g32",))
     return tuple(map(Scheme.parse, names))
 
 

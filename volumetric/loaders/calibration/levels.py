@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from volumetric._typing import Array, F32Array
 from volumetric.dtypes import Packed, Scheme
 from volumetric.dtypes.bits import pack_codes
-from volumetric.dtypes.blocks.format import BlockFormat, Fields, scales_of
-from volumetric.dtypes.blocks.rows import fit_rows
+from volumetric.dtypes.blocks.format import BlockFormat, Fields, fit_rows, scales_of
 from volumetric.loaders.calibration.scales import search
 
 

@@ -37,7 +37,7 @@ from volumetric.loaders.detect.fills import Fill
 from volumetric.loaders.detect.findings import Finding
 from volumetric.loaders.detect.modules import BATCH_NORMS
 from volumetric.loaders.detect.order import order_of, place_of, widths
-from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
+from volumetric.loaders.detect.stack import NetworkPlan, PlanParts
 
 MAX_LAYERS: Final = 512
 """Layers of a chain; more of them are an architecture of its own, not a chain."""

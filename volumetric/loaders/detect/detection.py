@@ -9,19 +9,18 @@ from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError, VolumetricError
 from volumetric.layers import Dense, MultiHeadAttention
 from volumetric.loaders import archs
-from volumetric.loaders.detect.adapters import adapter_of
 from volumetric.loaders.detect.assumptions import AssumedError, Assumptions
 from volumetric.loaders.detect.blocks import group
 from volumetric.loaders.detect.chains import chained
-from volumetric.loaders.detect.families import Fitting, fitting_families
+from volumetric.loaders.detect.families import Fitting, fitting_families, nearest
 from volumetric.loaders.detect.findings import Certainty, Finding
 from volumetric.loaders.detect.mobilenets import mobilenet
 from volumetric.loaders.detect.modules import single
-from volumetric.loaders.detect.near import nearest
-from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
 from volumetric.loaders.detect.recurrent import both_ways
 from volumetric.loaders.detect.resnets import resnet
 from volumetric.loaders.detect.respelled import Respelled, is_llama_cpp, spellings
+from volumetric.loaders.detect.spellings import adapter_of
+from volumetric.loaders.detect.stack import NetworkPlan, PlanParts
 from volumetric.loaders.detect.state_spaces import state_space_values
 from volumetric.loaders.detect.transformer import encoder_layer
 from volumetric.loaders.detect.tree import Node, build_tree

@@ -6,43 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from volumetric.errors import SpecError, VolumetricError
+from volumetric.errors import CheckpointError, SpecError, VolumetricError
 from volumetric.hints import suggestion
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.gate import Gate
 from volumetric.loaders import archs
+from volumetric.loaders.detect import spellings
 from volumetric.loaders.detect.assumptions import SYNONYMS, Assumptions
 from volumetric.loaders.detect.state_spaces import GROUPED, complete_groups
 from volumetric.loaders.detect.values import Known
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, fit, spelled_as
+from volumetric.loaders.nearest import template
 from volumetric.loaders.sentence import lacks_head
 from volumetric.loaders.source import TensorSource
 from volumetric.loaders.tied import build_for
 
 PLAIN_FIRST: Final = ("llama", "bert")
 """Families whose tensors others have, too, which then do something more: a window, layers without rotation, factors."""
-NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
-    "gemma2": ("query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "sliding_window"),
-    "gemma3": ("query_pre_attn_scalar", "sliding_window"),
-    "cohere": ("logit_scale",),
-    "cohere2": ("logit_scale", "sliding_window"),
-    "llama4": ("use_qk_norm", "attention_chunk_size", "attn_scale", "floor_scale", "no_rope_layers"),
-    "qwen2_moe": ("norm_topk_prob",),
-    "qwen3_moe": ("norm_topk_prob",),
-    "falcon_h1": (
-        *("attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "mlp_multipliers"),
-        *("ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "embedding_multiplier", "lm_head_multiplier"),
-    ),
-    "granite": ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),
-    "gpt_neox": ("rotary_pct", "use_parallel_residual"),
-    "modernbert": ("local_attention",),
-    "phi3": ("partial_rotary_factor",),
-    "smollm3": ("no_rope_layers",),
-    "stablelm": ("partial_rotary_factor",),
-}
-"""Values that differ between models of a family, change all numbers, and are in no tensor."""
 _NOT_BY_LAYER: Final = ("mlp_multipliers", "ssm_multipliers", "time_step_limit", "architectures")
 """Lists that do not have a value for each layer."""
 _ROTATED: Final = ("partial_rotary_factor", "rotary_pct")
@@ -58,39 +40,6 @@ CONDITIONAL: Final = frozenset(
 )
 """Values that families look at only where another one says that they count."""
 _WHAT_ROWS_TELL: Final = ("rows of queries", "rows of keys")
-
-
-class Traced(Config):
-    """A configuration that notes which values were asked for; copies share the notes."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self, values: Mapping[str, Any], where: str, tensors: int | None, asked: set[str]) -> None:
-        super().__init__(values, where, tensors)
-        self.asked = asked
-
-    def with_values(self, **values: Any) -> Config:
-        return Traced({**self.values, **values}, self.where, self.tensors, self.asked)
-
-    def has(self, name: str) -> bool:
-        self.asked.add(name)
-        return super().has(name)
-
-    def section(self, name: str) -> Config | None:
-        self.asked.add(name)
-        return super().section(name)
-
-    def items(self, name: str, length: int) -> Any:
-        self.asked.add(name)
-        return super().items(name, length)
-
-    def require(self, name: str, *allowed: object) -> None:
-        self.asked.add(name)
-        super().require(name, *allowed)
-
-    def _get(self, name: str, default: object) -> Any:
-        self.asked.add(name)
-        return super()._get(name, default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +69,7 @@ def fitting_families(
     wanted = assumptions.find("model_type")
     if wanted is not None and Config({"model_type": str(wanted)}, where).family not in archs.families():
         raise SpecError(f"guess: there is no family {wanted!r}", hint=suggestion(wanted, archs.families()))
-    names = archs.families() if wanted is None else [str(wanted)]
+    names = archs.families() if wanted is None else (str(wanted),)
     found = [one for name in names if (one := _try(name, source, known, assumptions, where)) is not None]
     order = {name: i for i, name in enumerate(PLAIN_FIRST)}
     return sorted(found, key=lambda one: (order.get(one.family, len(order)), one.family))
@@ -133,7 +82,7 @@ def _try(
     # While heads are not known, a part of one may be an odd number of elements, which nothing rotates: all of it then.
     for stand_in in ({}, dict.fromkeys(_ROTATED, 1.0)):
         asked: set[str] = set()
-        config = Traced(stand_in | values, where, len(source.entries), asked)
+        config = Config(stand_in | values, where, len(source.entries), asked=asked)
         blueprint = _fitted(config, source)
         if blueprint is not None:
             break
@@ -236,7 +185,8 @@ def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any], asked
     if any(isinstance(spec, Gate) for spec in specs) and "num_experts_per_tok" not in values:
         missing["num_experts_per_tok"] = "how many experts a row takes is in no tensor"
     told = {*values, *(_ROTATED if values.get("rope_parameters") is not None else ())}
-    other = [name for name in NEEDED.get(family, ()) if name not in told and name not in missing]
+    unseen: tuple[str, ...] = getattr(archs.family_module(family), "UNSEEN", ())
+    other = [name for name in unseen if name not in told and name not in missing]
     return missing | dict.fromkeys(other, "models of this family differ in it, and it is in no tensor")
 
 
@@ -245,3 +195,61 @@ def _leaves(spec: LayerSpec) -> list[LayerSpec]:
     gate = getattr(spec, "gate", None)
     own = [gate] if isinstance(gate, LayerSpec) else []
     return [spec, *own, *(leaf for each in children for leaf in _leaves(each))]
+
+
+_ALIKE: Final = 0.6
+"""Part of the names that must agree for a family to be called near."""
+_LAYERS: Final = 4
+"""Layers that are compared; more repeat the same names."""
+
+
+def nearest(source: TensorSource, known: Mapping[str, Known], assumptions: Assumptions, where: str) -> str | None:
+    """Say which family is nearest and what differs, tensor by tensor; None where none is near.
+
+    Parameters
+    ----------
+    known : what names and shapes tell
+    """
+    if "hidden_size" not in known:
+        return None
+    layers = 1 + max((int(m[1]) for name in source.entries if (m := spellings.STACK.match(name))), default=0)
+    more = {} if "num_hidden_layers" in known else {"num_hidden_layers": layers, "n_layer": layers}
+    here = {template(name) for name in source.entries}
+    wanted = assumptions.find("model_type")
+    best: tuple[float, str] = (0.0, "")
+    for family in [wanted] if isinstance(wanted, str) else (*PLAIN_FIRST, *archs.families()):
+        values, _ = values_for(family, known, assumptions)
+        few = {"num_hidden_layers": min(layers, _LAYERS), "n_layer": min(layers, _LAYERS)}
+        made = _built({**values, **few}, source, where, assumptions)
+        if made is None:
+            continue
+        there = {template(rule.source) for rule in spelled_as(source, made)}
+        alike = len(here & there) / max(len(here | there), 1)
+        best = max(best, (round(alike, 3), family), key=lambda one: one[0])  # of equals the plainest, which is first
+    alike, family = best
+    if alike < (_ALIKE if wanted is None else 0.0) or not family:
+        return None
+    values, _ = values_for(family, known, assumptions)
+    return f"nearest is {family}, but for {_difference({**values, **more}, source, where, assumptions)}"
+
+
+def _difference(values: Mapping[str, Any], source: TensorSource, where: str, assumptions: Assumptions) -> str:
+    made = _built(values, source, where, assumptions)
+    if made is None:
+        return "a number of layers that it cannot have"
+    try:
+        fit(made, source)
+    except CheckpointError as error:
+        return str(error).partition(": ")[2]
+    return "what its configuration allows"
+
+
+def _built(values: Mapping[str, Any], source: TensorSource, where: str, assumptions: Assumptions) -> Blueprint | None:
+    """What a family makes of values, without looking whether the tensors fit."""
+    asked: set[str] = set()
+    try:
+        made = blueprint_of(Config(values, where, asked=asked), source)
+    except (VolumetricError, ArithmeticError):
+        return None
+    assumptions.known |= asked | CONDITIONAL
+    return made

@@ -12,9 +12,8 @@ from volumetric.grid import Coord
 from volumetric.layers import AdaptiveAvgPool2d, Clamp, Conv2d, Dense, Flatten
 from volumetric.loaders.detect.assumptions import Assumptions
 from volumetric.loaders.detect.findings import Finding
-from volumetric.loaders.detect.plans import PlanParts
 from volumetric.loaders.detect.resnets import IMAGE
-from volumetric.loaders.detect.stack import Filled, Stack, batch_norm, convolution, image_shape
+from volumetric.loaders.detect.stack import Filled, PlanParts, Stack, batch_norm, convolution, image_shape
 
 STRIDES: Final = (1, 2, 2, 2, 1, 2, 1)
 """Step of the first block of each stage, in all sizes of the model."""

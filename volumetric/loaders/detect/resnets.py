@@ -11,8 +11,7 @@ from volumetric.grid import Coord
 from volumetric.layers import AdaptiveAvgPool2d, Clamp, Conv2d, Dense, Flatten, MaxPool2d
 from volumetric.loaders.detect.assumptions import Assumptions
 from volumetric.loaders.detect.findings import Finding
-from volumetric.loaders.detect.plans import PlanParts
-from volumetric.loaders.detect.stack import Filled, Stack, batch_norm, convolution, image_shape
+from volumetric.loaders.detect.stack import Filled, PlanParts, Stack, batch_norm, convolution, image_shape
 
 DEPTHS: Final[Mapping[tuple[int, tuple[int, ...]], int]] = {
     (2, (2, 2, 2, 2)): 18,

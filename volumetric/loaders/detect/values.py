@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.loaders import archs
 from volumetric.loaders.detect import spellings
 from volumetric.loaders.detect.blocks import Heads, child, heads_of, inside, matrix
 from volumetric.loaders.detect.tree import Node
@@ -29,7 +30,6 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
     blocks = _stacked(source.entries)
     if blocks:
         found["num_hidden_layers"] = Known(len(blocks), "as many blocks as are numbered")
-        _convolutions(source.entries, len(blocks), found)
         _mixtures(source.entries, blocks, found)
     _ends(root, found)
     heads: Heads | None = None
@@ -46,6 +46,10 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
         if {"input_layernorm", "self_attn", "mlp"} <= node.children.keys() <= {"input_layernorm", "self_attn", "mlp"}:
             found["use_parallel_residual"] = Known(True, "one norm for attention and MLP")
         _of_mlp(node, found)
+    for family in archs.families():
+        evidence = getattr(archs.family_module(family), "evidence", None)
+        told = {} if evidence is None else evidence(source.entries, {name: one.value for name, one in found.items()})
+        found |= {name: Known(value, reason) for name, (value, reason) in told.items()}
     return found
 
 
@@ -56,36 +60,16 @@ def _stacked(entries: Mapping[str, TensorEntry]) -> set[int]:
     return numbers if numbers == set(range(len(numbers))) else set()
 
 
-def _convolutions(entries: Mapping[str, TensorEntry], blocks: int, found: dict[str, Known]) -> None:
-    """Which blocks have a short convolution in the place of attention, and over how many rows."""
-    places = {int(match[1]): entry.shape for name, entry in entries.items() if (match := _SHORT_CONV.match(name))}
-    if not places or max(places) >= blocks or any(len(shape) != 3 for shape in places.values()):
-        return
-    kinds = ["conv" if i in places else "full_attention" for i in range(blocks)]
-    found["layer_types"] = Known(kinds, "blocks with a convolution have no attention")
-    found["conv_L_cache"] = Known(next(iter(places.values()))[2], "taps of the convolutions")
-    biases = any(name.endswith(".conv.conv.bias") for name in entries)
-    found["conv_bias"] = Known(biases, "the convolutions have biases" if biases else "the convolutions have none")
-    found["block_auto_adjust_ff_dim"] = Known(False, "the MLP's width is that of its tensors")
-
-
 def _mixtures(entries: Mapping[str, TensorEntry], blocks: set[int], found: dict[str, Known]) -> None:
-    """Which blocks have a plain MLP where others have a mixture, and the sizes of experts in stacked tensors."""
+    """Which blocks have a plain MLP where others have a mixture."""
     mixed = {int(match[1]) for name in entries if (match := _EXPERTS.match(name))}
     if mixed:
         found["moe_layers"] = Known(sorted(mixed), "blocks with experts")
     if mixed and mixed < blocks:
         found["mlp_only_layers"] = Known(sorted(blocks - mixed), "blocks without experts")
-    stacked = next(
-        (e.shape for n, e in entries.items() if n.endswith("output_linear.weight") and len(e.shape) == 3), None
-    )
-    if stacked is not None:
-        found["num_local_experts"] = Known(stacked[0], "experts that are stacked")
-        found["intermediate_size"] = Known(stacked[2], "width of an expert")
 
 
 _EXPERTS = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.\w+\.experts\.")
-_SHORT_CONV = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.conv\.conv\.weight")
 
 
 def _ends(root: Node, found: dict[str, Known]) -> None:
@@ -159,11 +143,6 @@ def _frequencies(node: Node, source: TensorSource, found: dict[str, Known]) -> N
         found["rope_scaling"] = Known(None, "the table of rotary frequencies is not scaled")
 
 
-def _llama4(node: Node) -> bool:
-    """Whether a block is one of Llama 4, which calls the width of experts as others that of an MLP."""
-    return node.path.endswith(".feed_forward") and ("down_proj" in node.children or "shared_expert" in node.children)
-
-
 def _of_mlp(node: Node, found: dict[str, Known]) -> None:
     experts, router = child(node, spellings.EXPERTS), matrix(child(node, spellings.ROUTER))
     if experts is not None and router is not None and "num_local_experts" not in found:
@@ -181,8 +160,6 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
         if width is not None:
             found["moe_intermediate_size"] = Known(width, "width of an expert")
             found.setdefault("intermediate_size", Known(width, "width of an expert"))
-            if _llama4(node):
-                found["intermediate_size"] = found["moe_intermediate_size"]
     down = matrix(child(node, spellings.DOWN))
     up = child(node, (*spellings.UP, *spellings.FUSED_GATE_UP))
     inside = ".experts." in f".{node.path}."
@@ -190,10 +167,7 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
         found["shared_expert_intermediate_size"] = Known(down[1], "width of the shared expert")
         return
     if down is not None and up is not None and not inside and matrix(up) is not None:
-        if _llama4(node):
-            found["intermediate_size_mlp"] = Known(down[1], "width of an MLP without experts")
-            found.setdefault("intermediate_size", found["intermediate_size_mlp"])
-        elif found.get("intermediate_size") is None or "moe_intermediate_size" in found:
+        if found.get("intermediate_size") is None or "moe_intermediate_size" in found:
             found["intermediate_size"] = Known(down[1], f"columns of {'/'.join(spellings.DOWN[:1])}")
         found["mlp_bias"] = Known("bias" in up.tensors, "the MLP has biases" if "bias" in up.tensors else "it has none")
     dense = matrix(node.children.get("dense"))

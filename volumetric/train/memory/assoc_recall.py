@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, places
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, places
 from volumetric.train.problems import Problem
 
 _QUERY, _KEY = 1, 2  # 0 is a blank
@@ -29,7 +29,7 @@ def assoc_recall(
     """
     if not _QUERIES <= pairs <= _KINDS - _LONE:
         raise SpecError(f"assoc_recall: pairs must be in {_QUERIES} … {_KINDS - _LONE}, got {pairs}")
-    return _SAMPLER.problem(seed, samples, length, split, epoch, shortest=_tokens(pairs) + 2 * _CLEAR, pairs=pairs)
+    return TASK.problem(seed, samples, length, split, epoch, shortest=_tokens(pairs) + 2 * _CLEAR, pairs=pairs)
 
 
 def _tokens(pairs: int) -> int:
@@ -76,15 +76,12 @@ def solve(inputs: Array) -> Array:
     return answers
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="assoc_recall",
     draw=_draw,
     shortest=_tokens(8) + 2 * _CLEAR,
     vocabulary=_VALUE + _KINDS,
     classes=tuple(map(str, range(_KINDS))),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="which value stood behind this key?",
     needs="binding of values to keys",
     make=assoc_recall,

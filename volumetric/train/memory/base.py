@@ -27,18 +27,27 @@ Drawn: TypeAlias = tuple[Array, Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampler:
-    """Where the samples of a task come from.
+class MemoryTask:
+    """A task that cannot be done without one kind of memory, and where its samples come from.
 
     A sample depends on seed, epoch, its number and its length alone. Which split it is of depends on a hash of its
     inputs: two splits share none, whatever seeds they are drawn with.
 
     Attributes
     ----------
-    name : the task, for errors and the stream of random numbers
+    name : how it is asked for; for errors and the stream of random numbers, too
     draw : ``draw(random, count, length, **options)`` → inputs and answers of so many samples
-    shortest : least length
+    shortest : least length that holds the task
     vocabulary, classes : of the problem; without classes there are values
+    about : what is to be done, in a line
+    needs : the memory that it takes
+    make : ``make(seed, samples, length, …) -> Problem``; all have defaults
+    solve : answers by the task's own rule from the inputs alone, `NOT_ASKED` or NaN where none is asked for
+    length : rows of a sample unless told otherwise
+    chance : share of right answers of who knows how often each comes, and no more
+    controls : baselines that solve it; all others fail
+    regression : answers are values
+    dense : `make` takes ``dense=True``: answers are asked for at more rows, and earlier, which helps learning
     """
 
     name: str
@@ -46,6 +55,15 @@ class Sampler:
     shortest: int
     vocabulary: int = 0
     classes: tuple[str, ...] = ()
+    about: str
+    needs: str
+    make: Callable[..., Problem]
+    solve: Callable[..., Array]
+    length: int
+    chance: float
+    controls: tuple[str, ...] = ()
+    regression: bool = False
+    dense: bool = False
 
     def problem(
         self, seed: int, samples: int, length: int, split: Split, epoch: int, *, shortest: int = 0, **options: Any
@@ -98,46 +116,6 @@ class Sampler:
             classes=self.classes,
             vocabulary=self.vocabulary,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryTask:
-    """A task that cannot be done without one kind of memory.
-
-    Attributes
-    ----------
-    sampler : where its samples come from
-    about : what is to be done, in a line
-    needs : the memory that it takes
-    make : ``make(seed, samples, length, …) -> Problem``; all have defaults
-    solve : answers by the task's own rule from the inputs alone, `NOT_ASKED` or NaN where none is asked for
-    length : rows of a sample unless told otherwise
-    chance : share of right answers of who knows how often each comes, and no more
-    controls : baselines that solve it; all others fail
-    regression : answers are values
-    dense : `make` takes ``dense=True``: answers are asked for at more rows, and earlier, which helps learning
-    """
-
-    sampler: Sampler
-    about: str
-    needs: str
-    make: Callable[..., Problem]
-    solve: Callable[..., Array]
-    length: int
-    chance: float
-    controls: tuple[str, ...] = ()
-    regression: bool = False
-    dense: bool = False
-
-    @property
-    def name(self) -> str:
-        """How it is asked for."""
-        return self.sampler.name
-
-    @property
-    def shortest(self) -> int:
-        """The least length that holds the task."""
-        return self.sampler.shortest
 
 
 def part_of(inputs: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, between
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between
 from volumetric.train.problems import Problem
 
 _START, _GO, _FIRST = 1, 2, 3  # 0 is a blank
@@ -20,7 +20,7 @@ def copy(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split 
 
     Six symbols stand before the mark, such that each of the 8 comes twice: counts tell nothing.
     """
-    return _SAMPLER.problem(seed, samples, length, split, epoch)
+    return TASK.problem(seed, samples, length, split, epoch)
 
 
 def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
@@ -44,15 +44,12 @@ def solve(inputs: Array) -> Array:
     return np.where(inputs == _GO, answers, NOT_ASKED)
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="copy",
     draw=_draw,
     shortest=_FIXED + _SHORTEST_PAUSE + 1,
     vocabulary=_FIRST + _SYMBOLS,
     classes=tuple(map(str, range(_SYMBOLS))),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="repeat ten symbols in order, after a pause",
     needs="several symbols in order",
     make=copy,

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, between, places
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, places
 from volumetric.train.problems import Problem
 
 _STORE, _IGNORE, _QUERY, _FIRST = 1, 2, 3, 4  # 0 is a blank
@@ -31,7 +31,7 @@ def delayed_recall(
     with the 16 steps before the query clear, the last rows do not either. `dense`: each row from the symbol to
     the query asks for it.
     """
-    return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
+    return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
@@ -58,15 +58,12 @@ def solve(inputs: Array) -> Array:
     return np.where(inputs == _QUERY, kept[:, None], NOT_ASKED)
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="delayed_recall",
     draw=_draw,
     shortest=32,
     vocabulary=_FIRST + _SYMBOLS,
     classes=tuple(map(str, range(_SYMBOLS))),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="name the symbol that was to be stored, 20 steps later or many more",
     needs="one symbol, kept behind a gate",
     make=delayed_recall,

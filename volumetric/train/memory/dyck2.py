@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split
 from volumetric.train.problems import Problem
 
 _QUERY: Final = 4  # 0 and 1 open, 2 and 3 close brackets of the two kinds
@@ -29,7 +29,7 @@ def dyck2(
     of a right one. Both close what was opened 6 steps before or earlier, and stand before the last 16 rows.
     `dense`: each closing bracket asks whether it is right, and in half of the wrong words they have any kinds.
     """
-    return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
+    return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
@@ -87,15 +87,12 @@ def solve(inputs: Array) -> Array:
     return answers
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="dyck2",
     draw=_draw,
     shortest=64,
     vocabulary=_QUERY + 1,
     classes=("wrong", "right"),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="does each closing bracket have the kind of the one that it closes?",
     needs="a stack",
     make=dyck2,

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split
 from volumetric.train.problems import Problem
 
 _WRITE, _READ, _IGNORE, _ZERO = 1, 2, 3, 4  # 0 stands where a read has no bit; 5 is the bit 1
@@ -29,7 +29,7 @@ def flip_flop(
     Scored are reads whose write is more than 16 steps back, of which the last pair is one. A bit to ignore before each
     write is the opposite of what is written, so that counts tell nothing. `dense`: all reads are scored.
     """
-    return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
+    return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
@@ -64,15 +64,12 @@ def _latched(inputs: Array, late: int) -> Array:
     return answers
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="flip_flop",
     draw=_draw,
     shortest=2 * (_LATE + 2),
     vocabulary=_ZERO + 2,
     classes=("0", "1"),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="read the bit that was written last, among bits to ignore",
     needs="a latch that does not leak",
     make=flip_flop,

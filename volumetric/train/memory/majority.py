@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, between
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between
 from volumetric.train.problems import Problem
 
 _MINUS, _PLUS, _QUERY = 1, 2, 3  # 0 is a blank
@@ -28,7 +28,7 @@ def majority(
     Margins of 1 … 9 are as likely. The last 16 rows are blank, and the number of blanks tells nothing. `dense`: all
     rows ask which are more so far, if one is.
     """
-    return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
+    return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
@@ -54,15 +54,12 @@ def solve(inputs: Array) -> Array:
     return answers
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="majority",
     draw=_draw,
     shortest=32,
     vocabulary=_QUERY + 1,
     classes=("minus", "plus"),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="are there more votes for or against?",
     needs="a counter",
     make=majority,

@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split
 from volumetric.train.problems import Problem
 
 _SYMBOLS: Final = 8
@@ -25,7 +25,7 @@ def n_back(
         raise SpecError(
             f"n_back: n must be in 2 … 15, got {n}", hint="more than 15 steps back the control sees nothing"
         )
-    return _SAMPLER.problem(seed, samples, length, split, epoch, shortest=n + 2, n=n)
+    return TASK.problem(seed, samples, length, split, epoch, shortest=n + 2, n=n)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, n: int) -> Drawn:
@@ -46,15 +46,12 @@ def solve(inputs: Array, *, n: int = 3) -> Array:
     return answers
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="n_back",
     draw=_draw,
     shortest=5,
     vocabulary=_SYMBOLS,
     classes=("other", "same"),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="is the token that of three steps before?",
     needs="a shift register",
     make=n_back,

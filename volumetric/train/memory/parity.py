@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, between
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between
 from volumetric.train.problems import Problem
 
 _BEGIN, _QUERY = 2, 3  # beside 0 and 1
@@ -28,7 +28,7 @@ def parity(
     Each number is as likely. The query is the last row; zeros stand before the mark. Where `length` is below 194, the
     head has a third of it. `dense`: each row from the head on asks whether the number is odd so far.
     """
-    return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
+    return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
@@ -53,15 +53,12 @@ def solve(inputs: Array) -> Array:
     return answers
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="parity",
     draw=_draw,
     shortest=3 * _MOST + 2,
     vocabulary=_QUERY + 1,
     classes=("even", "odd"),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="was the number of ones odd?",
     needs="one bit, flipped exactly",
     make=parity,

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, places
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, places
 from volumetric.train.problems import Problem
 
 _GO, _NOISE, _FIRST = 0, 1, 5  # noise: four tokens
@@ -18,7 +18,7 @@ def selective_copy(
     seed: int = 0, samples: int = 1024, length: int = 272, *, split: Split = "train", epoch: int = 0
 ) -> Problem:
     """Repeat 16 symbols, each of 8 twice, that stand among ``length − 32`` noise tokens, in order."""
-    return _SAMPLER.problem(seed, samples, length, split, epoch)
+    return TASK.problem(seed, samples, length, split, epoch)
 
 
 def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
@@ -39,15 +39,12 @@ def solve(inputs: Array) -> Array:
     return np.where(inputs == _GO, answers, NOT_ASKED)
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="selective_copy",
     draw=_draw,
     shortest=4 * _ITEMS,
     vocabulary=_FIRST + _SYMBOLS,
     classes=tuple(map(str, range(_SYMBOLS))),
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="repeat the sixteen symbols that stood among noise, in order",
     needs="several symbols in order, behind a gate that sees what they are",
     make=selective_copy,

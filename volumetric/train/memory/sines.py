@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import Drawn, MemoryTask, Sampler, Split
+from volumetric.train.memory.base import Drawn, MemoryTask, Split
 from volumetric.train.problems import Problem
 
 _SINES: Final = 4
@@ -18,7 +18,7 @@ _WARM: Final = 4 * ORDER  # rows before the first that is scored
 
 def sines(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0) -> Problem:
     """Tell the next value of a sum of four sines of amplitude ½, with frequencies drawn for each."""
-    return _SAMPLER.problem(seed, samples, length, split, epoch)
+    return TASK.problem(seed, samples, length, split, epoch)
 
 
 def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
@@ -42,13 +42,10 @@ def solve(inputs: Array) -> Array:
     return answers
 
 
-_SAMPLER: Final = Sampler(
+TASK: Final = MemoryTask(
     name="sines",
     draw=_draw,
     shortest=_WARM + 8,
-)
-TASK: Final = MemoryTask(
-    sampler=_SAMPLER,
     about="how does a sum of four sines go on?",
     needs="oscillators, or a recurrence fitted on the way",
     make=sines,
