@@ -13,7 +13,8 @@ from tests.devices import narrowed_graphs
 from tests.gpu.harness import NARROWED
 from tests.gpu.plain_executor import PlainExecutor
 from tests.graph.agreement import agree
-from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs, normal
+from tests.graph.op_cases import OP_CASES, OPEN
+from tests.graph.op_cases.case import OpCase, case_graph, case_outputs, normal
 from volumetric.errors import DeviceError, ShapeError, SpecError, UnsupportedError
 from volumetric.graph import GraphBuilder, NumpyGraphs
 from volumetric.graph.operations import OPS
