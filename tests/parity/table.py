@@ -24,13 +24,9 @@ TOLERANCE: Final = 1e-5
 """Largest difference from the float64 reference over the largest value. Weights of every type are the same float32
 numbers on all devices, so one figure serves all types; what differs is the order of float32 sums."""
 
-READERS: Final = (
-    *("dense", "embedding", "position_embedding", "rms_norm", "multi_head_attention", "lstm"),
-    *("conv2d", "causal_conv1d"),
-)
-"""Kinds that meet every type: one for each way in which weights are read. Those of scaffolds and containers are dense
-layers inside, and where weights are decoded for an operation of its own, one type is as good as another."""
-APART: Final = 7
+READERS: Final = ("dense", "embedding", "rms_norm", "conv2d")
+"""Kinds that meet every type: matrices in a product, rows that are gathered, vectors, and filters. All others have one
+type each: their weights are read in these ways, and networks of attention meet the schemes in the tests of devices."""
 SIZES: Final = ((1, 1, 1), (17, 7, 13), (31, 16, 15), (33, 17, 31), (1, 63, 65), (65, 33, 64))
 """Rows and two widths: 1, primes, one less and more than the sides of tiles; batches of 1, 17, 31, 33."""
 
@@ -64,10 +60,23 @@ def cells() -> Iterator[tuple[str, DType]]:
 
 
 def met(kind: str, dtype: DType) -> bool:
-    """Whether a test runs a kind in a type: the others of `READERS`' ways have three types each, together all."""
+    """Whether a test runs a kind in a type: `READERS` in all, the others in one each."""
     if kind in READERS or not weighted(kind):
         return True
-    return list(DTYPES).index(dtype) % APART == list(EXAMPLES).index(kind) % APART
+    return list(DTYPES).index(dtype) == list(EXAMPLES).index(kind) % len(DTYPES)
+
+
+def swept() -> list[tuple[str, str]]:
+    """Name in `sweep` and device: sized examples on both, and the cases of a kind on one device after the other.
+
+    The operations that a case becomes have cases of their own on both (`tests.graph.op_cases`), and the interpreter
+    runs every case in `tests/graph/test_layers.py`.
+    """
+    devices = tuple(GRAPHS)
+    pairs = [(name, device) for name in sweep() if not name.startswith("case ") for device in devices]
+    for entry in EXAMPLES.values():
+        pairs += [(f"case {name}", devices[i % len(devices)]) for i, name in enumerate(entry.cases)]
+    return pairs
 
 
 def sweep() -> dict[str, Example]:

@@ -8,7 +8,7 @@ from tests.devices import FAST, device, graphs
 from tests.examples import CASES, EXAMPLES
 from tests.oracles.network import NumpyNetwork
 from tests.parity.run import agree, agree_one, data, expected, on_device
-from tests.parity.table import ROLES, SIZES, cells, covered, met, sweep, training, weighted, wide
+from tests.parity.table import ROLES, SIZES, cells, covered, met, sweep, swept, training, weighted, wide
 from tests.tiers import alike
 from tests.train.problems import chain
 from volumetric.dtypes import DTYPES, DType, Scheme
@@ -48,8 +48,7 @@ def test_the_table_leaves_nothing_out() -> None:
     assert {1, 7, 13, 15, 16, 17, 31, 33, 63, 64, 65} <= set().union(*widths)
 
 
-@pytest.mark.parametrize("name", FAST)
-@pytest.mark.parametrize("case", SWEEP)
+@pytest.mark.parametrize(("case", "name"), swept())
 def test_shapes(case: str, name: str) -> None:
     example = SWEEP[case]
     of = data(example, seed=len(case))
