@@ -70,11 +70,8 @@ def mixed_rows(models: dict[str, Model]) -> dict[str, list[np.ndarray]]:
 def test_each_row_is_as_its_model_makes_it_alone(
     name: str, dtype: str | None, compute: Literal["auto", "float32"]
 ) -> None:
-    """On the CPU bit for bit, of the base, too, which alone runs another plan.
-
-    Beside a GPU the reference makes them: alone, adapters meet a GPU in `test_adapters`, by pipelines of their own.
-    """
-    base = opened("reference" if name == "gpu" else name, dtype, compute)
+    """On the CPU bit for bit, of the base, too, which alone runs another plan."""
+    base = opened(name, dtype, compute)
     alone = {"": base} | {key: base.beside([str(PEFT / one) for one in paths]) for key, paths in LORA.items()}
     expected = {key: rows_of(model, PROMPTS[key]) for key, model in alone.items()}
     models = together(opened(name, dtype, compute))
