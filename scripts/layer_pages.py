@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the tests keep
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
-from tests.layers.cases import CASES  # noqa: E402
+from tests.examples import EXAMPLES  # noqa: E402
 from volumetric._typing import ROWS, Shape  # noqa: E402
-from volumetric.layers import LAYERS, LayerSpec, ParamSpec, Residual, Sequential  # noqa: E402
+from volumetric.layers import LAYERS, LayerSpec, ParamSpec  # noqa: E402
 from volumetric.network_json import spec_to_dict  # noqa: E402
 
 HOME = ROOT / "docs" / "layers"
@@ -115,7 +115,7 @@ def _cell(text: str, kind: str) -> str:
 
 
 def _examples(kind: str) -> list[str]:
-    shown = [(spec, shape) for spec, shape in CASES.values() if spec.kind == kind or _holds(spec, kind)]
+    shown = list(EXAMPLES[kind].cases.values())
     rows: list[tuple[str, ...]] = []
     for spec, shape in shown[:MAX_EXAMPLES]:
         given = (ROWS, *shape[1:])
@@ -131,10 +131,6 @@ def _examples(kind: str) -> list[str]:
 
 def _mark(param: ParamSpec) -> str:
     return ", buffer" if param.buffer else "" if param.packable else ", float32"
-
-
-def _holds(spec: LayerSpec, kind: str) -> bool:
-    return kind == Residual.kind and isinstance(spec, Sequential) and isinstance(spec.layers[-1], Residual)
 
 
 def _call(spec: LayerSpec) -> str:

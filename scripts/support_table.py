@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the tests keep
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
-from tests.layers.cases import CASES  # noqa: E402
+from tests.examples import CASES, EXAMPLES  # noqa: E402
 from tests.parity.run import graph_of  # noqa: E402
-from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, training, weighted  # noqa: E402
+from tests.parity.table import ROLES, Role, cells, covered, training, weighted  # noqa: E402
 from volumetric.dtypes import BLOCK_FORMATS, DTYPES, OWN_FORMATS, DType, Scheme, parse_dtype  # noqa: E402
 from volumetric.dtypes.scaled import narrowed_scheme  # noqa: E402
 from volumetric.graph.operations import OPS  # noqa: E402
@@ -145,7 +145,7 @@ def way(dtype: DType, role: Role, device: str, covered_how: str) -> str:
 
 def runs_as_graph(kind: str, role: Role, device: str) -> str:
     """Whether the device has kernels for all operations that a layer becomes."""
-    graph, _ = graph_of(EXAMPLES[kind](17, 7, 33), role=role)
+    graph, _ = graph_of(EXAMPLES[kind].sized(17, 7, 33), role=role)
     missing = {node.op for node in graph.nodes} - OPERATIONS[device]
     return "none" if missing or not covered(kind, role, FLOAT32, device) else "native"
 
@@ -154,7 +154,7 @@ def layer_rows() -> list[str]:
     """One line for each layer kind."""
     lines = []
     for kind, cls in sorted(LAYERS.items()):
-        outcomes = {runs_on_rows(*EXAMPLES[kind](17, 7, 33))}
+        outcomes = {runs_on_rows(*EXAMPLES[kind].sized(17, 7, 33))}
         outcomes |= {runs_on_rows(spec, shape) for spec, shape in CASES.values() if spec.kind == kind}
         path = "rows or programs" if len(outcomes) > 1 else "rows" if outcomes == {True} else "programs"
         cells = [runs_as_graph(kind, role, device) for device in DEVICES for role in ROLES]

@@ -69,6 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the tier does not run, and bring files into the order in which processes take them."""
     if config.getoption("--quick"):
+        from tests.examples import EXAMPLES
+
+        tiers.alike({name: kind for kind, entry in EXAMPLES.items() for name in entry.cases})
         items[:], left = tiers.split(items)
         config.hook.pytest_deselected(items=left)
     here = Path(__file__).parent

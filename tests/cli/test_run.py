@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import os
 import signal
@@ -15,30 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cli.rows import MACHINE, NETWORK, ON_REFERENCE, PARAMS, REFERENCE, X, lines, numbers, same, type_in, wanted
 from tests.viz.test_activity import film_of
-from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
+from volumetric import Clocked, Coord, Grid, Link, Network, Port
 from volumetric.analysis.standardise import Standardisation
 from volumetric.builders.chain import chain
-from volumetric.layers import RNN, Dense, Embedding, MultiHeadAttention
+from volumetric.layers import RNN, Embedding, MultiHeadAttention
 from volumetric.loaders import save_native
 from volumetric.loaders.native import NativeFacts
 from volumetric.network import initialise
 from volumetric.observe import Recording
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, Signal
-from volumetric.runtime.open import open_device
 from volumetric.runtime.streams import open_stream
-
-NETWORK = Network(
-    grid=Grid(2),
-    layers={Coord(0): RNN(input_size=3, hidden_size=4), Coord(1): Dense(in_features=4, out_features=2)},
-    input_shape=(3,),
-    input_dtype="float32",
-)
-MACHINE = Clocked(network=NETWORK, clocks={Coord(1): Every(period=2)})
-PARAMS = initialise(NETWORK, seed=2)
-X = np.random.default_rng(0).standard_normal((2, 70, 3)).astype(np.float32)
-REFERENCE: Any = open_device("reference")
-ON_REFERENCE = ("--device", "reference")
 
 
 @pytest.fixture
@@ -51,27 +38,6 @@ def plain(tmp_path: Path) -> str:
 def ticking(tmp_path: Path) -> str:
     save_native(tmp_path / "ticking", NETWORK, PARAMS, clocked=MACHINE)
     return str(tmp_path / "ticking")
-
-
-def wanted(machine: Any, x: np.ndarray, **how: Any) -> Any:
-    return open_stream(REFERENCE, machine, PARAMS, batch=len(x)).run(x, **how)
-
-
-def lines(x: np.ndarray) -> bytes:
-    return "".join(f"{json.dumps(row.tolist())}\n" for row in x).encode()
-
-
-def type_in(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-
-
-def same(found: Any, expected: Any) -> None:
-    """Products of other numbers of rows may differ in their last bits."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
-def numbers(out: str) -> np.ndarray:
-    return np.array([json.loads(line) for line in out.splitlines()], np.float32)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "stdin", "npz", "npz of one"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.test_run import NETWORK, ON_REFERENCE, PARAMS
+from tests.cli.rows import NETWORK, ON_REFERENCE, PARAMS
 from volumetric import Coord, Grid, Network
 from volumetric.layers import Dense
 from volumetric.loaders import save_native

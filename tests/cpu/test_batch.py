@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu.test_device import encoder, gemma, gpt, joins, random_params
+from tests.cpu.networks import encoder, gemma, gpt, joins, random_params
 from tests.networks import tiny_llama
 from tests.pieces import one_row_each
 from volumetric.errors import GenerationError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import volumetric
-from tests.cpu.test_device import IDS, gemma, gpt, outputs, random_params, sinks
+from tests.cpu.networks import IDS, gemma, gpt, outputs, random_params, sinks
 from tests.networks import tiny_llama
 from volumetric.errors import UnsupportedError
 from volumetric.grid import Coord, Grid

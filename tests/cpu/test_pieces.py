@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cpu.networks import encoder, random_params
 from tests.cpu.test_batch import NETWORKS, compiled
-from tests.cpu.test_device import encoder, random_params
 from volumetric.runtime.batch import deal
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import Piece, RunOptions, Wanted

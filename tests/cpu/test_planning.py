@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.graph.op_cases import OP_CASES, case_graph
+from tests.graph.op_cases import OP_CASES
+from tests.graph.op_cases.case import case_graph
 from tests.networks import tiny_llama
 from volumetric.graph import GraphBuilder
 from volumetric.graph.unroll import unroll_scans

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cpu.test_device import gpt, random_params
+from tests.cpu.networks import gpt, random_params
 from tests.networks import tiny_llama
 from volumetric.errors import GenerationError
 from volumetric.runtime.cpu import CpuDevice

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.cpu.test_device import IDS, random_params
+from tests.cpu.networks import IDS, random_params
 from tests.networks import tiny_llama
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.cpu.team import TEAM
@@ -62,7 +62,7 @@ FORKING = """
 import os, warnings
 warnings.simplefilter("ignore")  # newer Pythons warn of forks in a process with threads: that is the case to test
 import numpy as np
-from tests.cpu.test_device import IDS, random_params
+from tests.cpu.networks import IDS, random_params
 from tests.networks import tiny_llama
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.lower import lower

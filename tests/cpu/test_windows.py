@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu.test_device import chain, random_params
+from tests.cpu.networks import chain, random_params
 from tests.generate.letters import deep_letters
 from tests.pieces import run_all
 from volumetric.errors import GenerationError

@@ -7,7 +7,8 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from tests.graph.agreement import agree
-from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs
+from tests.graph.op_cases import OP_CASES, OPEN
+from tests.graph.op_cases.case import OpCase, case_graph, case_outputs
 from volumetric.graph.operations import OPS
 from volumetric.runtime.cpu.graph.program import CpuProgram
 

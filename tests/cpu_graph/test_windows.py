@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.parity.run import data
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import Conv1d, Conv2d, LayerSpec

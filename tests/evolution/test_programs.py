@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed_to
 
-from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, KNOWN, TIMED, WHOLE, program
+from tests.examples.programs import BELIEF, CARRIED, EDGES, EYE, KNOWN, TIMED, WHOLE, program
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.errors import SpecError

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.layers.fabric_cases import FREE, SHARED, small
-from tests.layers.fabric_cases import MIXED as OTHER
+from tests.examples.fabrics import FREE, SHARED, small
+from tests.examples.fabrics import MIXED as OTHER
 from tests.layers.test_vjp import arrays
 from volumetric.layers import Fabric
 from volumetric.layers.fabric.declared import LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population

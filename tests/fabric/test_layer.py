@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, graphs
+from tests.examples.fabrics import FREE, MIXED, SHARED, small
 from tests.fabric.oracle import Stream
-from tests.layers.fabric_cases import FREE, MIXED, SHARED, small
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from tests.examples.fabrics import MIXED
 from tests.fabric.test_layer import alone, given
-from tests.layers.fabric_cases import MIXED
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric.errors import ShapeError, SpecError

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tests.gpu_graph.test_fake_quant import rounding, schemes
-from tests.graph.op_cases import OP_CASES, case_graph
+from tests.graph.op_cases import OP_CASES
+from tests.graph.op_cases.case import case_graph
 from volumetric import Coord, Grid, Network, initialise
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.numeric.activations import ACTIVATIONS

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu.test_executable import tiny_llama
 from tests.graph.test_networks import chain
+from tests.networks import tiny_llama
 from volumetric.graph import GraphBuilder
 from volumetric.kernels.gpu.dispatch import ONE_ROW, Dispatch, Grid, Rows
 from volumetric.layers import LSTM, Dense

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.devices import narrowed_graphs
+from tests.gpu.harness import NARROWED
+from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.graph import GpuGraphs
 
 
@@ -12,3 +14,10 @@ from volumetric.runtime.gpu.graph import GpuGraphs
 def graphs() -> GpuGraphs:
     """The adapter as it is."""
     return narrowed_graphs("native")
+
+
+@pytest.fixture(scope="module")
+def folded() -> GpuGraphs:
+    """A GPU whose grids have three groups to a side, without subgroups."""
+    narrow = {**NARROWED["no subgroups, no immediates"], "max_groups": 3}
+    return GpuGraphs(GpuDevice(narrow=narrow).context, None)

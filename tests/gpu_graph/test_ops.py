@@ -7,7 +7,8 @@ import pytest
 
 from tests.devices import narrowed_graphs
 from tests.graph.agreement import agree
-from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs
+from tests.graph.op_cases import OP_CASES
+from tests.graph.op_cases.case import OpCase, case_graph, case_outputs
 
 
 def outputs_on(name: str, case: OpCase) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ import pytest
 from tests.devices import narrowed
 from tests.gpu.modules import covering, modules
 from tests.graph.agreement import agree
-from tests.graph.op_cases import OpCase, case_graph, case_outputs, normal
+from tests.graph.op_cases.case import OpCase, case_graph, case_outputs, normal
 from volumetric.errors import DeviceError, SpecError
 from volumetric.graph import NumpyGraphs
 from volumetric.kernels.gpu import attention

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.layers.test_vjp import IN_TRAINING, NOISE, a_pass, arrays
 from tests.oracles import oracle
 from volumetric.errors import UnsupportedError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.examples import CASES
 from tests.graph.test_networks import NETWORKS, chain
-from tests.layers.cases import CASES
 from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_delays import LOOPS
 from volumetric.errors import ShapeError

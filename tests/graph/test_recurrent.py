@@ -9,7 +9,8 @@ import pytest
 
 from tests.devices import FAST, graphs
 from tests.graph.agreement import agree
-from tests.graph.op_cases import OP_CASES, OpCase
+from tests.graph.op_cases import OP_CASES
+from tests.graph.op_cases.case import OpCase
 from tests.graph.scans import product
 from volumetric.errors import UnsupportedError
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs, differentiate, interpret

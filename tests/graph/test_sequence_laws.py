@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.devices import FAST, graphs
+from tests.examples.fabrics import MIXED
+from tests.examples.programs import WHOLE as PROGRAM
 from tests.graph.test_layers import close
-from tests.layers.fabric_cases import MIXED
-from tests.layers.program_cases import WHOLE as PROGRAM
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory

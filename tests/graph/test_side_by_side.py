@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.graph.op_cases import OP_CASES, OpCase
+from tests.graph.op_cases import OP_CASES
+from tests.graph.op_cases.case import OpCase
 from tests.graph.test_networks import NETWORKS, inputs_of, store_of
 from tests.graph.test_open_rows import LAYERS
 from volumetric.graph import Graph, GraphBuilder, interpret

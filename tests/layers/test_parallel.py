@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.layers.graphed import graphed
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.layers.graphed import graphed
 from tests.oracles import oracle
 from tests.oracles.memory import Memory

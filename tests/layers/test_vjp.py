@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.layers.graphed import graphed
 from tests.oracles.training import Training
 from volumetric.layers import LAYERS, Embedding, LayerSpec

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.devices import graphs
-from tests.learning.tasks import TASKS, Task
+from tests.examples import EXAMPLES
+from tests.learning.tasks import Task
 from volumetric.graph import Graph, NumpyGraphs
 from volumetric.layers import LAYERS
 from volumetric.train import SGD, LearnerOptions
@@ -35,6 +36,7 @@ ON_GPU = (
     "sparsemax",
 )
 """Kinds whose updates have all operations that those of any kind have, on which devices are known to agree."""
+TASKS = {kind: entry.lesson() for kind, entry in EXAMPLES.items()}
 
 
 def curve(task: Task, device: str) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import volumetric
-from tests.loaders.test_families import TINY, error_of, expected
+from tests.loaders.tiny import TINY, error_of, expected
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.loaders import archs, detect_model, open_model
 from volumetric.loaders.detect import Assumptions, Detection, detect

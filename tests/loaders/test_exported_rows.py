@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.layers.program_cases import KNOWN, TIMED
+from tests.examples.programs import KNOWN, TIMED
 from volumetric import Coord
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.loaders import load_exported, read_exported, save_exported

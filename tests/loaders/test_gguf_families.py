@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.loaders.test_families import TINY, copy, expected, logits, rewrite
+from tests.loaders.tiny import TINY, copy, expected, logits, rewrite
 from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.layers import MultiHeadAttention

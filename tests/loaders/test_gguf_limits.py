@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.loaders.byte_bpe import TOKENS, tokenizer
-from tests.loaders.test_families import copy, expected, logits, rewrite
+from tests.loaders.tiny import copy, expected, logits, rewrite
 from volumetric.errors import UnsupportedError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.loaders.test_convert import assert_same
-from tests.loaders.test_families import TINY, copy, expected, logits, rewrite
 from tests.loaders.test_gguf_encoders import TINY as ENCODERS
 from tests.loaders.test_gguf_encoders import hidden_states
+from tests.loaders.tiny import TINY, copy, expected, logits, rewrite
 from volumetric.dtypes import decode
 from volumetric.errors import UnsupportedError
 from volumetric.graph.numeric.rope import Rope, inverse_frequencies

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.loaders.state_models import CASES, IDS, POSITIONS, source, written
-from tests.loaders.test_families import TINY, copy, logits, rewrite
 from tests.loaders.test_gguf_families import refuses
+from tests.loaders.tiny import TINY, copy, logits, rewrite
 from volumetric.dtypes import Scheme, decode
 from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.loaders import open_model

@@ -11,7 +11,7 @@ import pytest
 
 import volumetric
 from tests.loaders.byte_bpe import tokenizer
-from tests.loaders.test_families import copy
+from tests.loaders.tiny import copy
 from volumetric.errors import CheckpointError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.loaders.test_families import copy, error_of, fixture, rewrite
+from tests.loaders.tiny import copy, error_of, fixture, rewrite
 from volumetric.errors import UnsupportedError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model

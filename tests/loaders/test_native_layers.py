@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import volumetric
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from volumetric.builders import chain, sequential
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.errors import CheckpointError

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.loaders.test_families import copy, rewrite
+from tests.loaders.tiny import copy, rewrite
 from volumetric.errors import UnsupportedError
 from volumetric.loaders import open_model
 

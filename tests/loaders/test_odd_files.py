@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.loaders.test_families import TINY, copy
+from tests.loaders.tiny import TINY, copy
 from volumetric.errors import CheckpointError
 from volumetric.grid import Coord, Link
 from volumetric.layers import Dense, RMSNorm

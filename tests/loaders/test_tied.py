@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.loaders.test_families import copy, expected, logits, rewrite
+from tests.loaders.tiny import copy, expected, logits, rewrite
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import save_model
 

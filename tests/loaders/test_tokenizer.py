@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loaders.byte_bpe import TOKENS, metadata, tokenizer
-from tests.loaders.test_families import copy
+from tests.loaders.tiny import copy
 from volumetric.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.loaders import Tokenizer, open_model
 from volumetric.loaders.gguf import GGUFFile

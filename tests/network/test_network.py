@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.networks import tiny_llama
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.grid import Coord, Grid, Link

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
-from tests.layers.fabric_cases import FREE, MIXED, small
+from tests.examples.fabrics import FREE, MIXED, small
 from tests.layers.graphed import graphed
 from tests.oracles import oracle
 from tests.oracles.memory import Memory

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.devices import graphs
+from tests.examples.entry import Example
 from tests.oracles import oracle
-from tests.parity.table import TOLERANCE, Example, Role
+from tests.parity.table import TOLERANCE, Role
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.graph import Graph, GraphBuilder, differentiate

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device, graphs
+from tests.examples import EXAMPLES
 from tests.parity.run import data, on_device
-from tests.parity.table import EXAMPLES
 from tests.train.problems import chain
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.numeric.activations import ACTIVATIONS, Activation
@@ -40,7 +40,7 @@ def forward(name: str, network: Network, params: Params, x: np.ndarray) -> np.nd
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_no_rows_give_no_rows_and_zero_gradients(kind: str, name: str) -> None:
-    spec, shape = EXAMPLES[kind](1, 3, 4)
+    spec, shape = EXAMPLES[kind].sized(1, 3, 4)
     example = spec, (0, *shape[1:])
     of = data(example, seed=1)
     found = on_device(name, example, of)

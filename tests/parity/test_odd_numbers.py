@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu.test_device import random_params
+from tests.cpu.networks import random_params
 from tests.devices import DEVICES, device
 from tests.layers.graphed import graphed
 from tests.parity.run import agree_one, data, expected, on_device

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.devices import FAST, device, graphs
+from tests.examples import CASES, EXAMPLES
 from tests.oracles.network import NumpyNetwork
 from tests.parity.run import agree, agree_one, data, expected, on_device
-from tests.parity.table import EXAMPLES, ROLES, SIZES, cells, covered, met, sweep, training, weighted, wide
+from tests.parity.table import ROLES, SIZES, cells, covered, met, sweep, swept, training, weighted, wide
 from tests.tiers import alike
 from tests.train.problems import chain
 from volumetric.dtypes import DTYPES, DType, Scheme
@@ -30,6 +31,7 @@ MET = [cell for cell in CELLS if met(*cell)]
 
 def test_the_table_leaves_nothing_out() -> None:
     assert set(EXAMPLES) == set(LAYERS)
+    assert sum(len(entry.cases) for entry in EXAMPLES.values()) == len(CASES)  # no name stands in two entries
     assert {kind for kind, _ in CELLS} == set(LAYERS)
     for kind in LAYERS:
         types = {dtype.name for of, dtype in CELLS if of == kind}
@@ -46,8 +48,7 @@ def test_the_table_leaves_nothing_out() -> None:
     assert {1, 7, 13, 15, 16, 17, 31, 33, 63, 64, 65} <= set().union(*widths)
 
 
-@pytest.mark.parametrize("name", FAST)
-@pytest.mark.parametrize("case", SWEEP)
+@pytest.mark.parametrize(("case", "name"), swept())
 def test_shapes(case: str, name: str) -> None:
     example = SWEEP[case]
     of = data(example, seed=len(case))
@@ -59,7 +60,7 @@ def test_shapes(case: str, name: str) -> None:
 @pytest.mark.parametrize(("kind", "dtype"), MET, ids=lambda of: of if isinstance(of, str) else of.name)
 def test_types_forward_and_backward(kind: str, dtype: DType, name: str) -> None:
     """Quantisation-aware: forward with what the type can hold, gradients straight through to the float32 master."""
-    example = EXAMPLES[kind](17, 7, 33)
+    example = EXAMPLES[kind].sized(17, 7, 33)
     of, scheme = data(example, seed=3), Scheme.default(dtype)
     if not covered(kind, "vjp", dtype, name):
         with pytest.raises(UnsupportedError, match=dtype.name):
@@ -103,7 +104,7 @@ def test_weights_are_kept_as_the_table_says(dtype: DType, name: str) -> None:
 @pytest.mark.parametrize(("kind", "dtype"), MET, ids=lambda of: of if isinstance(of, str) else of.name)
 def test_types_as_stored(kind: str, dtype: DType, name: str) -> None:
     """Inference with weights of the type, through the device's own choice of fused plan or graph."""
-    spec, shape = EXAMPLES[kind](17, 7, 33)
+    spec, shape = EXAMPLES[kind].sized(17, 7, 33)
     network = Network(
         grid=Grid(1),
         layers={Coord(0): Sequential(layers=(spec,))},

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 
 from tests.devices import device
-from tests.layers.program_cases import CARRIED, TIMED, program
+from tests.examples.programs import CARRIED, TIMED, program
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle as in_numpy
 from tests.oracles.memory import Memory

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from tests.devices import DEVICES, device
-from tests.layers.program_cases import CARRIED, TIMED, WHOLE
+from tests.examples.programs import CARRIED, TIMED, WHOLE
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.program.forward import Machine

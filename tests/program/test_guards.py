@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.devices import device, graphs
+from tests.examples.programs import program
 from tests.graph.agreement import agree
-from tests.layers.program_cases import program
 from volumetric._typing import Array
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.guards import Guard

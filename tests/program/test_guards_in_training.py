@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.layers.program_cases import CARRIED, TIMED, program
+from tests.examples.programs import CARRIED, TIMED, program
 from tests.program.test_guards import clocked
 from volumetric.graph import GraphBuilder
 from volumetric.layers import Program as Layer

@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 
 import volumetric
 from tests.devices import DEVICES, device
-from tests.layers.program_cases import BELIEF, CARRIED, EDGES, EYE, KNOWN, PORTS, TIMED, WHOLE, program
+from tests.examples.programs import BELIEF, CARRIED, EDGES, EYE, KNOWN, PORTS, TIMED, WHOLE, program
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle as in_numpy
 from tests.oracles.memory import Memory

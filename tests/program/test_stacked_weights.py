@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.devices import device
-from tests.layers.program_cases import CARRIED, TIMED, program
+from tests.examples.programs import CARRIED, TIMED, program
 from tests.program.test_guards_in_training import batches, surprised
 from volumetric.graph import NumpyGraphs
 from volumetric.graph.stacks import Stacks, stack_key

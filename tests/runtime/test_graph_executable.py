@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.devices import FAST, device
+from tests.examples import CASES
 from tests.graph.test_networks import experts, images, wired
-from tests.layers.cases import CASES
 from tests.networks import tiny_llama
 from tests.pieces import one_row_each
 from volumetric.errors import DeviceError, GenerationError, ShapeError
@@ -38,7 +38,7 @@ OPTIONS = RunOptions(context=64)
 
 
 def one(name: str) -> Network:
-    """A network of one layer, of `tests.layers.cases`."""
+    """A network of one layer, of `tests.examples`."""
     spec, shape = CASES[name]
     return Network(
         grid=Grid(1),

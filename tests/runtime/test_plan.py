@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.networks import tiny_llama
 from volumetric.errors import GenerationError, ShapeError
 from volumetric.grid import Coord, Grid, Link

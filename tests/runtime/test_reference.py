@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.layers.cases import CASES
+from tests.examples import CASES
 from tests.layers.test_vjp import TOLERANCE, arrays, differences
 from tests.networks import tiny_llama
 from tests.oracles import oracle

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.layers.program_cases import program
+from tests.examples.programs import program
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.program.edge import Edge
 from volumetric.layers.program.ports import In, Out, Signal

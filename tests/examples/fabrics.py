@@ -1,11 +1,12 @@
-"""Small fabrics with an input shape; part of the table of `cases`."""
+"""Small fabrics with an input shape; and the examples of the kind."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from volumetric.layers import Fabric, LayerSpec
+from tests.examples.entry import Examples
+from volumetric.layers import Fabric
 from volumetric.layers.fabric.declared import GRU, LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population
 from volumetric.layers.fabric.edges import Columns, ExplicitEdges, LocalRadius, SmallWorld
 from volumetric.layers.fabric.graphs import Explicit, Lattice
@@ -58,31 +59,38 @@ FREE = small(
 """Nodes without a lattice, a loop, and all edges with a delay."""
 
 LITTLE = Lattice((3, 3))
-FABRICS: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
-    "fabric": (small(graph=LITTLE, populations=(Population("core", LSTM(3)),), kv_tile=(2, 2)), (4, 3)),
-    "fabric-mixed": (
-        replace(
-            MIXED,
-            graph=LITTLE,
-            inputs=(InPort("a", (0, 1), 2), InPort("c", (2,), 1)),
-            outputs=(OutPort("y", (6, 7), 2, "flatten"), OutPort("z", (8,), 1, "attend", 2)),
-            populations=(Population("p", SLSTM(6, heads=2), (3, 5)), Population("q", Axon(6, 3), None, "all")),
-            message=4,
-            kv_tile=(2, 2),
-        ),
-        (2, 4, 3),
-    ),
-    "fabric-shared": (
-        replace(
-            SHARED,
-            populations=(
-                Population("g", GRU(3), (3, 4), "all"),
-                Population("r", RNN(3, "relu"), (5, 6)),
-                Population("l", LSTM(3), None, "tile(2,2)"),
+FABRICS: dict[str, Examples] = {
+    "fabric": Examples(
+        cases={
+            "fabric": (small(graph=LITTLE, populations=(Population("core", LSTM(3)),), kv_tile=(2, 2)), (4, 3)),
+            "fabric-mixed": (
+                replace(
+                    MIXED,
+                    graph=LITTLE,
+                    inputs=(InPort("a", (0, 1), 2), InPort("c", (2,), 1)),
+                    outputs=(OutPort("y", (6, 7), 2, "flatten"), OutPort("z", (8,), 1, "attend", 2)),
+                    populations=(Population("p", SLSTM(6, heads=2), (3, 5)), Population("q", Axon(6, 3), None, "all")),
+                    message=4,
+                    kv_tile=(2, 2),
+                ),
+                (2, 4, 3),
             ),
+            "fabric-shared": (
+                replace(
+                    SHARED,
+                    populations=(
+                        Population("g", GRU(3), (3, 4), "all"),
+                        Population("r", RNN(3, "relu"), (5, 6)),
+                        Population("l", LSTM(3), None, "tile(2,2)"),
+                    ),
+                ),
+                (3, 3),
+            ),
+            "fabric-free": (replace(FREE, populations=(Population("core", LSTM(3)),)), (2, 4, 3)),
+        },
+        sized=lambda r, a, b: (
+            small(inputs=(InPort("a", XBand("low"), a),), outputs=(OutPort("y", XBand("high"), b),)),
+            (r, 3, a),
         ),
-        (3, 3),
     ),
-    "fabric-free": (replace(FREE, populations=(Population("core", LSTM(3)),)), (2, 4, 3)),
 }
-"""The same with fewer nodes and narrower cells: gradients are checked number by number."""

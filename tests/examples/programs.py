@@ -1,10 +1,11 @@
-"""Small programs with an input shape; part of the table of `cases`."""
+"""Small programs with an input shape; and the examples of the kind."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from volumetric.layers import LayerSpec
+from tests.examples.entry import Examples
+from tests.learning.tasks import learn
 from volumetric.layers import Program as ProgramLayer
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
@@ -122,19 +123,30 @@ LITTLE = (
     Region(((0, 1), (2, 3)), carrier="constant"),
     Region(((0, 1), (3, 4)), carrier="constant", slots=2),
 )
-PROGRAMS: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
-    "program": (
-        ProgramLayer(
-            program=Program(
-                Canvas(1, (1, 4), 2, dict(zip(("eye", "belief", "known", "lore"), LITTLE, strict=True))),
-                (
-                    Edge("eye", "belief"),
-                    *(Edge(name, "belief", rule="pooling") for name in ("belief", "known", "lore")),
+PROGRAMS: dict[str, Examples] = {
+    "program": Examples(
+        cases={
+            "program": (
+                ProgramLayer(
+                    program=Program(
+                        Canvas(1, (1, 4), 2, dict(zip(("eye", "belief", "known", "lore"), LITTLE, strict=True))),
+                        (
+                            Edge("eye", "belief"),
+                            *(Edge(name, "belief", rule="pooling") for name in ("belief", "known", "lore")),
+                        ),
+                        {"seen": In("eye", 2), "guess": Out("belief", 1)},
+                        heads=1,
+                    )
                 ),
-                {"seen": In("eye", 2), "guess": Out("belief", 1)},
-                heads=1,
+                (2, 3, 2),
             )
+        },
+        sized=lambda r, a, b: (
+            program(
+                edges=(Edge("eye", "belief", rule="pooling"),), ports={"seen": In("eye", a), "guess": Out("belief", b)}
+            ),
+            (min(r, 3), a),
         ),
-        (2, 3, 2),
+        task=learn(program(), row=(2,), rows=4, rate=0.3),
     ),
 }
