@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +67,18 @@ class KeptBuffers:
 
     def begin(self) -> None:
         """Let all streams begin."""
-        self.put({key: buffer.fresh(self.batch) for key, buffer in self.buffers.items()})
+        self.put(self.fresh())
+
+    def fresh(self) -> dict[str, Array]:
+        """Return what streams have that begin."""
+        return {key: buffer.fresh(self.batch) for key, buffer in self.buffers.items()}
+
+    def onto(self, store: TensorStore, *, together: bool = False) -> KeptBuffers:
+        """Return a copy in another store."""
+        made = copy(self)
+        made.store = store
+        made.put(self.values(), together=together)
+        return made
 
     def get(self, key: str) -> Array:
         """Copy a buffer, as ``[count, batch, …]``."""
@@ -76,10 +88,14 @@ class KeptBuffers:
         """Copy all."""
         return {key: self.store.get(place) for key, place in self.places.items()}
 
-    def put(self, values: Mapping[str, Array]) -> None:
-        """Replace some."""
-        for key, value in values.items():
-            self.store.put(self.places[key], value)
+    def put(self, values: Mapping[str, Array], *, together: bool = False) -> None:
+        """Replace some; `together` where they are new, and only programs that read and assign them whole use them."""
+        placed = {self.places[key]: value for key, value in values.items()}
+        if together:
+            self.store.put_together(placed)
+        else:
+            for place, value in placed.items():
+                self.store.put(place, value)
 
     def reset(self, streams: Iterable[int]) -> None:
         """Let some streams begin anew."""
