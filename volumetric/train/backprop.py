@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
-from volumetric._typing import Array
 from volumetric.runtime.graph.training import ForwardPass, UpdateRule, gradient_graph, next_key, sum_key, update_graph
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
 from volumetric.train.objective import Ready
-from volumetric.train.strategies import Time, Update
+from volumetric.train.strategies import Credit, Time, Update
 from volumetric.train.trained import TrainedArrays
 
 
-class BackpropCredit:
-    """Credit of a learner by backprop; see `Credit`. An update by one batch is one run of one graph."""
+class BackpropCredit(Credit):
+    """Weights get the gradients of the loss. An update by one batch is one run of one graph."""
 
     def __init__(self, arrays: TrainedArrays, time: Time) -> None:
         self._arrays, self._time = arrays, time
 
-    @property
-    def buffers(self) -> dict[str, Array]:
-        """Nothing."""
-        return {}
-
-    def restore(self, buffers: Mapping[str, Array]) -> None:
-        """Do nothing."""
-
     def update(self, batches: Sequence[Batch], rate: float) -> Update:
-        """Make one update from the gradients of all `batches` together."""
         arrays = self._arrays
         ready, scale = self._time.learning(batches)
         knobs = arrays.knobs(rate, scale)
@@ -74,6 +64,5 @@ class BackpropCredit:
                 arrays.store.put(name, np.zeros(shape, np.float32))
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        """Name what was not finite first in an update."""
         found = self._time.fault(batches, rate, tally)
         return found or self._arrays.fault(tally, "the norm of the gradients, or a new weight")

@@ -72,7 +72,7 @@ class BatchStreams:
 
 
 class CarriedTime(WholeTime):
-    """Time of a learner whose batches are windows of streams.
+    """Batches are windows of streams.
 
     What the layers keep of each sequence stays on the device from batch to batch, and is written with the weights: an
     update that is refused leaves both as they were. Batches that are judged go through streams of their own.
@@ -93,15 +93,12 @@ class CarriedTime(WholeTime):
 
     @property
     def kept(self) -> dict[str, Array]:
-        """What streams keep, copied from the device."""
         return self._streams.values
 
     def restore(self, kept: Mapping[str, Array]) -> None:
-        """Go on from what `kept` was. Raises `CheckpointError` where it is of other streams."""
         self._streams.restore(kept)
 
     def learned(self, batches: Sequence[Batch]) -> None:
-        """Let the next update go on from the last of these batches."""
         super().learned(batches)
         self._streams.carried = len(batches[-1])
 

@@ -19,7 +19,7 @@ from volumetric.runtime.clocked.buckets import buckets_of
 from volumetric.runtime.clocked.learning import Streams, TickPass, Ticks, learning_graph, ticks_graph
 from volumetric.runtime.clocked.states import out_key
 from volumetric.runtime.clocked.trails import OnlineMachine
-from volumetric.runtime.clocked.wave import Course, Wave, arrival, wave_of
+from volumetric.runtime.clocked.wave import Wave, arrival, wave_of
 from volumetric.runtime.clocked.window import Machine
 from volumetric.runtime.kept import Buffer, KeptBuffers
 from volumetric.runtime.reference import ReferenceDevice
@@ -31,6 +31,8 @@ from volumetric.train.data import Batch
 from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.objective import Posed, Ready, naming, pose, sharing
 from volumetric.train.sequences import Piece, Reading, Sequences, delays_of, piece_of, some_rows
+from volumetric.train.strategies import Time
+from volumetric.train.targets import course_of
 from volumetric.train.trained import TrainedArrays
 from volumetric.train.windows import RESETS
 
@@ -59,36 +61,13 @@ def bucket_stacks(clocked: Clocked, arrays: TrainedArrays) -> Stacks:
     return Stacks(tuple(found))
 
 
-def wave_of_targets(clocked: Clocked, mode: TargetPropagation, losses: Mapping[str, object]) -> Wave:
-    """Return how targets go through a machine. Raises `SpecError` where they come to no weights."""
-    wave = wave_of(
-        clocked,
-        Course(
-            method=mode.method,
-            inverse=mode.inverse,
-            top=mode.top,
-            scale=mode.gradient_scale,
-            growth=mode.growth,
-            timing=mode.timing,
-        ),
-        losses,
-    )
-    if not wave:
-        raise SpecError("no layer with weights reaches an output that has a loss", hint="a link must lead there")
-    return wave
-
-
-class TickedTime:
-    """Time of a learner of a machine; see `Time`.
+class TickedTime(Time):
+    """Updates are of windows of ticks of a machine.
 
     Batches are sequences, ``[samples, T, …]``, and so are their targets, or with one a tick
     ``[samples, T · ticks_per_row, …]``. Beside the inputs a batch may have ``"resets"``, ``[samples, T]``: 1 where a
     stream begins anew with a row. An update is of a window of ticks, and by targets of all ticks up to a row that
     counts; what is on its way to a layer then when a stream begins anew, or a batch ends, is lost.
-
-    Attributes
-    ----------
-    wave : how targets go through the machine; empty without any
 
     Raises
     ------
@@ -107,7 +86,10 @@ class TickedTime:
             if isinstance(spec, LayerSpec) and (spec.draws or spec.batch_statistics != "never"):
                 raise UnsupportedError(f"{step.op} at {step.where} cannot be trained tick by tick", hint="leave it out")
         targets = isinstance(mode, TargetPropagation)
-        self.wave: Wave = wave_of_targets(clocked, mode, arrays.losses.of) if targets else {}
+        self.wave: Wave = wave_of(clocked, course_of(arrays.options), arrays.losses.of) if targets else {}
+        """How targets go through the machine; empty without any."""
+        if targets and not self.wave:
+            raise SpecError("no layer with weights reaches an output that has a loss", hint="a link must lead there")
         self._after = arrival(self.wave) if targets else 0
         """Ticks behind the last row until all layers have what it says."""
         self.delays = delays_of(clocked, mode, arrays.losses)
@@ -117,11 +99,9 @@ class TickedTime:
 
     @property
     def kept(self) -> dict[str, Array]:
-        """What streams keep, copied from the device."""
         return self._kept.values
 
     def restore(self, kept: Mapping[str, Array]) -> None:
-        """Go on from what `kept` was. Raises `CheckpointError` where it is of other streams."""
         self._kept.restore(kept)
 
     def windows(self, batch: Batch) -> Iterator[Piece]:
@@ -340,7 +320,6 @@ class TickedTime:
         return ready.posed.tally(found[0].tolist()), dict(zip(ready.posed.counts, found[1:], strict=True))
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
-        """Name what was not finite first in an update by backprop."""
         return self.first_odd(self._piece.sequences, self._piece.start, self._piece.stop)
 
     def first_odd(self, sequences: Sequences, start: int, stop: int) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.runtime.clocked.local import OnlineRule, taught
+from volumetric.runtime.clocked.local import taught
 from volumetric.runtime.clocked.online import online_graph
 from volumetric.train.by_output import Asked, Tally, Terms
 from volumetric.train.carried import LEARNS
@@ -25,7 +25,7 @@ TICKS = "online/ticks"
 
 
 class OnlineCredit(InverseCredit):
-    """Credit of a learner of a machine that learns as it runs, in memory that does not depend on how long it does.
+    """A machine learns from targets as it runs, in memory that does not depend on how long it does.
 
     A step is `TargetPropagation.window` ticks, or more where no row counts; layers learn after each of them.
     """
@@ -34,23 +34,14 @@ class OnlineCredit(InverseCredit):
         super().__init__(arrays, mode, [stop.inverse for stop in time.wave.values() if stop.inverse is not None])
         self._time = time
         self._taught = taught(time.clocked, arrays.shapes)
-        self._rule = OnlineRule(
-            update=arrays.rule(arrays.losses.of),
-            clamp=mode.clamp,
-            gate=mode.gate,
-            inverse_steps=mode.inverse_steps,
-            inverse_rate=mode.inverse_share(arrays.options.optimiser.lr),
-        )
         self._ticked = 0
         self._at = (0, 0)
 
     @property
     def buffers(self) -> dict[str, Array]:
-        """Pseudo-inverses, and how many ticks have taught, copied from the device."""
         return super().buffers | {TICKS: np.array([self._ticked], np.int32)}
 
     def restore(self, buffers: Mapping[str, Array]) -> None:
-        """Go on from what `buffers` were."""
         self._ticked = int(buffers[TICKS][0])
 
     def update(self, batches: Sequence[Batch], rate: float) -> Update:
@@ -136,6 +127,5 @@ class OnlineCredit(InverseCredit):
         return found
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        """Name what was not finite first."""
         named = self._time.first_odd(self._time.begin(batches).sequences, *self._at)
         return named or self._arrays.fault(tally, NOT_FINITE)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses, refuse_opaque
-from volumetric.runtime.graph.targets import TargetRule, inverse_graph, target_graph, taught
+from volumetric.runtime.graph.targets import Course, TargetRule, inverse_graph, target_graph, taught
 from volumetric.runtime.graph.training import ForwardPass
 from volumetric.runtime.plan import Plan
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
-from volumetric.train.learner import LayerTarget
+from volumetric.train.learner import LayerTarget, LearnerOptions
 from volumetric.train.modes import TargetPropagation
 from volumetric.train.objective import Ready, sharing
 from volumetric.train.pseudo_inverses import PseudoInverses
-from volumetric.train.strategies import Update
+from volumetric.train.strategies import Credit, Update
 from volumetric.train.trained import TrainedArrays
 from volumetric.train.whole import WholeTime
 
@@ -27,8 +28,8 @@ NOT_FINITE = "a target, or what is learned from it"
 """What has a fault where losses have none."""
 
 
-class InverseCredit:
-    """What credit by targets has at any time: inverses, which are kept beside the masters as ``inverse/<where>/…``."""
+class InverseCredit(Credit):
+    """Targets cross layers by inverses, which are kept beside the masters as ``inverse/<where>/…``."""
 
     def __init__(self, arrays: TrainedArrays, mode: TargetPropagation, inverses: Sequence[Inverse]) -> None:
         self._arrays, self._mode = arrays, mode
@@ -36,14 +37,11 @@ class InverseCredit:
         """Whether some are learned."""
         arrays.train_beside(first_inverses(inverses, arrays.options.seed))
         self._solved = PseudoInverses(inverses, arrays.network, arrays.store, mode.pinv_damping)
+        self._rule = TargetRule(course=course_of(arrays.options), update=arrays.rule(arrays.losses.of))
 
     @property
     def buffers(self) -> dict[str, Array]:
-        """Pseudo-inverses, copied from the device."""
         return self._solved.values
-
-    def restore(self, buffers: Mapping[str, Array]) -> None:
-        """Do nothing: the arrays have them."""
 
     def _spread(self, update: int) -> Array:
         """Return the noise around what inverses learn in an update."""
@@ -51,7 +49,7 @@ class InverseCredit:
 
 
 class TargetCredit(InverseCredit):
-    """Credit of a learner of whole batches; see `Credit`.
+    """Layers learn from targets of whole batches.
 
     Raises
     ------
@@ -63,14 +61,14 @@ class TargetCredit(InverseCredit):
         for name in ("ticks_per_row", "delay", "every", "timing", "window"):
             if getattr(mode, name) != getattr(TargetPropagation(), name):
                 raise SpecError(f"target propagation: {name} is of clocked networks", hint="leave it out")
-        self._time, self._inverses = time, _inverses_of(arrays.plan, mode)
-        super().__init__(arrays, mode, [*self._inverses.values()])
+        inverses = _inverses_of(arrays.plan, mode)
+        super().__init__(arrays, mode, [*inverses.values()])
+        self._time, self._rule = time, replace(self._rule, inverses=inverses)
         self._steps = [(step.where, step.op) for step in taught(arrays.plan, arrays.shapes)]
         self._at_once = mode.inverse_steps == 1
         """Whether inverses learn in the same graph as the network."""
 
     def update(self, batches: Sequence[Batch], rate: float) -> Update:
-        """Make one update by one batch."""
         if len(batches) != 1:
             raise SpecError("a target is of one batch: accumulate must be 1")
         arrays, losses, count = self._arrays, self._arrays.losses, self._arrays.updates
@@ -88,7 +86,7 @@ class TargetCredit(InverseCredit):
         noisy = self._noisy and self._at_once
         given = [*ready.arrays, *([self._spread(count)] if noisy else []), arrays.knobs(rate, scale)]
         key = [arrays.noise_key(count, 0)] if of.draws or noisy else []
-        rule = self._rule(learning=self._at_once)
+        rule = replace(self._rule, learns_inverses=self._at_once)
         program = arrays.program("targets", of, lambda: target_graph(of, arrays.weights, rule))
         found = program.run([*key, *given])[0].tolist()
         (norm, good, *told), tally = found[len(names) :], ready.posed.tally(found[: len(names)])
@@ -100,7 +98,7 @@ class TargetCredit(InverseCredit):
     def _teach_inverses(self, ready: Ready[ForwardPass], rate: float) -> None:
         """Update the inverses alone, several times."""
         arrays, count, turns = self._arrays, self._arrays.updates, self._mode.inverse_steps
-        rule = self._rule(learning=True)
+        rule = replace(self._rule, learns_inverses=True)
         program = arrays.program("inverses", ready.of, lambda: inverse_graph(ready.of, arrays.weights, rule))
         inputs = [*ready.arrays[: len(ready.of.inputs)], self._spread(count)]
         for turn in range(turns):
@@ -108,25 +106,28 @@ class TargetCredit(InverseCredit):
             program.run([arrays.noise_key(count, turn), *inputs, knobs])
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        """Name what was not finite first."""
         if np.isfinite(tally.total):
             return NOT_FINITE
         return self._time.pass_fault(self._time.ready(batches[0]), tally)
 
-    def _rule(self, *, learning: bool) -> TargetRule:
-        mode, arrays = self._mode, self._arrays
-        return TargetRule(
-            update=arrays.rule(arrays.losses.of),
-            method=mode.method,
-            scale=mode.gradient_scale,
-            growth=mode.growth,
-            clamp=mode.clamp,
-            gate=mode.gate,
-            top=mode.top,
-            inverses=self._inverses,
-            learns_inverses=learning,
-            inverse_rate=mode.inverse_share(arrays.options.optimiser.lr),
-        )
+
+def course_of(options: LearnerOptions) -> Course:
+    """Return how targets are made and followed. Raises `SpecError` where the mode has none."""
+    mode = options.mode
+    if not isinstance(mode, TargetPropagation):
+        raise SpecError(f"mode {mode.kind!r} has no targets", hint="mode=TargetPropagation() has")
+    return Course(
+        method=mode.method,
+        inverse=mode.inverse,
+        top=mode.top,
+        timing=mode.timing,
+        scale=mode.gradient_scale,
+        growth=mode.growth,
+        clamp=mode.clamp,
+        gate=mode.gate,
+        inverse_steps=mode.inverse_steps,
+        inverse_rate=mode.inverse_share(options.optimiser.lr),
+    )
 
 
 def layer_targets(layers: Iterable[tuple[str, str]], told: Sequence[float]) -> tuple[LayerTarget, ...]:

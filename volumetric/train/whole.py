@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
 from volumetric.train.faults import FaultFinder
 from volumetric.train.objective import Ready, naming, pose, sharing
+from volumetric.train.strategies import Time
 from volumetric.train.trained import TrainedArrays
 from volumetric.train.watching import Watching
 
 
-class WholeTime:
-    """Time of a learner whose updates are each of whole batches; see `Time`."""
+class WholeTime(Time):
+    """Updates are each of whole batches."""
 
     step_graph = staticmethod(step_graph)
 
@@ -36,24 +37,11 @@ class WholeTime:
         self._forms: dict[frozenset[str], BatchForm] = {}
         self._statistics = statistics_layer(arrays.plan, arrays.buffers)
 
-    @property
-    def kept(self) -> dict[str, Array]:
-        """Nothing: all sequences begin with their batch."""
-        return {}
-
-    def restore(self, kept: Mapping[str, Array]) -> None:
-        """Do nothing: all sequences begin with their batch."""
-
-    def windows(self, batch: Batch) -> Iterator[Batch]:
-        """Yield the batch."""
-        yield batch
-
     def ready(self, batch: Batch) -> Ready[ForwardPass]:
         """Check a batch and bring it into the form of graphs."""
         return self._formed(batch, named(batch.inputs))
 
     def learning(self, batches: Sequence[Batch]) -> tuple[list[Ready[ForwardPass]], float]:
-        """Return the batches of an update by backprop, and the factor on all gradients."""
         ready, scale = sharing(self.arrays.losses, [self.ready(batch) for batch in batches])
         for one in ready:
             check_statistics(self._statistics, sequences=one.of.sequences is not None)
@@ -61,7 +49,6 @@ class WholeTime:
         return ready, scale
 
     def watch(self, observers: Sequence[Observer]) -> None:
-        """Tell `observers` about every layer from the next update on."""
         self._watching = Watching(self.arrays, observers) if observers else None
 
     def observe(self, ready: Sequence[Ready[ForwardPass]]) -> None:
@@ -70,12 +57,10 @@ class WholeTime:
             self._watching.observe(ready)
 
     def learned(self, batches: Sequence[Batch]) -> None:
-        """Tell observers; the next update begins anew."""
         if self._watching is not None:
             self._watching.tell()
 
     def judge(self, batch: Batch, *, outputs: bool) -> tuple[Tally, dict[str, Array]]:
-        """Return the loss of a batch and, if asked, the outputs that it has targets of."""
         ready, arrays = self.judged(batch), self.arrays
         program = arrays.program(
             "measure" if outputs else "loss", ready.of, lambda: loss_graph(ready.of, arrays.weights, outputs=outputs)
@@ -121,7 +106,6 @@ class WholeTime:
         return found or self.arrays.fault(tally)
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
-        """Name what was not finite first in an update by backprop."""
         arrays, finder = self.arrays, self._finder()
         ready, scale = sharing(arrays.losses, [self.ready(batch) for batch in batches])
         names = {name for one in ready for name in one.posed.counts}
