@@ -111,7 +111,7 @@ def test_devices_learn_alike(name: str) -> None:
 
 
 def test_what_is_kept_is_as_long_as_the_window() -> None:
-    kept = {key: kept.shape for key, kept in kept_states(MACHINE).items() if kept.key.startswith(("0.", "3."))}
+    kept = {key: kept.shape for key, kept in kept_states(MACHINE).items() if kept.name.startswith(("0.", "3."))}
     assert kept == {
         "0.0.0.0/k": (2, 1, 2),
         "0.0.0.0/v": (2, 1, 2),

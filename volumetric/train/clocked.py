@@ -41,7 +41,7 @@ def bucket_stacks(clocked: Clocked, arrays: TrainedArrays) -> Stacks:
     """Return the weights that products of groups read, as far as they learn alike and no other layer has them."""
     network = clocked.network
     uses = Counter(network.resolve(f"{c}/{p.name}") for c, spec in network.layers.items() for p in spec.params())
-    losses = {name: arrays.part([name]).plan.params for name in arrays.losses.of}
+    losses = {name: arrays.part([name]).params for name in arrays.losses.of}
     trained = frozenset(arrays.wanted)
 
     def alike(key: str) -> object:

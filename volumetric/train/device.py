@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.graph import GraphDevice
 from volumetric.graph.device import HasGraphs
@@ -21,7 +22,7 @@ from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
 from volumetric.train.forward_weights import stacked_weights
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport
-from volumetric.train.modes import Backprop, TargetPropagation
+from volumetric.train.modes import Backprop, Systolic, TargetPropagation
 from volumetric.train.strategies import Credit, Time
 from volumetric.train.subject import check_state
 from volumetric.train.trained import TrainedArrays
@@ -65,8 +66,9 @@ class DeviceLearner:
     """
 
     def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
-        clocked, mode = options.clocked, options.mode
-        if mode.kind == "systolic" and (clocked is None or clocked.network is not network):
+        mode = options.mode
+        clocked = None if isinstance(mode, Backprop) else options.clocked
+        if clocked.network is not network if clocked is not None else isinstance(mode, Systolic):
             raise SpecError(
                 f"mode {mode.kind!r} trains clocked networks here", hint="train(Clocked(network=network), …)"
             )
@@ -74,14 +76,14 @@ class DeviceLearner:
         # Of a tick all is computed, whatever a link back has as delay; elsewhere what no loss needs is not.
         plan = with_outputs(lower(network), options.losses.of) if clocked is None else lower(clocked.delayed)
         self.arrays = TrainedArrays(network, params, options, device, plan, self._stacked)
-        self.time, self.credit = _composed(self.arrays)
+        self.time, self.credit = _composed(self.arrays, clocked)
 
     def _stacked(self, arrays: TrainedArrays) -> Stacks:
         """Return which parameters lie in the store as one: those that a launch can read and write together."""
         options = arrays.options
         if isinstance(options.mode, TargetPropagation):
             return Stacks()  # each weight has a pace of its own, which the budgets of its layers give
-        if options.clocked is not None:
+        if isinstance(options.mode, Systolic) and options.clocked is not None:
             from volumetric.train.clocked import bucket_stacks
 
             return bucket_stacks(options.clocked, arrays)
@@ -139,9 +141,9 @@ class DeviceLearner:
         return self.arrays.params()
 
 
-def _composed(arrays: TrainedArrays) -> tuple[Time, Credit]:
+def _composed(arrays: TrainedArrays, clocked: Clocked | None) -> tuple[Time, Credit]:
     """Return time and credit of a learner, as its mode says."""
-    mode, clocked = arrays.options.mode, arrays.options.clocked
+    mode = arrays.options.mode
     if clocked is not None:
         from volumetric.train.clocked import TickedTime
 

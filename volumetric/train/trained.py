@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +24,6 @@ from volumetric.train.lora import DOWN, UP
 from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.subject import first_masters, kept_store, learned_buffers, trained_keys
 from volumetric.weights import Params, WeightStore
-
-
-class HasKey(Protocol):
-    """What a program is compiled for."""
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What tells it from others through the same network."""
-        ...
 
 
 class TrainedArrays:
@@ -86,7 +76,8 @@ class TrainedArrays:
         }
         self._beside: list[str] = []
         """Keys of what is trained beside the network."""
-        self._parts: dict[frozenset[str], Part] = {}
+        self._parts: dict[frozenset[str], Plan] = {}
+        self._rules: dict[frozenset[str], UpdateRule] = {}
         self.stacks = stacked(self)
         self._put(masters)
         fixed = [key for key in plan.params if key not in self.shapes]
@@ -138,17 +129,17 @@ class TrainedArrays:
     def _learned(self) -> dict[str, Array]:
         return {key: self.store.get(key) for key in self.buffers}
 
-    def part(self, outputs: Collection[str]) -> Part:
+    def part(self, outputs: Collection[str]) -> Plan:
         """Return what some outputs need of the network."""
         names = frozenset(outputs)
-        return self._parts.get(names) or self._parts.setdefault(names, Part(self, with_outputs(self.plan, names)))
+        return self._parts.get(names) or self._parts.setdefault(names, with_outputs(self.plan, names))
 
     def rule(self, outputs: Collection[str]) -> UpdateRule:
         """Return how arrays change in an update by the losses of some outputs: what these do not need stays."""
-        return self.part(outputs).rule
+        names = frozenset(outputs)
+        return self._rules.get(names) or self._rules.setdefault(names, self._rule_of(self.part(names)))
 
-    def rule_of(self, plan: Plan) -> UpdateRule:
-        """Return how the arrays that a plan needs change in an update."""
+    def _rule_of(self, plan: Plan) -> UpdateRule:
         options, optimiser = self.options, self.options.optimiser
         needed = {*plan.params, *self._beside}
         if options.overlay is not None:
@@ -186,8 +177,8 @@ class TrainedArrays:
         """Return the key of one pass of an update as graphs take it."""
         return np.array(noise_key(self.options.seed, update, part), np.uint32).view(np.int32)
 
-    def program(self, name: str, of: HasKey | None, make: Callable[[], Graph], *more: object) -> GraphProgram:
-        """Return a program that is compiled once for each of its names."""
+    def program(self, name: str, of: Any, make: Callable[[], Graph], *more: object) -> GraphProgram:
+        """Return a program that is compiled once for each name, each `key` of the pass `of`, and what is `more`."""
         key = (name, None if of is None else of.key, *more)
         return self.programs.get(key, lambda: self.device.compile(make(), self.store))
 
@@ -196,16 +187,3 @@ class TrainedArrays:
         if otherwise and np.isfinite(tally.total):
             return otherwise
         return self.losses.fault({name: of.total for name, of in tally.terms.items()})
-
-
-@dataclass(frozen=True)
-class Part:
-    """What some outputs need of a network; it stays as long as its arrays."""
-
-    arrays: TrainedArrays
-    plan: Plan
-
-    @cached_property
-    def rule(self) -> UpdateRule:
-        """How arrays change in an update."""
-        return self.arrays.rule_of(self.plan)

@@ -81,7 +81,7 @@ class WholeTime(Time):
         asked = losses.asked(batch)
         form = self._forms.get(names := frozenset(asked))
         if form is None:
-            form = self._forms[names] = BatchForm(self.arrays.part(names).plan)
+            form = self._forms[names] = BatchForm(self.arrays.part(names))
         plan = form.plan
         given, many = form.checked(inputs)
         lead = given[INPUT].shape[: 2 if many else 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -289,10 +290,7 @@ class ClockedStream(HasLiving):
     @property
     def _specs(self) -> dict[str, StateSpec]:
         """What is kept, as saved states declare it."""
-        return {
-            key: StateSpec(name=key, shape=(self.batch, *kept.shape), kind="fixed", dtype=kept.dtype)
-            for key, kept in self._machine.kept.items()
-        }
+        return {key: replace(kept, shape=(self.batch, *kept.shape)) for key, kept in self._machine.kept.items()}
 
 
 def _joined(first: Array | dict[str, Array], then: Array | dict[str, Array]) -> Array | dict[str, Array]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -155,12 +156,8 @@ class ResidentStream(RowStream):
 
     def fork(self) -> ResidentStream:
         self._count_quick()
-        made = object.__new__(ResidentStream)
-        made.network, made.batch, made._graphs, made._weights = self.network, self.batch, self._graphs, self._weights
-        made._specs, made._rows, made._programs = self._specs, self._rows.copy(), ProgramCache()
-        made._longest = self._longest
-        made._name_ends()
-        made._quick, made._quick_rows = {}, 0
+        made = copy(self)
+        made._rows, made._programs, made._quick = self._rows.copy(), ProgramCache(), {}
         made._living = self._living.fork()
         made._store = self._store.share(set(self._store.keys()) - {*self._specs, *made._living.values})
         made._kept = self._kept.onto(made._store, together=True)
