@@ -19,7 +19,7 @@ from volumetric.network import initialise
 from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.lower import lower
 from volumetric.train import MSE, SGD, Batch, LearnerOptions, LearnerState, Systolic
-from volumetric.train.clocked import ClockedLearner
+from volumetric.train.device import DeviceLearner
 
 NEAR = MultiHeadAttention(embed_dim=4, num_heads=2, num_kv_heads=1, window=3, rope=Rope(dim=2))
 CHUNKED = MultiHeadAttention(embed_dim=4, num_heads=1, chunk=2, temperature_scale=0.5, temperature_every=2)
@@ -79,7 +79,7 @@ def test_gradients_are_those_of_differences() -> None:
     params, mode = weights(MACHINE), Systolic(delay=4)
     batch = Batch({"input": X, "resets": RESETS}, np.random.default_rng(3).standard_normal((3, 9, 4)))
     options = LearnerOptions(mode=mode, clocked=MACHINE, optimiser=SGD(lr=1.0), loss=MSE(reduction="sum"))
-    learner = ClockedLearner(NETWORK, params, options, NumpyGraphs(np.float64))
+    learner = DeviceLearner(NETWORK, params, options, NumpyGraphs(np.float64))
     before = learner.state
     learner.step([batch], rate=1.0)
     after, rng = learner.state.masters, np.random.default_rng(4)
@@ -103,7 +103,7 @@ def test_devices_learn_alike(name: str) -> None:
     made = []
     for one in ("reference", name):
         options = LearnerOptions(mode=Systolic(window=2), clocked=clocked, optimiser=SGD(lr=0.1))
-        learner = ClockedLearner(clocked.network, weights(clocked), options, device(one).graphs())
+        learner = DeviceLearner(clocked.network, weights(clocked), options, device(one).graphs())
         assert len([learner.step([part], rate=0.1) for part in learner.windows(batch)]) == 2
         made.append(learner.state.masters)
     for key, w in made[0].items():
@@ -111,7 +111,7 @@ def test_devices_learn_alike(name: str) -> None:
 
 
 def test_what_is_kept_is_as_long_as_the_window() -> None:
-    kept = {key: kept.shape for key, kept in kept_states(MACHINE).items() if kept.key.startswith(("0.", "3."))}
+    kept = {key: kept.shape for key, kept in kept_states(MACHINE).items() if kept.name.startswith(("0.", "3."))}
     assert kept == {
         "0.0.0.0/k": (2, 1, 2),
         "0.0.0.0/v": (2, 1, 2),

@@ -33,9 +33,9 @@ from volumetric.train import (
     TrainConfig,
     train,
 )
-from volumetric.train.clocked import LEARNS, ClockedLearner
-from volumetric.train.online import OnlineLearner
-from volumetric.train.targets import TargetLearner
+from volumetric.train.carried import LEARNS
+from volumetric.train.clocked import TickedTime
+from volumetric.train.device import DeviceLearner
 from volumetric.weights import Params
 
 RNG = np.random.default_rng(0)
@@ -46,13 +46,13 @@ SLOW = TargetPropagation(method="gradient", gradient_scale=1e-6, gate=0.0, windo
 """Targets so near that every budget is 1."""
 
 
-def learner(clocked: Clocked, params: Params, graphs: Any, mode: TargetPropagation, **more: Any) -> OnlineLearner:
+def learner(clocked: Clocked, params: Params, graphs: Any, mode: TargetPropagation, **more: Any) -> DeviceLearner:
     given: dict[str, Any] = {"optimiser": SGD(lr=1.0)} | more
     options = LearnerOptions(mode=mode, clocked=clocked, **given)
-    return OnlineLearner(clocked.network, params, options, graphs)
+    return DeviceLearner(clocked.network, params, options, graphs)
 
 
-def run(one: OnlineLearner, batch: Batch, rate: float) -> list[Any]:
+def run(one: DeviceLearner, batch: Batch, rate: float) -> list[Any]:
     """Run a batch, piece by piece."""
     found = [one.step([piece], rate=rate) for piece in one.windows(batch)]
     assert [report.fault for report in found] == [None] * len(found)
@@ -71,7 +71,7 @@ def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *
     options = LearnerOptions(
         mode=Systolic(ticks_per_row=per_row, delay=6), clocked=clocked, optimiser=SGD(lr=1.0), **more
     )
-    whole = ClockedLearner(clocked.network, params, options, NumpyGraphs(np.float64))
+    whole = DeviceLearner(clocked.network, params, options, NumpyGraphs(np.float64))
     online = learner(clocked, params, NumpyGraphs(np.float64), slow, **more)
     before = online.state.masters
     whole.step([batch], rate=1.0)
@@ -100,15 +100,16 @@ def test_a_fault_in_a_window_leaves_streams_as_they_were() -> None:
     mode = TargetPropagation(method="gradient", window=32, delay=2)
     one = learner(clocked, weights(clocked), NumpyGraphs(np.float64), mode)
     [piece] = one.windows(Batch(given, Y))
-    streams = one._of(LEARNS, 3)
-    before = {key: one._store.get(streams.place(key)) for key in streams.machine.buffers}
+    assert isinstance(one.time, TickedTime)
+    streams = one.time.streams(LEARNS, 3)
+    before = {key: one.arrays.store.get(streams.place(key)) for key in streams.machine.buffers}
     assert one.step([piece], rate=0.1).fault is not None
     for key, value in before.items():
-        np.testing.assert_array_equal(one._store.get(streams.place(key)), value, err_msg=key)
+        np.testing.assert_array_equal(one.arrays.store.get(streams.place(key)), value, err_msg=key)
     healthy = Batch({**given, "input": np.nan_to_num(given["input"])}, Y)
     [piece] = one.windows(healthy)
     assert one.step([piece], rate=0.1).fault is None
-    assert any((one._store.get(streams.place(key)) != value).any() for key, value in before.items())
+    assert any((one.arrays.store.get(streams.place(key)) != value).any() for key, value in before.items())
 
 
 def test_with_means_they_are_as_many_times_as_long_as_there_are_rows() -> None:
@@ -157,7 +158,7 @@ def test_a_held_row_is_learned_as_in_a_whole_pass(inverse: Any, discrete: bool) 
     deep = len(network.layers)
     held = dataclasses.replace(mode, timing="present", ticks_per_row=deep, window=64)
     x, y, optimiser = X[:, 0], Y[:, 0], SGD(lr=1.0)
-    whole = TargetLearner(network, params, LearnerOptions(mode=mode, optimiser=optimiser), NumpyGraphs(np.float64))
+    whole = DeviceLearner(network, params, LearnerOptions(mode=mode, optimiser=optimiser), NumpyGraphs(np.float64))
     online = learner(Clocked(network=network), params, NumpyGraphs(np.float64), held)
     before = whole.state.masters
     told = whole.step([Batch(x, y)], rate=1e-8).layers
@@ -192,7 +193,8 @@ def test_memory_does_not_grow_with_ticks() -> None:
     kept = []
     for count in (8, 64):
         run(one, Batch(np.zeros((2, count, 4), np.float32), np.zeros((2, count, 3), np.float32)), 1e-3)
-        kept.append((sum(one._store.get(key).nbytes for key in list(one._store.keys())), len(one._programs._programs)))
+        store = one.arrays.store
+        kept.append((sum(store.get(key).nbytes for key in list(store.keys())), len(list(one.arrays.programs))))
     assert kept[0] == kept[1]
 
 

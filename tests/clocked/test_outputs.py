@@ -27,7 +27,8 @@ from volumetric.train import (
     evaluate,
     train,
 )
-from volumetric.train.clocked import ClockedLearner
+from volumetric.train.clocked import TickedTime
+from volumetric.train.device import DeviceLearner
 from volumetric.train.sequences import Reading
 
 LOSSES: dict[str, Any] = {"output": MSE(), "tap": Huber(delta=0.7), "early": MSE(reduction="sum")}
@@ -42,10 +43,10 @@ def tapped(seed: int) -> Clocked:
     return dataclasses.replace(clocked, network=dataclasses.replace(clocked.network, outputs=outputs))
 
 
-def learner(clocked: Clocked, graphs: Any, mode: Systolic, **more: Any) -> ClockedLearner:
+def learner(clocked: Clocked, graphs: Any, mode: Systolic, **more: Any) -> DeviceLearner:
     given = {"loss": LOSSES, "loss_weights": WEIGHTS, "optimiser": SGD(lr=1.0), **more}
     options = LearnerOptions(mode=mode, clocked=clocked, **given)
-    return ClockedLearner(clocked.network, weights(clocked), options, graphs)
+    return DeviceLearner(clocked.network, weights(clocked), options, graphs)
 
 
 def batch(clocked: Clocked, count: int, per_row: int = 1, samples: int = 2) -> Batch:
@@ -129,7 +130,8 @@ def test_devices_learn_alike_and_a_tap_alone_is_learned() -> None:
     clocked = tapped(14)  # of four layers
     given, mode = batch(clocked, 3), Systolic(delay={"output": 3})
     made = [learner(clocked, device(name).graphs(), mode) for name in ("reference", "cpu")]
-    assert made[0].delays["early"] == clocked.latency("input", "early")
+    assert isinstance(made[0].time, TickedTime)
+    assert made[0].time.delays["early"] == clocked.latency("input", "early")
     for one in made:
         one.step([given], rate=0.1)
     for key, w in made[0].state.masters.items():

@@ -17,15 +17,16 @@ from volumetric.graph.stacks import Stack, Stacks
 from volumetric.layers import Dense
 from volumetric.network import Network
 from volumetric.train import MSE, AdamW, Batch, LearnerOptions, Systolic
-from volumetric.train.clocked import ClockedLearner
+from volumetric.train.device import DeviceLearner
+from volumetric.train.trained import TrainedArrays
 
 RNG = np.random.default_rng(0)
 
 
-class Apart(ClockedLearner):
+class Apart(DeviceLearner):
     """Keeps every weight in a buffer of its own."""
 
-    def _stacked(self) -> Stacks:
+    def _stacked(self, arrays: TrainedArrays) -> Stacks:
         return Stacks()
 
 
@@ -33,15 +34,15 @@ def layers(count: int) -> Network:
     return chain([Dense(in_features=5, out_features=5, activation="tanh") for _ in range(count)], (5,))
 
 
-def both(clocked: Clocked, graphs: Any, **more: Any) -> tuple[ClockedLearner, ClockedLearner]:
+def both(clocked: Clocked, graphs: Any, **more: Any) -> tuple[DeviceLearner, DeviceLearner]:
     options = LearnerOptions(
         **{"mode": Systolic(delay=3), "clocked": clocked, "optimiser": AdamW(lr=1e-2), "loss": MSE(), **more}
     )
     params = initialise(clocked.network, seed=1)
-    return ClockedLearner(clocked.network, params, options, graphs), Apart(clocked.network, params, options, graphs)
+    return DeviceLearner(clocked.network, params, options, graphs), Apart(clocked.network, params, options, graphs)
 
 
-def check_equal(one: ClockedLearner, other: ClockedLearner) -> None:
+def check_equal(one: DeviceLearner, other: DeviceLearner) -> None:
     """All that is seen of two learners has the same bits."""
     for found, want in (
         (one.state.masters, other.state.masters),
@@ -73,7 +74,7 @@ def test_updates_have_the_bits_of_weights_apart(more: dict[str, Any], stacks: in
         one.step([Batch(x, x)], rate=0.1)
         other.step([Batch(x, x)], rate=0.1)
     check_equal(one, other)
-    assert sum(key.startswith("stack/") for key in one._store.keys()) == stacks  # noqa: SIM118 - a store is no mapping
+    assert sum(key.startswith("stack/") for key in one.arrays.store.keys()) == stacks  # noqa: SIM118 - a store is no mapping
     again, _ = both(clocked, device("cpu").graphs(), **more)
     again.restore(one.state)
     for learner in (again, one):
@@ -97,7 +98,7 @@ def test_any_machine_learns_as_with_weights_apart(seed: int) -> None:
         loss={name: MSE() for name in names},
         clip=1e-2,
     )
-    made = [kind(clocked.network, params, options, NumpyGraphs(np.float64)) for kind in (ClockedLearner, Apart)]
+    made = [kind(clocked.network, params, options, NumpyGraphs(np.float64)) for kind in (DeviceLearner, Apart)]
     x = rows(clocked, 2, 4)
     for asked in (names, names[:1], names[1:]):
         shapes = {name: clocked.network.shapes[clocked.network.taps[name]][1:] for name in asked}
@@ -115,7 +116,7 @@ def test_shared_weights_are_apart() -> None:
     for learner in (one, other):
         learner.step([Batch(x, x)], rate=0.1)
     check_equal(one, other)
-    stacked = {key: stack.keys for key, stack in one._stacks.named.items()}
+    stacked = {key: stack.keys for key, stack in one.arrays.stacks.named.items()}
     assert "1.0.0.0/weight" not in {key for keys in stacked.values() for key in keys}
     assert ("0.0.0.0/weight",) in stacked.values()
 
@@ -127,7 +128,7 @@ def test_an_update_has_as_many_dispatches_for_any_number_of_layers() -> None:
     for count in (3, 40):
         one, _ = both(Clocked(network=layers(count)), device("gpu").graphs(), mode=Systolic(delay=0), clip=1.0)
         assert one.step([Batch(x, x)], rate=0.1).fault is None
-        [program] = one._programs
+        [program] = one.arrays.programs
         counts.append(len(program.calls))  # pyright: ignore[reportAttributeAccessIssue]
     assert counts[0] == counts[1]
 

@@ -13,6 +13,7 @@ from tests.clocked.machines import machine, rows, weights
 from tests.clocked.test_streams import CHAIN
 from tests.devices import device
 from tests.learners import reference_learner
+from tests.oracles.learner import NumpyLearner
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
 from volumetric.builders.chain import chain
 from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
@@ -37,7 +38,7 @@ from volumetric.train import (
     read_checkpoint,
     train,
 )
-from volumetric.train.clocked import ClockedLearner
+from volumetric.train.clocked import TickedTime
 from volumetric.train.device import DeviceLearner
 from volumetric.weights import Params
 
@@ -48,9 +49,9 @@ PARAMS = initialise(CHAIN, seed=1)
 WAVE = Clocked(network=CHAIN, start="wavefront")
 
 
-def learner(clocked: Clocked, params: Params, graphs: Any, mode: Systolic | None = None, **more: Any) -> ClockedLearner:
+def learner(clocked: Clocked, params: Params, graphs: Any, mode: Systolic | None = None, **more: Any) -> DeviceLearner:
     options = LearnerOptions(mode=mode or Systolic(), clocked=clocked, optimiser=SGD(lr=1.0), **more)
-    return ClockedLearner(clocked.network, params, options, graphs)
+    return DeviceLearner(clocked.network, params, options, graphs)
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])
@@ -60,7 +61,8 @@ def test_a_wavefront_learns_as_the_sequence_does(name: str) -> None:
     mask = np.ones((3, 6))
     mask[1, 4:] = 0
     batch = Batch(X, Y, mask)
-    assert ticking.delays == {"output": 3}
+    assert isinstance(ticking.time, TickedTime)
+    assert ticking.time.delays == {"output": 3}
     tally, outputs = ticking.measure(batch)
     np.testing.assert_allclose(outputs["output"], whole.measure(batch)[1]["output"], rtol=0, atol=1e-5)
     found, want = ticking.step([batch], rate=1.0), whole.step([batch], rate=1.0)
@@ -258,8 +260,8 @@ def test_what_does_not_go_together_is_refused() -> None:
         train(WAVE, PARAMS, (X, Y), TrainConfig(mode=Backprop()))
     with pytest.raises(SpecError, match="trains clocked networks"):
         train(CHAIN, PARAMS, (X, Y), TrainConfig(mode=Systolic()), device="reference")
-    with pytest.raises(UnsupportedError, match="DeviceLearner does not train clocked"):
-        train(WAVE, PARAMS, (X, Y), TrainConfig(mode=Systolic()), learner=reference_learner)
+    with pytest.raises(UnsupportedError, match="NumpyLearner does not train clocked"):
+        train(WAVE, PARAMS, (X, Y), TrainConfig(mode=Systolic()), learner=NumpyLearner)
     dropping = chain([Dense(in_features=4, out_features=3), Dropout(p=0.5)], (4,))
     with pytest.raises(UnsupportedError, match=r"dropout at 1\.0\.0\.0"):
         learner(Clocked(network=dropping), initialise(dropping), graphs)

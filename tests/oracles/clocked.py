@@ -38,7 +38,7 @@ class NumpyClocked:
         }
         self._kept = kept_states(clocked)
         self._back, self._read = reaches(clocked)
-        self.state = {kept.key: self._fresh(key) for key, kept in self._kept.items()}
+        self.state = {key: self._fresh(key) for key in self._kept}
 
     def _fresh(self, key: str) -> Array:
         kept = self._kept[key]

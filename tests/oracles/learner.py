@@ -22,13 +22,13 @@ from volumetric.train.losses import LossTerms
 from volumetric.train.objective import naming
 from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.subject import (
-    BatchForm,
     check_state,
     first_masters,
     kept_store,
     learned_buffers,
     trained_keys,
 )
+from volumetric.train.whole import BatchForm, check_statistics, statistics_layer
 from volumetric.weights import Params, WeightStore
 
 
@@ -105,7 +105,7 @@ class NumpyLearner:
                 values, _ = executable.trace(x)
                 tally += self._tally(executable.plan, values, self._terms(values, wanted))
                 found.append({name: values[self._plan.outputs[name]] for name in asked})
-        if not BatchForm(self._plan).are_sequences(batch.given):
+        if not BatchForm(self._plan).checked(batch.given)[1]:
             return tally, found[0]
         return tally, {name: np.stack([of[name] for of in found]) for name in asked}
 
@@ -153,7 +153,8 @@ class NumpyLearner:
         buffers = dict(self._buffers)
         for part, (batch, what) in enumerate(zip(batches, asked, strict=True)):
             executable = self._part(what)
-            BatchForm(executable.plan, self._buffers).check_statistics(batch.given)
+            sequences = BatchForm(executable.plan).checked(batch.given)[1]
+            check_statistics(statistics_layer(executable.plan, self._buffers), sequences=sequences)
             noise, first = noise_key(self._options.seed, self._updates, part), 0
             for x, wanted in self._runs(batch, what):
                 training = TrainingPass(buffers=buffers, noise=noise, first=first)

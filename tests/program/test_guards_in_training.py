@@ -21,7 +21,6 @@ from volumetric.network import Network, initialise
 from volumetric.runtime.cpu.graph.device import CpuGraphs
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
-from volumetric.train.carried import CarryLearner
 from volumetric.train.device import DeviceLearner
 
 OPTIONS = LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=SGD(lr=0.1))
@@ -51,8 +50,8 @@ def surprised() -> Layer:
     return program(regions, edges, ports, (4, 4), meters=(Meter("err", decay=0.3),))
 
 
-def learner(network: Network, threads: int = 1) -> CarryLearner:
-    return CarryLearner(network, initialise(network, seed=1), OPTIONS, CpuGraphs(threads, always=True))
+def learner(network: Network, threads: int = 1) -> DeviceLearner:
+    return DeviceLearner(network, initialise(network, seed=1), OPTIONS, CpuGraphs(threads, always=True))
 
 
 def batches(network: Network, rows: int, count: int = 2, streams: int = 1) -> list[Batch]:
@@ -71,14 +70,14 @@ def learned(of: DeviceLearner, windows: list[Batch], *, spoiled: bool = False) -
     """What weights become; where it is to be spoiled, NaN stands in all memory that a run has not written."""
     for window in windows:
         if spoiled:
-            store: Any = of._store
+            store: Any = of.arrays.store
             store.scratch.arena[...] = 0xFF
         of.step([window], rate=0.1)
     return {key: store.values() for key, store in of.params().items()}
 
 
 def guards_of(of: DeviceLearner) -> int:
-    [made] = of._programs
+    [made] = of.arrays.programs
     assert isinstance(made, CpuProgram)
     return sum(step.name == "guard" for step in made._table.draft.steps)
 
@@ -88,7 +87,7 @@ def assert_same(found: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> No
         np.testing.assert_array_equal(found[key], value, err_msg=key)
 
 
-def both(network: Network, rows: int, monkeypatch: pytest.MonkeyPatch, streams: int = 1) -> tuple[CarryLearner, int]:
+def both(network: Network, rows: int, monkeypatch: pytest.MonkeyPatch, streams: int = 1) -> tuple[DeviceLearner, int]:
     """Learn with guards and without; returns the first, and how many guards it has."""
     windows, guarded = batches(network, rows, streams=streams), learner(network)
     found = learned(guarded, windows, spoiled=True)

@@ -20,9 +20,9 @@ from volumetric.layers.program.ports import In, Out
 from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
 from volumetric.train import MSE, AdamW, Backprop, Batch, LearnerOptions
-from volumetric.train.carried import CarryLearner
 from volumetric.train.device import DeviceLearner
 from volumetric.train.lora import LowRank
+from volumetric.train.trained import TrainedArrays
 
 
 class Parted(NumpyGraphs):
@@ -35,10 +35,10 @@ EACH = NumpyGraphs(np.float64)
 """Has a buffer for each weight, and a node for each meter."""
 
 
-class Apart(CarryLearner):
+class Apart(DeviceLearner):
     """Has a buffer for each weight."""
 
-    def _stacked(self) -> Stacks:
+    def _stacked(self, arrays: TrainedArrays) -> Stacks:
         return Stacks()
 
 
@@ -61,11 +61,11 @@ def ring(count: int, *, metered: bool = False) -> Network:
 def learners(network: Network, **more: Any) -> list[DeviceLearner]:
     options = LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=AdamW(lr=0.01), **more)
     params = initialise(network, seed=1)
-    return [kind(network, params, options, Parted(np.float64)) for kind in (CarryLearner, Apart)]
+    return [kind(network, params, options, Parted(np.float64)) for kind in (DeviceLearner, Apart)]
 
 
 def stacked(of: DeviceLearner) -> dict[str, tuple[str, ...]]:
-    return {key: stack.keys for key, stack in of._stacks.named.items()}
+    return {key: stack.keys for key, stack in of.arrays.stacks.named.items()}
 
 
 def check_equal(one: DeviceLearner, other: DeviceLearner) -> None:
@@ -97,7 +97,7 @@ def test_they_learn_what_they_do_apart(more: dict[str, Any], stacks: int) -> Non
     one, other = learners(network, **more)
     assert len(stacked(one)) == stacks
     assert all(len(keys) == 8 for keys in stacked(one).values())
-    assert sum(key.startswith("stack/") for key in one._store.keys()) == stacks  # noqa: SIM118 - a store is no mapping
+    assert sum(key.startswith("stack/") for key in one.arrays.store.keys()) == stacks  # noqa: SIM118 - a store is no mapping
     windows = batches(network, 3)
     for of in (one, other):
         told = [of.step([window], rate=0.1) for window in windows]
@@ -126,7 +126,7 @@ def test_programs_of_all_kinds_learn_alike(layer: Layer) -> None:
 def test_meters_that_are_alike_are_followed_together_in_training_too() -> None:
     network = ring(7, metered=True)
     options = LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=AdamW(lr=0.01))
-    made = [CarryLearner(network, initialise(network, seed=1), options, of) for of in (Parted(np.float64), EACH)]
+    made = [DeviceLearner(network, initialise(network, seed=1), options, of) for of in (Parted(np.float64), EACH)]
     for window in batches(network, 5, count=3, streams=2):
         assert {of.step([window], rate=0.1).fault for of in made} == {None}
     check_equal(*made)
@@ -141,7 +141,7 @@ def test_an_update_has_few_dispatches_for_any_number_of_edges(metered: bool, eac
     counts: list[int] = []
     for count in (6, 24):
         network = ring(count, metered=metered)
-        of = CarryLearner(
+        of = DeviceLearner(
             network,
             initialise(network, seed=1),
             LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=AdamW(lr=0.01)),
@@ -150,7 +150,7 @@ def test_an_update_has_few_dispatches_for_any_number_of_edges(metered: bool, eac
         spec = next(iter(network.layers.values()))
         x = np.ones((1, 3, 3), np.float32)
         assert of.step([Batch(x, np.zeros(spec.output_shape(x.shape), np.float32))], rate=0.1).fault is None
-        [made] = of._programs
+        [made] = of.arrays.programs
         counts.append(len(made.calls))  # pyright: ignore[reportAttributeAccessIssue]
     assert counts[1] - counts[0] <= each * 18
 

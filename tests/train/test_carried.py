@@ -27,8 +27,7 @@ from volumetric.train import (
     TrainConfig,
     train,
 )
-from volumetric.train.carried import CarryLearner
-from volumetric.train.device import learner_on
+from volumetric.train.device import DeviceLearner, learner_on
 
 VOCABULARY, STREAMS, LENGTH = 7, 3, 4
 IDS = np.random.default_rng(0).integers(0, VOCABULARY, 90)
@@ -37,9 +36,9 @@ OPTIONS = LearnerOptions(loss=CrossEntropy(), optimiser=SGD(), mode=Backprop(car
 CONFIG = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=1e-2), mode=Backprop(carry=True), epochs=2)
 
 
-def learner(where: str = "cpu", params: Params | None = None) -> CarryLearner:
+def learner(where: str = "cpu", params: Params | None = None) -> DeviceLearner:
     made = learner_on(device(where))(NETWORK, params or initialise(NETWORK, 1), OPTIONS)  # pyright: ignore[reportArgumentType]  (devices of graphs)
-    assert isinstance(made, CarryLearner)
+    assert isinstance(made, DeviceLearner)
     return made
 
 

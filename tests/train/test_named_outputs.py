@@ -41,7 +41,6 @@ from volumetric.train import (
 from volumetric.train.by_output import Losses, Tally, Terms
 from volumetric.train.device import DeviceLearner
 from volumetric.train.history import CsvReporter, JsonlReporter
-from volumetric.train.targets import TargetLearner
 from volumetric.weights import WeightStore
 
 RNG = np.random.default_rng(3)
@@ -216,7 +215,7 @@ def test_targets_along_the_gradient_teach_what_backprop_does() -> None:
     params, given = initialise(network, 1), batch(6)
     mode = TargetPropagation(method="gradient", gate=0.0, clamp=1e9)
     slow = {key: w * np.float32(1) for key, w in NumpyLearner(network, params, options()).state.masters.items()}
-    by_targets = TargetLearner(network, params, options(mode=mode), NumpyGraphs(np.float64))
+    by_targets = DeviceLearner(network, params, options(mode=mode), NumpyGraphs(np.float64))
     plain = DeviceLearner(network, params, options(), NumpyGraphs(np.float64))
     report, want = by_targets.step([given], rate=1.0), plain.step([given], rate=1.0)
     assert report.tally == want.tally
@@ -241,7 +240,7 @@ def test_difference_targets_teach_several_heads() -> None:
     config = TrainConfig(loss=losses, mode=mode, optimiser=Adam(lr=0.01), epochs=8)
     history = train(signs, initialise(signs), (x, y), config, device="reference").history
     assert all(history[-1].losses[name] < 0.9 * history[0].losses[name] for name in losses)
-    learner = TargetLearner(signs, initialise(signs), config.learner, NumpyGraphs())
+    learner = DeviceLearner(signs, initialise(signs), config.learner, NumpyGraphs())
     with pytest.raises(ShapeError, match="no targets of output 'value', and mode 'target' learns all outputs at once"):
         learner.step([Batch(x, {"output": y["output"]})], rate=0.1)
 

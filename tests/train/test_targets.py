@@ -55,7 +55,6 @@ from volumetric.train import (
 )
 from volumetric.train.device import DeviceLearner
 from volumetric.train.settings import settings_from
-from volumetric.train.targets import TargetLearner
 
 OPEN: dict[str, Any] = {"gate": 0.0, "clamp": 1e9}
 
@@ -73,9 +72,9 @@ def batch(network: Network, samples: int = 12, outputs: int = 1) -> Batch:
     return Batch(rng.standard_normal(shape).astype(np.float32), rng.standard_normal((samples, outputs)).astype("f4"))
 
 
-def learner(name: str, network: Network, mode: TargetPropagation, **options: Any) -> TargetLearner:
+def learner(name: str, network: Network, mode: TargetPropagation, **options: Any) -> DeviceLearner:
     given = LearnerOptions(mode=mode, **{"optimiser": SGD(), **options})
-    return TargetLearner(network, initialise(network, seed=2), given, graphs(name))
+    return DeviceLearner(network, initialise(network, seed=2), given, graphs(name))
 
 
 def after(trained: DeviceLearner, data: Batch, steps: int = 1, rate: float = 0.1) -> dict[str, Array]:

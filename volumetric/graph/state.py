@@ -27,8 +27,9 @@ class StateSpec:
         to a copy made before
     window : rows states: how many of the last rows will ever be read again; None: all
     dtype : what its numbers are. A device may keep float32 in another precision, where its options say so
+    start : value of all numbers of a fixed state when a sequence starts; only counts of clocks start with others than 0
 
-    A sequence starts with no rows and with zeros.
+    A sequence starts with no rows.
     """
 
     name: str
@@ -36,6 +37,7 @@ class StateSpec:
     kind: StateKind
     window: int | None = None
     dtype: Literal["float32", "int32"] = "float32"
+    start: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from volumetric.errors import GenerationError, ShapeError, UnsupportedError
 from volumetric.layers import StateSpec
 from volumetric.network import INPUT
 from volumetric.runtime.device import Constant, Given
+from volumetric.runtime.held import Held, reach_of
 from volumetric.runtime.plan import Plan
 
 _LAST_ID = 2**31 - 1
@@ -53,6 +55,91 @@ def check_trim(position: int, to: int, specs: Mapping[str, StateSpec], reach: in
         f"cannot trim a state of {position} tokens to {to}: {why}",
         hint="fork the state where you may want to come back to; trim(0) starts anew",
     )
+
+
+class SequenceState(ABC):
+    """The state of one sequence, see `State`: its position, and how far back it goes. Its memory is a device's own.
+
+    Attributes
+    ----------
+    specs : the plan's states by their keys
+    position : tokens held so far
+    """
+
+    def __init__(self, specs: Mapping[str, StateSpec]) -> None:
+        self.specs, self.position = specs, 0
+        self._reach = 0
+        """`reach` of the rows that it was filled with."""
+
+    @property
+    def forgets(self) -> bool:
+        """Whether there are places to which only a copy leads back, see `State.forgets`."""
+        return self._windowed or has_fixed(self.specs)
+
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which `trim` goes back."""
+        return self.position if has_fixed(self.specs) else max(self._reach, self._reach_of_memory())
+
+    def advance(self, rows: int) -> None:
+        """Count rows that a call has appended."""
+        self.position += rows
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.trim(0)
+
+    def trim(self, position: int) -> None:
+        """Forget all rows from `position` on; see `State.trim`."""
+        check_trim(self.position, position, self.specs, self.reach)
+        self._cut(position)
+        self.position, self._reach = position, self._reach if position else 0
+
+    def fork(self, position: int | None = None) -> Self:
+        """Copy, see `State.fork`."""
+        to = self.position
+        if position is not None:
+            check_trim(to, position, self.specs, self.reach)
+            to = position
+        twin = self._copy(to)
+        twin.position, twin._reach = to, self._reach if to else 0
+        return twin
+
+    def save(self) -> bytes:
+        """Return the state as bytes, see `volumetric.runtime.state_file`."""
+        from volumetric.runtime.state_file import save_state  # brings msgspec, for those who save states
+
+        return save_state(self, self.specs)
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Replace all states of a state that is empty."""
+        self._write(values, position)
+        self.position, self._reach = position, reach_of(values, self.specs, position)
+
+    @abstractmethod
+    def read(self, key: str) -> Held:
+        """Return the last rows of the state `key` that are held, or its value."""
+
+    @abstractmethod
+    def _write(self, values: Mapping[str, Held], position: int) -> None:
+        """Put all states of so many rows into memory."""
+
+    @abstractmethod
+    def _cut(self, position: int) -> None:
+        """Forget rows in memory, from `position` on."""
+
+    @abstractmethod
+    def _copy(self, position: int) -> Self:
+        """Return a state with a memory that has the first `position` rows."""
+
+    @property
+    def _windowed(self) -> bool:
+        """Whether memory gives rows back that lie behind windows."""
+        return False
+
+    def _reach_of_memory(self) -> int:
+        """`reach` by the rows that memory gave back."""
+        return 0
 
 
 def by_name(plan: Plan, x: Given) -> Mapping[str, NDArray[Any]]:

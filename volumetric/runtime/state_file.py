@@ -49,6 +49,21 @@ class HoldingState(Protocol):
         ...
 
 
+class HeldValues:
+    """A `HoldingState` in host memory: values by key, and how many rows or ticks there have been."""
+
+    def __init__(self, values: Mapping[str, Held], position: int) -> None:
+        self.values, self.position = values, position
+
+    def read(self, key: str) -> Held:
+        """Return what is kept under a key."""
+        return self.values[key]
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Replace all of it."""
+        self.values, self.position = values, position
+
+
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     key: str
     kind: StateKind

@@ -1,35 +1,78 @@
-"""Training over windows of streams: a batch goes on from the states that the one before left."""
+"""Windows of streams: a batch goes on from the states that the one before left."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError
-from volumetric.graph import GraphDevice
-from volumetric.network import Network
+from volumetric.graph.device import TensorStore
 from volumetric.runtime.graph.network import resumed_states
-from volumetric.runtime.graph.training import carried_key
+from volumetric.runtime.graph.training import ForwardPass
+from volumetric.runtime.kept import Buffer, KeptBuffers
 from volumetric.runtime.streams.marks import check_marks
-from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
-from volumetric.train.device import DeviceLearner
-from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
-from volumetric.train.ready import Ready
+from volumetric.train.objective import Ready
 from volumetric.train.subject import OTHER_RUN
+from volumetric.train.trained import TrainedArrays
+from volumetric.train.whole import WholeTime
 from volumetric.train.windows import RESETS
-from volumetric.weights import Params
 
+Use: TypeAlias = Literal["carried", "seen"]
 LEARNS, LOOKS = "carried", "seen"
 """Names of what streams keep while they learn, and while they are judged."""
 
 
-class CarryLearner(DeviceLearner):
-    """Trains a network on windows of streams, on a `GraphDevice`.
+class BatchStreams:
+    """What streams keep between batches, in buffers that are made when a size of batch is first met.
+
+    Parameters
+    ----------
+    buffers : returns the form of what streams keep for a use
+
+    Attributes
+    ----------
+    carried : how many streams the next update goes on from; None: they begin
+    """
+
+    def __init__(self, store: TensorStore, buffers: Callable[[Use], Mapping[str, Buffer]]) -> None:
+        self.carried: int | None = None
+        self._store, self._buffers = store, buffers
+        self._known: dict[tuple[Use, int], KeptBuffers] = {}
+
+    def of(self, use: Use, batch: int) -> KeptBuffers:
+        """Return the buffers of so many streams."""
+        kept = self._known.get((use, batch))
+        if kept is None:
+            kept = self._known[use, batch] = KeptBuffers(self._store, self._buffers(use), batch, use)
+            kept.begin()
+        return kept
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """What the next update goes on from, copied."""
+        return {} if self.carried is None else self.of(LEARNS, self.carried).values()
+
+    def restore(self, values: Mapping[str, Array]) -> None:
+        """Go on from `values`. Raises `CheckpointError` where they are of other streams."""
+        batch: int | None = None
+        if values:
+            buffers = self._buffers(LEARNS)
+            key = next(iter(values))
+            batch = buffers[key].batch_of(values[key].shape) if key in buffers else 0
+            shapes = {key: buffer.shape(batch) for key, buffer in buffers.items()}
+            if not batch or shapes != {key: value.shape for key, value in values.items()}:
+                raise CheckpointError("the checkpoint's streams are not those of this network", hint=OTHER_RUN)
+            self.of(LEARNS, batch).put(values)
+        self.carried = batch
+
+
+class CarriedTime(WholeTime):
+    """Batches are windows of streams.
 
     What the layers keep of each sequence stays on the device from batch to batch, and is written with the weights: an
     update that is refused leaves both as they were. Batches that are judged go through streams of their own.
@@ -41,76 +84,36 @@ class CarryLearner(DeviceLearner):
         has a delay.
     """
 
-    def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
-        super().__init__(network, params, options, device)
-        self._kept_states = resumed_states(self._plan)
-        self._streams = LEARNS
-        self._known: set[str] = set()
-        self._carried: int | None = None
+    def __init__(self, arrays: TrainedArrays) -> None:
+        super().__init__(arrays)
+        buffers = {key: Buffer(state.shape) for key, state in resumed_states(arrays.plan).items()}
+        self._streams = BatchStreams(arrays.store, lambda _: buffers)
+        self._marked = RESETS not in arrays.plan.inputs
+        """Whether resets come beside the inputs of the network."""
 
     @property
-    def state(self) -> LearnerState:
-        """What the next update depends on, copied from the device."""
-        whole = super().state
-        if self._carried is None:
-            return whole
-        name = _name(LEARNS, self._carried)
-        carried = {key: self._store.get(carried_key(name, key)) for key in self._kept_states}
-        return dataclasses.replace(whole, carried=carried)
+    def kept(self) -> dict[str, Array]:
+        return self._streams.values
 
-    def restore(self, state: LearnerState) -> None:
-        """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
-        batches = {len(value) for value in state.carried.values()}
-        shapes = {key: value.shape[1:] for key, value in state.carried.items()}
-        if state.carried and (
-            len(batches) != 1 or shapes != {key: kept.shape for key, kept in self._kept_states.items()}
-        ):
-            raise CheckpointError(
-                "the checkpoint's streams are not those of this network",
-                hint=OTHER_RUN,
-            )
-        super().restore(state)
-        self._carried = next(iter(batches)) if batches else None
-        if self._carried is not None:
-            self._begin(LEARNS, self._carried)
-            for key, value in state.carried.items():
-                self._store.put(carried_key(_name(LEARNS, self._carried), key), value)
+    def restore(self, kept: Mapping[str, Array]) -> None:
+        self._streams.restore(kept)
 
-    def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
-        """Make one update from the gradients of all `batches`, one behind the other, together."""
-        report = super().step(batches, rate=rate)
-        if report.fault is None and self._kept_states:
-            self._carried = len(batches[-1])
-        return report
+    def learned(self, batches: Sequence[Batch]) -> None:
+        super().learned(batches)
+        self._streams.carried = len(batches[-1])
 
-    def evaluate(self, batch: Batch) -> Tally:
-        """Return the loss of a batch, whose streams go on from those of the batch judged before."""
-        with self._as(LOOKS):
-            return super().evaluate(batch)
-
-    def measure(self, batch: Batch) -> tuple[Tally, dict[str, Array]]:
-        """Return the loss of a batch as `evaluate` does, and the outputs that it has targets of."""
-        with self._as(LOOKS):
-            return super().measure(batch)
-
-    @contextmanager
-    def _as(self, streams: str) -> Iterator[None]:
-        before, self._streams = self._streams, streams
-        try:
-            yield
-        finally:
-            self._streams = before
-
-    def _inputs(self, batch: Batch) -> Mapping[str, Array]:
-        """Return what a batch has for the inputs of the network, which resets are not."""
-        if RESETS in self._plan.inputs:
-            return batch.given
-        return {name: x for name, x in batch.given.items() if name != RESETS}
-
-    def _ready(self, batch: Batch) -> Ready:
+    def ready(self, batch: Batch) -> Ready[ForwardPass]:
         """Check a batch and bring it into the form of graphs, with its resets behind the inputs."""
-        resets = None if RESETS in self._plan.inputs else batch.given.get(RESETS)
-        ready = super()._ready(batch)
+        return self._windowed(batch, LEARNS)
+
+    def judged(self, batch: Batch) -> Ready[ForwardPass]:
+        """Return a batch whose streams go on from those of the batch judged before."""
+        return self._windowed(batch, LOOKS)
+
+    def _windowed(self, batch: Batch, use: Use) -> Ready[ForwardPass]:
+        inputs = {**batch.given}
+        resets = inputs.pop(RESETS, None) if self._marked else None
+        ready = self._formed(batch, inputs)
         if ready.of.sequences is None:
             raise ShapeError(
                 f"mode 'backprop' with carry learns from sequences, but inputs of shape {list(batch.features.shape)} "
@@ -123,22 +126,9 @@ class CarryLearner(DeviceLearner):
             marks[:, :1] = 1
         else:
             marks = np.ascontiguousarray(check_marks(resets, samples, rows), np.float32)
-        self._begin(self._streams, samples)
+        self._streams.of(use, samples)
         at_first = not marks[:, 1:].any()
         marks = np.ascontiguousarray(marks[:, :1]) if at_first else marks
-        of = dataclasses.replace(ready.of, carried=_name(self._streams, samples), at_first=at_first)
-        inputs = len(of.inputs)
-        return dataclasses.replace(ready, of=of, arrays=[*ready.arrays[:inputs], marks, *ready.arrays[inputs:]])
-
-    def _begin(self, streams: str, samples: int) -> None:
-        """Create the buffers of so many streams when they are first needed."""
-        name = _name(streams, samples)
-        if name in self._known:
-            return
-        self._known.add(name)
-        for key, state in self._kept_states.items():
-            self._store.put(carried_key(name, key), np.zeros((samples, *state.shape), np.float32))
-
-
-def _name(streams: str, samples: int) -> str:
-    return f"{streams}/{samples}"
+        of = dataclasses.replace(ready.of, carried=f"{use}/{samples}", at_first=at_first)
+        count = len(of.inputs)
+        return dataclasses.replace(ready, of=of, arrays=[*ready.arrays[:count], marks, *ready.arrays[count:]])

@@ -1,148 +1,130 @@
-"""Training through the ticks of a clocked network, on any device: an update is one graph of a window of ticks."""
+"""Time in ticks of a clocked network: an update is one graph of a window of them."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.clocked import Clocked
-from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
-from volumetric.graph import GraphDevice
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.graph.stacks import Stack, Stacks
 from volumetric.layers import LayerSpec
-from volumetric.network import Network
 from volumetric.observe.events import Observer
 from volumetric.runtime.clocked.buckets import buckets_of
-from volumetric.runtime.clocked.learning import Streams, Ticks, learning_graph, ticks_graph
-from volumetric.runtime.clocked.states import kept_states, out_key
+from volumetric.runtime.clocked.learning import Streams, TickPass, Ticks, learning_graph, ticks_graph
+from volumetric.runtime.clocked.states import out_key
+from volumetric.runtime.clocked.trails import OnlineMachine
+from volumetric.runtime.clocked.wave import Wave, arrival, wave_of
 from volumetric.runtime.clocked.window import Machine
-from volumetric.runtime.lower import lower
-from volumetric.runtime.plan import Plan
+from volumetric.runtime.kept import Buffer, KeptBuffers
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.runtime.streams.clocked import ClockedStream
 from volumetric.runtime.streams.marks import check_marks, check_rows
 from volumetric.train.by_output import Asked, Tally
+from volumetric.train.carried import LEARNS, LOOKS, BatchStreams, Use
 from volumetric.train.data import Batch
-from volumetric.train.device import DeviceLearner
-from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.modes import Systolic, TargetPropagation
-from volumetric.train.objective import Posed, naming, pose
+from volumetric.train.objective import Posed, Ready, naming, pose, sharing
 from volumetric.train.sequences import Piece, Reading, Sequences, delays_of, piece_of, some_rows
-from volumetric.train.subject import OTHER_RUN
+from volumetric.train.strategies import Time
+from volumetric.train.targets import course_of
+from volumetric.train.trained import TrainedArrays
 from volumetric.train.windows import RESETS
-from volumetric.weights import Params
-
-LEARNS, LOOKS = "carried", "seen"
-"""Names of what streams keep while they learn, and while they are judged."""
 
 
-class ClockedLearner(DeviceLearner):
-    """Trains a machine on a `GraphDevice`.
+def bucket_stacks(clocked: Clocked, arrays: TrainedArrays) -> Stacks:
+    """Return the weights that products of groups read, as far as they learn alike and no other layer has them."""
+    network = clocked.network
+    uses = Counter(network.resolve(f"{c}/{p.name}") for c, spec in network.layers.items() for p in spec.params())
+    losses = {name: arrays.part([name]).params for name in arrays.losses.of}
+    trained = frozenset(arrays.wanted)
+
+    def alike(key: str) -> object:
+        """Return what keys of one stack have in common."""
+        if uses[key] > 1:
+            return key
+        needed = frozenset(name for name, keys in losses.items() if key in keys)
+        return key in trained, arrays.schemes[key], needed
+
+    found: list[Stack] = []
+    for bucket in buckets_of(clocked):
+        if bucket.way == "grouped":
+            for p in bucket.spec.params():
+                keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
+                runs = (tuple(run) for _, run in groupby(keys, alike))
+                found += [Stack(run, p.shape) for run in runs if uses[run[0]] == 1]
+    return Stacks(tuple(found))
+
+
+class TickedTime(Time):
+    """Updates are of windows of ticks of a machine.
 
     Batches are sequences, ``[samples, T, …]``, and so are their targets, or with one a tick
     ``[samples, T · ticks_per_row, …]``. Beside the inputs a batch may have ``"resets"``, ``[samples, T]``: 1 where a
-    stream begins anew with a row.
+    stream begins anew with a row. An update is of a window of ticks, and by targets of all ticks up to a row that
+    counts; what is on its way to a layer then when a stream begins anew, or a batch ends, is lost.
 
     Raises
     ------
-    SpecError : the options have no machine, or its output is later than a window is long
-    UnsupportedError : a layer behaves in another way while it is trained, as dropout does
+    SpecError : an output is later than a window is long, or a loss has no weights
+    UnsupportedError : a layer behaves in another way while it is trained, as dropout does; or a target cannot cross one
     """
 
-    def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
-        assert isinstance(options.mode, Systolic | TargetPropagation)
-        if options.clocked is None or options.clocked.network is not network:
-            kind = options.mode.kind
-            raise SpecError(f"mode {kind!r} trains clocked networks here", hint="train(Clocked(network=network), …)")
-        self._mode = options.mode
-        self._clocked: Clocked = options.clocked
-        super().__init__(network, params, options, device)
-        for step in self._plan.steps:
+    step_graph = staticmethod(learning_graph)
+
+    def __init__(self, arrays: TrainedArrays, clocked: Clocked) -> None:
+        mode = arrays.options.mode
+        assert isinstance(mode, Systolic | TargetPropagation)
+        self.arrays, self.clocked, self._mode = arrays, clocked, mode
+        for step in arrays.plan.steps:
             spec = step.attrs.get("spec")
             if isinstance(spec, LayerSpec) and (spec.draws or spec.batch_statistics != "never"):
                 raise UnsupportedError(f"{step.op} at {step.where} cannot be trained tick by tick", hint="leave it out")
-        self.delays = delays_of(self._clocked, self._mode, self._losses)
-        self._streams: dict[tuple[str, int], Streams] = {}
-        self._carried: int | None = None
-
-    def _lowered(self, network: Network) -> Plan:
-        """Return the network: at a tick all of it is computed, whatever a link back has as delay."""
-        return lower(self._clocked.delayed)
-
-    def _stacked(self) -> Stacks:
-        """Return the weights that products of groups read, as far as they learn alike and no other layer has them."""
-        network = self._clocked.network
-        uses = Counter(network.resolve(f"{c}/{p.name}") for c, spec in network.layers.items() for p in spec.params())
-        losses = {name: self._part([name]).params for name in self._losses.of}
-        trained = frozenset(self._wanted)
-
-        def alike(key: str) -> object:
-            """Return what keys of one stack have in common."""
-            if uses[key] > 1:
-                return key
-            needed = frozenset(name for name, keys in losses.items() if key in keys)
-            return key in trained, self._schemes[key], needed
-
-        found: list[Stack] = []
-        for bucket in buckets_of(self._clocked):
-            if bucket.way == "grouped":
-                for p in bucket.spec.params():
-                    keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
-                    runs = (tuple(run) for _, run in groupby(keys, alike))
-                    found += [Stack(run, p.shape) for run in runs if uses[run[0]] == 1]
-        return Stacks(tuple(found))
+        targets = isinstance(mode, TargetPropagation)
+        self.wave: Wave = wave_of(clocked, course_of(arrays.options), arrays.losses.of) if targets else {}
+        """How targets go through the machine; empty without any."""
+        if targets and not self.wave:
+            raise SpecError("no layer with weights reaches an output that has a loss", hint="a link must lead there")
+        self._after = arrival(self.wave) if targets else 0
+        """Ticks behind the last row until all layers have what it says."""
+        self.delays = delays_of(clocked, mode, arrays.losses)
+        self._kept = BatchStreams(arrays.store, self._buffers)
+        self._streams: dict[tuple[Use, int], Streams] = {}
+        self._piece: Piece
 
     @property
-    def state(self) -> LearnerState:
-        """What the next update depends on, copied from the device."""
-        if self._carried is None:
-            return super().state
-        streams = self._of(LEARNS, self._carried)
-        carried = {key: self._store.get(streams.place(key)) for key in streams.machine.buffers}
-        return dataclasses.replace(super().state, carried=carried)
+    def kept(self) -> dict[str, Array]:
+        return self._kept.values
 
-    def restore(self, state: LearnerState) -> None:
-        """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this machine."""
-        streams: Streams | None = None
-        if state.carried:
-            planes = state.carried.get("plane/0/1")
-            batch = 0 if planes is None or planes.ndim < 2 else planes.shape[1]
-            machine = self._machine(LEARNS, batch)
-            shapes = {key: buffer.shape(batch) for key, buffer in machine.buffers.items()}
-            if not batch or shapes != {key: value.shape for key, value in state.carried.items()}:
-                raise CheckpointError(
-                    "the checkpoint's streams are not those of this machine",
-                    hint=OTHER_RUN,
-                )
-            streams = self._of(LEARNS, batch)
-        super().restore(state)
-        self._carried = None if streams is None else streams.machine.batch
-        if streams is not None:
-            for key, value in state.carried.items():
-                self._store.put(streams.place(key), value)
+    def restore(self, kept: Mapping[str, Array]) -> None:
+        self._kept.restore(kept)
 
-    def windows(self, batch: Batch) -> Iterator[Batch]:
-        """Yield the windows of a batch, each of which is an update; ticks after which no output counts are only run."""
-        mode, sequences = self._mode, self._check(batch)
+    def windows(self, batch: Batch) -> Iterator[Piece]:
+        """Yield the windows of a batch, each of which is an update; ticks after which no output counts are only run.
+
+        By targets these are learned from, too, and so are those behind the last row until all layers have what it says.
+        """
+        mode, sequences = self._mode, self.check(batch)
         if isinstance(mode, Systolic) and not mode.carry:
             rows = self._rows_of_a_window(sequences)
             for first in range(0, sequences.rows, rows):
-                part = some_rows(batch, self._losses.asked(batch), sequences.rows, slice(first, first + rows))
-                checked = self._check(part)
+                part = some_rows(batch, self.arrays.losses.asked(batch), sequences.rows, slice(first, first + rows))
+                checked = self.check(part)
                 if self._counts_any(checked, 0, checked.ticks):
-                    yield piece_of(part, 0, 0, checked.ticks)
+                    yield piece_of(part, checked, 0, 0, checked.ticks)
             return
-        since, total = 0, sequences.ticks
-        for start in range(0, total, mode.window):
-            stop = min(start + mode.window, total)
-            if self._counts_any(sequences, start, stop):
-                yield piece_of(batch, since, start, stop)
-                since = stop
+        counted = [cut for cut in self.cut(0, sequences.ticks) if self._counts_any(sequences, *cut)]
+        since = 0
+        for start, stop in counted:
+            if self.wave:
+                start, stop = since, stop if stop != counted[-1][1] else sequences.ticks + self._after
+            yield piece_of(batch, sequences, since, start, stop)
+            since = stop
 
     def _rows_of_a_window(self, sequences: Sequences) -> int:
         """Return how many rows have all that is asked of them within a window that begins with the first."""
@@ -157,73 +139,71 @@ class ClockedLearner(DeviceLearner):
     def _counts_any(self, sequences: Sequences, start: int, stop: int) -> bool:
         return any(count > 0 for count in self._pose(sequences, start, stop).counts.values())
 
-    def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
-        """Make one update of a window, as `windows` yields them; a fault leaves every weight as it was."""
+    def learning(self, batches: Sequence[Batch]) -> tuple[list[Ready[TickPass]], float]:
+        """Return a window, as `windows` yields them, as an update by backprop takes it; what is before it is run."""
+        piece = self.begin(batches)
+        checkpoint = getattr(self._mode, "checkpoint", 0)
+        for start, stop in self.cut(piece.since, piece.start):
+            self._run(LEARNS, piece.sequences, start, stop, judged=False)
+        ready = self._ready(LEARNS, piece.sequences, piece.start, piece.stop, checkpoint=checkpoint)
+        return sharing(self.arrays.losses, [ready])
+
+    def begin(self, batches: Sequence[Batch]) -> Piece:
+        """Return the window that an update is of."""
         if len(batches) != 1:
-            raise SpecError("an update is of one window: accumulate must be 1")
-        piece = self._whole(batches[0])
-        sequences = self._check(piece)
-        streams = self._of(LEARNS, len(piece))
-        for start, stop in self._cut(piece.since, piece.start):
-            self._run(streams, sequences, start, stop, judged=False)
-        ticks, arrays = self._arrays(sequences, piece.start, piece.stop)
-        asked = self._pose(sequences, piece.start, piece.stop)
-        scale, shares = self._losses.shares(asked.counts)
-        own = [np.array([*shares.values()], np.float32)] if len(shares) > 1 else []
-        rule = self._rule(asked.counts)
-        apart = self._mode.checkpoint if isinstance(self._mode, Systolic) else 0
-        program = self._program(
-            ("learn", streams.machine.batch, ticks, asked.key),
-            lambda: learning_graph(streams, ticks, self._weights, asked.objectives, rule, checkpoint=apart),
-        )
-        knobs = self._knobs(rate, scale, self._updates + 1)
-        *totals, norm, good = self._values(program, [*arrays, *asked.arrays, *own, knobs])
-        report = self._conclude(batches, asked.tally(totals), norm, good=bool(good), rate=rate)
-        if report.fault is None:
-            self._carried = None if piece.stop == sequences.ticks else len(piece)
-        return report
+            raise SpecError("an update of a clocked network is of one window: accumulate must be 1")
+        self._piece = self._whole(batches[0])
+        return self._piece
 
-    def evaluate(self, batch: Batch) -> Tally:
-        """Return the loss of a batch."""
-        return self.measure(batch)[0]
+    def learned(self, batches: Sequence[Batch]) -> None:
+        """Let the next update go on from this window, unless it is the last of its sequences."""
+        piece, sequences = self._piece, self._piece.sequences
+        over = piece.stop == sequences.ticks + self._after
+        self._kept.carried = None if over else sequences.samples
 
-    def measure(self, batch: Batch) -> tuple[Tally, dict[str, Array]]:
+    def judge(self, batch: Batch, *, outputs: bool) -> tuple[Tally, dict[str, Array]]:
         """Return the loss of a batch, and of each output what belongs to its targets, ``[samples, targets, …]``.
 
         Streams go through whole sequences, whether or not windows carry while learning.
         """
-        sequences, streams = self._check(batch), self._of(LOOKS, len(batch))
+        sequences = self.check(batch)
         tally, read = Tally(), dict[str, list[Array]]()
-        for start, stop in self._cut(0, sequences.ticks):
-            found, outputs = self._run(streams, sequences, start, stop, judged=True)
+        for start, stop in self.cut(0, sequences.ticks):
+            found, rows = self._run(LOOKS, sequences, start, stop, judged=True)
             tally += found
-            for name, y in outputs.items():
+            for name, y in rows.items():
                 read.setdefault(name, []).append(y)
         if not np.isfinite(tally.total):
-            named = self._first_odd(sequences, 0, sequences.ticks) or self._loss_fault(tally)
+            named = self.first_odd(sequences, 0, sequences.ticks) or self.arrays.fault(tally)
             tally = dataclasses.replace(tally, fault=named)
-        return tally, {name: np.concatenate(parts, 1) for name, parts in read.items()}
+        return tally, {name: np.concatenate(parts, 1) for name, parts in read.items()} if outputs else {}
 
     def watch(self, observers: Sequence[Observer]) -> None:
         """Refuse observers: there are statistics of passes, not of ticks."""
         if observers:
             raise UnsupportedError("observers cannot look into the ticks of a clocked network", hint="leave them out")
 
-    def _of(self, name: str, batch: int) -> Streams:
-        """Return streams for a size of batch; their buffers are made when they are first needed."""
-        if (name, batch) not in self._streams:
-            streams = Streams(self._machine(name, batch), name, self._stacks)
-            for key, buffer in streams.machine.buffers.items():
-                kind = np.int32 if buffer.dtype == "int32" else np.float32
-                self._store.put(streams.place(key), np.full(buffer.shape(batch), buffer.start, kind))
-            self._streams[name, batch] = streams
-        return self._streams[name, batch]
+    def streams(self, use: Use, batch: int) -> Streams:
+        """Return streams for a size of batch."""
+        if (use, batch) not in self._streams:
+            self._streams[use, batch] = Streams(self._machine(use, batch), use, self.arrays.stacks)
+            self._kept.of(use, batch)
+        return self._streams[use, batch]
 
-    def _machine(self, name: str, batch: int) -> Machine:
-        """Return what keeps streams of a name."""
-        return Machine(self._clocked, batch)
+    def buffers(self, batch: int) -> KeptBuffers:
+        """Return what so many streams keep while they learn."""
+        return self._kept.of(LEARNS, batch)
 
-    def _cut(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _machine(self, use: Use, batch: int) -> Machine:
+        online = self.wave and use == LEARNS
+        return OnlineMachine(self.clocked, batch, self.wave) if online else Machine(self.clocked, batch)
+
+    def _buffers(self, use: Use) -> Mapping[str, Buffer]:
+        known = (streams.machine for (of, _), streams in self._streams.items() if of == use)
+        return (next(known, None) or self._machine(use, 1)).buffers
+
+    def cut(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield windows, from tick to tick."""
         for at in range(start, stop, self._mode.window):
             yield at, min(at + self._mode.window, stop)
 
@@ -234,13 +214,14 @@ class ClockedLearner(DeviceLearner):
         found = list(self.windows(batch))
         if len(found) > 1:
             raise SpecError(f"the sequences are {len(found)} windows", hint="update by each of `windows(batch)`")
-        whole = found[0] if found else piece_of(batch, 0, 0, self._check(batch).ticks)
-        assert isinstance(whole, Piece)
-        return whole
+        if not found:
+            sequences = self.check(batch)
+            return piece_of(batch, sequences, 0, 0, sequences.ticks)
+        return found[0]
 
-    def _check(self, batch: Batch) -> Sequences:
+    def check(self, batch: Batch) -> Sequences:
         """Check a batch."""
-        network, samples = self._clocked.network, len(batch)
+        network, samples = self.clocked.network, len(batch)
         given = dict(batch.given)
         resets = given.pop(RESETS, None) if RESETS not in network.ports else None
         missing = [name for name in network.ports if name not in given]
@@ -249,12 +230,12 @@ class ClockedLearner(DeviceLearner):
         found, rows = check_rows(network, given, samples)
         if rows == 0:
             raise ShapeError("the sequences of the batch have no rows")
-        asked, readings = self._losses.asked(batch), dict[str, Reading]()
+        asked, readings = self.arrays.losses.asked(batch), dict[str, Reading]()
         for name, of in asked.items():
-            with naming(self._losses, name):
+            with naming(self.arrays.losses, name):
                 readings[name] = self._reading(name, of, samples, rows)
                 count = readings[name].count
-                self._losses.of[name].checked((samples, count, *self._row_of(name)), of.target, of.mask)
+                self.arrays.losses.of[name].checked((samples, count, *self.row_of(name)), of.target, of.mask)
                 if of.mask is not None and of.mask.ndim == 1:
                     asked[name] = Asked(of.target, np.broadcast_to(of.mask[:, None], (samples, count)))
         marks = None
@@ -281,9 +262,9 @@ class ClockedLearner(DeviceLearner):
             raise ShapeError(f"mask: expected [{samples}, {count}, …], got {list(asked.mask.shape)}")
         return Reading(count, per if count == rows else 1, self.delays[name])
 
-    def _row_of(self, name: str) -> Shape:
+    def row_of(self, name: str) -> Shape:
         """Shape of what an output gives after a tick."""
-        network = self._clocked.network
+        network = self.clocked.network
         return network.shapes[network.taps[name]][1:]
 
     def _pose(self, sequences: Sequences, start: int, stop: int) -> Posed:
@@ -295,10 +276,10 @@ class ClockedLearner(DeviceLearner):
             if read:
                 part = slice(read.start, read.stop)
                 asked[name] = Asked(target[:, part], None if mask is None else mask[:, part])
-                shapes[name] = (sequences.samples, len(read), *self._row_of(name))
-        return pose(self._losses, asked, shapes)
+                shapes[name] = (sequences.samples, len(read), *self.row_of(name))
+        return pose(self.arrays.losses, asked, shapes)
 
-    def _arrays(self, sequences: Sequences, start: int, stop: int) -> tuple[Ticks, list[Array]]:
+    def window(self, sequences: Sequences, start: int, stop: int) -> tuple[Ticks, list[Array]]:
         """Return a window, and what comes in with it."""
         per = self._mode.ticks_per_row
         first, last = (min(sequences.rows, -(-at // per)) for at in (start, stop))
@@ -317,40 +298,37 @@ class ClockedLearner(DeviceLearner):
         arrays = [x[first:last] for x in sequences.given.values()] if last > first else []
         return ticks, arrays if marks is None else [*arrays, marks]
 
+    def _ready(
+        self, use: Use, sequences: Sequences, start: int, stop: int, *, judged: bool = True, checkpoint: int = 0
+    ) -> Ready[TickPass]:
+        """Return a window with what is asked of it, if it is judged."""
+        ticks, arrays = self.window(sequences, start, stop)
+        posed = self._pose(sequences, start, stop) if judged else Posed((), [], {})
+        streams = self.streams(use, sequences.samples)
+        of = TickPass(streams=streams, ticks=ticks, objectives=posed.objectives, checkpoint=checkpoint)
+        return Ready(of, [*arrays, *posed.arrays], posed)
+
     def _run(
-        self, streams: Streams, sequences: Sequences, start: int, stop: int, *, judged: bool
+        self, use: Use, sequences: Sequences, start: int, stop: int, *, judged: bool
     ) -> tuple[Tally, dict[str, Array]]:
         """Run ticks that teach nothing; return loss and outputs as far as they are asked for."""
-        ticks, arrays = self._arrays(sequences, start, stop)
-        asked = self._pose(sequences, start, stop) if judged else Posed((), [], {})
-        program = self._program(
-            (streams.name, streams.machine.batch, ticks, asked.key),
-            lambda: ticks_graph(streams, ticks, self._weights, asked.objectives),
-        )
-        found = program.run([*arrays, *asked.arrays])
-        if not asked.counts:
+        ready = self._ready(use, sequences, start, stop, judged=judged)
+        program = self.arrays.program("ticks", ready.of, lambda: ticks_graph(ready.of, self.arrays.weights))
+        found = program.run(ready.arrays)
+        if not ready.posed.counts:
             return Tally(), {}
-        return asked.tally(found[0].tolist()), dict(zip(asked.counts, found[1:], strict=True))
+        return ready.posed.tally(found[0].tolist()), dict(zip(ready.posed.counts, found[1:], strict=True))
 
-    def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        """Name what was not finite first."""
-        piece = self._whole(batches[0])
-        named = self._first_odd(self._check(piece), piece.start, piece.stop)
-        odd = not np.isfinite(tally.total)
-        return named or (self._loss_fault(tally) if odd else "the norm of the gradients, or a new weight")
+    def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
+        return self.first_odd(self._piece.sequences, self._piece.start, self._piece.stop)
 
-    def _first_odd(self, sequences: Sequences, start: int, stop: int) -> str | None:
+    def first_odd(self, sequences: Sequences, start: int, stop: int) -> str | None:
         """Run ticks once more on the host, and name the layer and the tick with the first odd number."""
         batch, per = sequences.samples, self._mode.ticks_per_row
-        stream = ClockedStream(ReferenceDevice(), self._clocked, self.params(), batch=batch)
+        stream = ClockedStream(ReferenceDevice(), self.clocked, self.arrays.params(), batch=batch)
         if start:
-            machine, place = self._of(LEARNS, batch).machine, self._of(LEARNS, batch).place
-            held: dict[str, Array] = {}
-            for key in kept_states(self._clocked):
-                name, row = machine.locate(key)
-                buffer = machine.buffers[name]
-                held[key] = self._store.get(place(name)).reshape(buffer.count, batch, *buffer.row)[row or 0]
-            stream.fill(held, start)
+            kept = self.buffers(batch)
+            stream.fill(self.streams(LEARNS, batch).machine.gathered(kept.get), start)
         for t in range(start, stop):
             row, late = divmod(t, per)
             if late or row >= sequences.rows:
@@ -358,7 +336,7 @@ class ClockedLearner(DeviceLearner):
             else:
                 marks = None if sequences.marks is None else sequences.marks[row][:, None]
                 stream.run({name: x[row][:, None] for name, x in sequences.given.items()}, resets=marks)
-            for coord, spec in self._clocked.network.layers.items():
+            for coord, spec in self.clocked.network.layers.items():
                 if not np.isfinite(stream.read(out_key(coord, 1))).all():
                     return f"{spec.kind} at {coord}, tick {t} of the sequences"
         return None

@@ -12,7 +12,7 @@ from volumetric.graph.device import TensorStore
 from volumetric.runtime.graph.faults import Labelled, pass_values, update_values
 from volumetric.runtime.graph.training import EmitWeights, UpdateRule, next_key, sum_key
 from volumetric.runtime.plan import Plan
-from volumetric.train.ready import Ready
+from volumetric.train.objective import Ready
 
 
 class FaultFinder:

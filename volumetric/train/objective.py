@@ -1,4 +1,4 @@
-"""Losses, targets and weights as graphs take them."""
+"""Batches, with losses, targets and weights, as graphs of training take them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from volumetric.graph.objectives import Objective
 from volumetric.train.by_output import Asked, Losses, Tally, Terms
 from volumetric.train.losses import CrossEntropy, Loss
 from volumetric.train.own_loss import GraphLoss
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,32 @@ class Posed:
         """Return the terms whose sums these are."""
         counts = self.counts.items()
         return Tally({name: Terms(total, count) for (name, count), total in zip(counts, totals, strict=True)})
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Generic[P]):
+    """A batch as graphs take it. The pass `of` is a `ForwardPass` of rows, or a `TickPass`."""
+
+    of: P
+    arrays: list[Array]
+    posed: Posed
+
+
+def sharing(losses: Losses, ready: Sequence[Ready[Any]]) -> tuple[list[Ready[Any]], float]:
+    """Return the batches of one update with the shares of their losses, and the factor on all gradients."""
+    counts: dict[str, float] = {}
+    for one in ready:
+        for name, count in one.posed.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    scale, shares = losses.shares(counts)
+    if len(counts) == 1:
+        return [*ready], scale
+    found: list[Ready[Any]] = []
+    for one in ready:
+        own = np.array([shares[name] for name in one.posed.counts], np.float32)
+        of = dataclasses.replace(one.of, shared=True)
+        found.append(dataclasses.replace(one, of=of, arrays=[*one.arrays, own]))
+    return found, scale
 
 
 def pose(losses: Losses, asked: Mapping[str, Asked], shapes: Mapping[str, Shape]) -> Posed:

@@ -30,7 +30,7 @@ def with_populations(learner: Learner, network: Network) -> Learner:
     """Return a learner that masks nodes as batches say, where a network has fabrics whose nodes can be masked."""
     if not any(spec.dynamic for spec in fabrics_in(network.layers).values()):
         return learner
-    return (WindowedPopulations if isinstance(learner, Windowed) else Populations)(learner, network)
+    return Populations(learner, network)
 
 
 class Populations:
@@ -85,6 +85,12 @@ class Populations:
         if report.fault is not None:
             self._tell(before)
         return report
+
+    def windows(self, batch: Batch) -> Iterator[Batch]:
+        """Yield the windows of a batch, in all of which the nodes live that it says."""
+        assert isinstance(self._learner, Windowed)
+        self._tell(self._asked(batch.absent))
+        yield from self._learner.windows(_told(batch))
 
     def evaluate(self, batch: Batch) -> Tally:
         """Return the loss of a batch, in which the nodes live that it says."""
@@ -177,13 +183,3 @@ class Populations:
 def _told(batch: Batch) -> Batch:
     """Return a batch of which it is known which nodes live."""
     return dataclasses.replace(batch, absent=None) if isinstance(batch, Batch) else batch
-
-
-class WindowedPopulations(Populations):
-    """The same of a learner that makes several updates of a batch."""
-
-    def windows(self, batch: Batch) -> Iterator[Batch]:
-        """Yield the windows of a batch, in all of which the nodes live that it says."""
-        assert isinstance(self._learner, Windowed)
-        self._tell(self._asked(batch.absent))
-        yield from self._learner.windows(_told(batch))

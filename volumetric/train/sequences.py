@@ -57,7 +57,7 @@ class Reading:
         return (begun[:, rows[0]] == begun[:, rows[1]]).astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Piece(Batch):
     """Ticks of the sequences of a batch.
 
@@ -65,11 +65,13 @@ class Piece(Batch):
     ----------
     since : the tick that what is kept belongs to; 0: streams begin
     start, stop : ticks that are learned from; those from `since` on are only run
+    sequences : the batch, checked
     """
 
-    since: int = 0
-    start: int = 0
-    stop: int = 0
+    since: int
+    start: int
+    stop: int
+    sequences: Sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,9 @@ class Sequences:
         return max(reading.stop for reading in self.readings.values())
 
 
-def piece_of(batch: Batch, since: int, start: int, stop: int) -> Piece:
-    """Return ticks of a batch."""
-    return Piece(batch.inputs, batch.targets, batch.mask, since=since, start=start, stop=stop)
+def piece_of(batch: Batch, sequences: Sequences, since: int, start: int, stop: int) -> Piece:
+    """Return ticks of a batch, which was checked."""
+    return Piece(batch.inputs, batch.targets, batch.mask, since=since, start=start, stop=stop, sequences=sequences)
 
 
 def some_rows(batch: Batch, asked: Mapping[str, Asked], rows: int, chosen: slice) -> Batch:

@@ -1,18 +1,14 @@
-"""What is trained: which weights of a network, in which schemes, and what of a batch is one pass through it."""
+"""What is trained: which weights of a network, and in which schemes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme
-from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.layers import LayerSpec
-from volumetric.network import INPUT
-from volumetric.runtime.lower import mixing_step
-from volumetric.runtime.plan import Plan, Step
-from volumetric.runtime.state import by_name, check_inputs, check_vocabulary
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.runtime.plan import Plan
 from volumetric.train.learner import LearnerOptions, LearnerState
 from volumetric.train.precision import master_of, matching, trained_store
 from volumetric.weights import Params, WeightStore
@@ -77,75 +73,3 @@ def check_state(state: LearnerState, own: LearnerState, options: LearnerOptions)
             f"the checkpoint is of another optimiser than {options.optimiser.kind}",
             hint=OTHER_RUN,
         )
-
-
-class BatchForm:
-    """What batches of a plan are, as far as that follows from the plan: found once, and not at each update.
-
-    Parameters
-    ----------
-    plan : of what is computed
-    learned : keys of the buffers that training changes
-    """
-
-    def __init__(self, plan: Plan, learned: Collection[str] = ()) -> None:
-        mixing = mixing_step(plan)
-        self._plan = plan
-        self._mixing = None if mixing is None else f"{mixing.op} at {mixing.where}"
-        """The first layer for which the rows of a call are one sequence. Rows of several axes are samples."""
-        self._statistics = next((f"{s.op} at {s.where}" for s in plan.steps if _takes_statistics(s, learned)), None)
-        self._axes = len(plan.values[plan.inputs[INPUT]].shape)
-        self._ids = [name for name, i in plan.inputs.items() if plan.values[i].dtype == "int32"]
-
-    def are_sequences(self, inputs: Mapping[str, Array]) -> bool:
-        """Whether the samples of a batch are sequences of rows; raise `ShapeError` where they would have to be."""
-        x = by_name(self._plan, inputs)[INPUT]
-        if x.ndim == self._axes + 1:
-            return True
-        if self._mixing is not None:
-            raise ShapeError(
-                f"{self._mixing} looks at other rows, so a sample is a sequence of rows, but inputs of shape {x.shape} "
-                "are one sequence",
-                hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
-            )
-        return False
-
-    def check_statistics(self, inputs: Mapping[str, Array]) -> None:
-        """Raise `SpecError` where a layer takes statistics of a batch whose samples are sequences of rows."""
-        if self._statistics is not None and self.are_sequences(inputs):
-            raise SpecError(
-                f"{self._statistics} takes statistics over the samples of a batch, which cannot be sequences",
-                hint="make a sequence one row of the network: input_shape=(T, features)",
-            )
-
-    def checked(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], bool]:
-        """Return the inputs of a batch in the plan's order and dtypes, with their axes; and whether they are sequences.
-
-        Raises
-        ------
-        ShapeError : an input is missing or unknown, or samples are not what it reads, or not as many or as long as
-            others
-        GenerationError : an id has no row in an embedding
-        """
-        inputs = by_name(self._plan, inputs)
-        many = self.are_sequences(inputs)
-        lead = inputs[INPUT].shape[: 2 if many else 1]
-        for name, x in inputs.items():
-            if x.shape[: len(lead)] != lead:
-                raise ShapeError(
-                    f"the inputs of a batch have the same samples and lengths, got {INPUT} "
-                    f"{list(inputs[INPUT].shape)} and {name} {list(x.shape)}"
-                )
-        rows = {name: x.reshape(-1, *x.shape[2:]) if many else x for name, x in inputs.items()}
-        checked = check_inputs(self._plan, rows)
-        for name in self._ids:
-            check_vocabulary(self._plan, checked[name].ravel(), name)
-        return {name: x.reshape(inputs[name].shape) for name, x in checked.items()}, many
-
-
-def _takes_statistics(step: Step, learned: Collection[str]) -> bool:
-    """Whether a layer takes statistics of the batch while it trains."""
-    spec: LayerSpec | None = step.attrs.get("spec")
-    if spec is None or spec.batch_statistics == "never":
-        return False
-    return all(step.params[b.name] in learned for b in spec.buffers())

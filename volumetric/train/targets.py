@@ -1,33 +1,55 @@
-"""Learning by targets on any device: an update is one graph, in which every layer follows a target of its own."""
+"""Credit by targets: an update is one graph, in which every layer follows a target of its own."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.graph import GraphDevice
-from volumetric.graph.stacks import Stacks
-from volumetric.network import Network
 from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses, refuse_opaque
-from volumetric.runtime.graph.targets import TargetRule, inverse_graph, target_graph, taught
+from volumetric.runtime.graph.targets import Course, TargetRule, inverse_graph, target_graph, taught
+from volumetric.runtime.graph.training import ForwardPass
+from volumetric.runtime.plan import Plan
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
-from volumetric.train.device import DeviceLearner
-from volumetric.train.learner import LayerTarget, LearnerOptions, StepReport
+from volumetric.train.learner import LayerTarget, LearnerOptions
 from volumetric.train.modes import TargetPropagation
+from volumetric.train.objective import Ready, sharing
 from volumetric.train.pseudo_inverses import PseudoInverses
-from volumetric.train.ready import Ready, sharing
-from volumetric.weights import Params
+from volumetric.train.strategies import Credit, Update
+from volumetric.train.trained import TrainedArrays
+from volumetric.train.whole import WholeTime
+
+NOT_FINITE = "a target, or what is learned from it"
+"""What has a fault where losses have none."""
 
 
-class TargetLearner(DeviceLearner):
-    """Trains by targets on a `GraphDevice`. What inverses learn is kept beside the masters, as ``inverse/<where>/…``.
+class InverseCredit(Credit):
+    """Targets cross layers by inverses, which are kept beside the masters as ``inverse/<where>/…``."""
+
+    def __init__(self, arrays: TrainedArrays, mode: TargetPropagation, inverses: Sequence[Inverse]) -> None:
+        self._arrays, self._mode = arrays, mode
+        self._noisy = any(inverse.layer for inverse in inverses)
+        """Whether some are learned."""
+        arrays.train_beside(first_inverses(inverses, arrays.options.seed))
+        self._solved = PseudoInverses(inverses, arrays.network, arrays.store, mode.pinv_damping)
+        self._rule = TargetRule(course=course_of(arrays.options), update=arrays.rule(arrays.losses.of))
+
+    @property
+    def buffers(self) -> dict[str, Array]:
+        return self._solved.values
+
+    def _spread(self, update: int) -> Array:
+        """Return the noise around what inverses learn in an update."""
+        return np.array([self._mode.noise * self._mode.noise_decay**update], np.float32)
+
+
+class TargetCredit(InverseCredit):
+    """Layers learn from targets of whole batches.
 
     Raises
     ------
@@ -35,107 +57,95 @@ class TargetLearner(DeviceLearner):
         A target cannot cross one of the layers; the message names it.
     """
 
-    def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
-        assert isinstance(options.mode, TargetPropagation)
-        self._mode: TargetPropagation = options.mode
+    def __init__(self, arrays: TrainedArrays, time: WholeTime, mode: TargetPropagation) -> None:
         for name in ("ticks_per_row", "delay", "every", "timing", "window"):
-            if getattr(options.mode, name) != getattr(TargetPropagation(), name):
+            if getattr(mode, name) != getattr(TargetPropagation(), name):
                 raise SpecError(f"target propagation: {name} is of clocked networks", hint="leave it out")
-        super().__init__(network, params, options, device)
-        self._solved = PseudoInverses(self._inverses.values(), network, self._store, self._mode.pinv_damping)
-        self._steps = taught(self._plan, self._shapes)
+        inverses = _inverses_of(arrays.plan, mode)
+        super().__init__(arrays, mode, [*inverses.values()])
+        self._time, self._rule = time, replace(self._rule, inverses=inverses)
+        self._steps = [(step.where, step.op) for step in taught(arrays.plan, arrays.shapes)]
+        self._at_once = mode.inverse_steps == 1
+        """Whether inverses learn in the same graph as the network."""
 
-    def _stacked(self) -> Stacks:
-        """Return that nothing lies as one: each layer learns by itself."""
-        return Stacks()
-
-    def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
-        """Make one update by one batch; a fault leaves every weight as it was."""
+    def update(self, batches: Sequence[Batch], rate: float) -> Update:
         if len(batches) != 1:
             raise SpecError("a target is of one batch: accumulate must be 1")
-        [ready], scale = sharing(self._losses, [self._ready(batches[0])])
-        if len(ready.posed.counts) < len(self._losses.of):
-            [lacking, *_] = [name for name in self._losses.of if name not in ready.posed.counts]
+        arrays, losses, count = self._arrays, self._arrays.losses, self._arrays.updates
+        [ready], scale = sharing(losses, [self._time.ready(batches[0])])
+        of, names = ready.of, ready.posed.counts
+        if len(names) < len(losses.of):
+            [lacking, *_] = [name for name in losses.of if name not in names]
             raise ShapeError(
                 f"a batch has no targets of output {lacking!r}, and mode 'target' learns all outputs at once",
                 hint="give targets of every output that has a loss, with a mask of zeros; or train by backprop",
             )
-        self._observe([ready])
-        if self._updates % self._mode.pinv_every == 0:
+        self._time.observe([ready])
+        if count % self._mode.pinv_every == 0:
             self._solved.refresh()
-        at_once = self._mode.inverse_steps == 1
-        arrays = [*ready.arrays, *self._spread(learning=at_once)]
-        rule, names = self._targets(learning=at_once), ready.posed.counts
-        program = self._program(("targets", ready.of), lambda: target_graph(ready.of, self._weights, rule))
-        knobs = self._knobs(rate, scale, self._updates + 1)
-        draws = ready.of.draws or len(arrays) > len(ready.arrays)
-        key = [self._key(self._updates, 0)] if draws else []
-        found = self._values(program, [*key, *arrays, knobs])
+        noisy = self._noisy and self._at_once
+        given = [*ready.arrays, *([self._spread(count)] if noisy else []), arrays.knobs(rate, scale)]
+        key = [arrays.noise_key(count, 0)] if of.draws or noisy else []
+        rule = replace(self._rule, learns_inverses=self._at_once)
+        program = arrays.program("targets", of, lambda: target_graph(of, arrays.weights, rule))
+        found = program.run([*key, *given])[0].tolist()
         (norm, good, *told), tally = found[len(names) :], ready.posed.tally(found[: len(names)])
-        layers = tuple(
-            LayerTarget(where=step.where, kind=step.op, budget=budget, gap=gap)
-            for step, budget, gap in zip(self._steps, told[::2], told[1::2], strict=True)
-        )
-        if good and not at_once:
+        if good and self._noisy and not self._at_once:
             self._teach_inverses(ready, rate)
-        report = self._conclude(batches, tally, norm, good=bool(good), rate=rate)
-        return report if report.fault is not None else dataclasses.replace(report, layers=layers)
+        layers = layer_targets(self._steps, told)
+        return Update(tally=tally, norm=norm, steepest=norm, good=bool(good), layers=layers)
 
-    def _teach_inverses(self, ready: Ready, rate: float) -> None:
+    def _teach_inverses(self, ready: Ready[ForwardPass], rate: float) -> None:
         """Update the inverses alone, several times."""
-        spread = self._spread(learning=True)
-        if not spread:
-            return
-        rule = self._targets(learning=True)
-        program = self._program(("inverses", ready.of), lambda: inverse_graph(ready.of, self._weights, rule))
-        for turn in range(self._mode.inverse_steps):
-            knobs = self._knobs(rate, 1.0, self._updates * self._mode.inverse_steps + turn + 1)
-            program.run([self._key(self._updates, turn), *ready.arrays[: len(ready.of.inputs)], *spread, knobs])
+        arrays, count, turns = self._arrays, self._arrays.updates, self._mode.inverse_steps
+        rule = replace(self._rule, learns_inverses=True)
+        program = arrays.program("inverses", ready.of, lambda: inverse_graph(ready.of, arrays.weights, rule))
+        inputs = [*ready.arrays[: len(ready.of.inputs)], self._spread(count)]
+        for turn in range(turns):
+            knobs = arrays.knobs(rate, 1.0, count * turns + turn + 1)
+            program.run([arrays.noise_key(count, turn), *inputs, knobs])
 
-    def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        """Name what was not finite first."""
-        if not np.isfinite(tally.total):
-            return self._pass_fault(self._ready(batches[0]), tally)
-        return "a target, or what is learned from it"
+    def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
+        if np.isfinite(tally.total):
+            return NOT_FINITE
+        return self._time.pass_fault(self._time.ready(batches[0]), tally)
 
-    @cached_property
-    def _inverses(self) -> Mapping[str, Inverse]:
-        mode = self._mode
-        if mode.method == "gradient":
-            for step in self._plan.steps:
-                if step.op == "discrete":
-                    refuse_opaque(step.attrs["spec"], step.where)
-            return {}
-        tail, last = last_steps(self._plan)
-        derived = [step.where for step in (*tail, *(last if mode.top == "hidden" else ()))]
-        return plan_inverses(self._plan, mode.inverse, derived=derived)
 
-    def _extra_masters(self) -> dict[str, Array]:
-        return first_inverses(self._inverses.values(), self._options.seed)
+def course_of(options: LearnerOptions) -> Course:
+    """Return how targets are made and followed. Raises `SpecError` where the mode has none."""
+    mode = options.mode
+    if not isinstance(mode, TargetPropagation):
+        raise SpecError(f"mode {mode.kind!r} has no targets", hint="mode=TargetPropagation() has")
+    return Course(
+        method=mode.method,
+        inverse=mode.inverse,
+        top=mode.top,
+        timing=mode.timing,
+        scale=mode.gradient_scale,
+        growth=mode.growth,
+        clamp=mode.clamp,
+        gate=mode.gate,
+        inverse_steps=mode.inverse_steps,
+        inverse_rate=mode.inverse_share(options.optimiser.lr),
+    )
 
-    def _targets(self, *, learning: bool) -> TargetRule:
-        mode = self._mode
-        return TargetRule(
-            update=self._rule(self._losses.of),
-            method=mode.method,
-            scale=mode.gradient_scale,
-            growth=mode.growth,
-            clamp=mode.clamp,
-            gate=mode.gate,
-            top=mode.top,
-            inverses=self._inverses,
-            learns_inverses=learning,
-            inverse_rate=mode.inverse_share(self._options.optimiser.lr),
-        )
 
-    def _spread(self, *, learning: bool) -> list[Array]:
-        """Return the noise around what inverses learn, if any do."""
-        if not learning or not any(inverse.layer for inverse in self._inverses.values()):
-            return []
-        return [np.array([self._mode.noise * self._mode.noise_decay**self._updates], np.float32)]
+def layer_targets(layers: Iterable[tuple[str, str]], told: Sequence[float]) -> tuple[LayerTarget, ...]:
+    """Return what layers, by where they stand and their kinds, were told: of each its budget and its gap."""
+    pairs = zip(layers, told[::2], told[1::2], strict=True)
+    return tuple(LayerTarget(where=where, kind=kind, budget=budget, gap=gap) for (where, kind), budget, gap in pairs)
 
-    def _learned(self) -> dict[str, Array]:
-        return super()._learned() | self._solved.values
+
+def _inverses_of(plan: Plan, mode: TargetPropagation) -> Mapping[str, Inverse]:
+    """Return the inverses by which targets cross the steps of a plan."""
+    if mode.method == "gradient":
+        for step in plan.steps:
+            if step.op == "discrete":
+                refuse_opaque(step.attrs["spec"], step.where)
+        return {}
+    tail, last = last_steps(plan)
+    derived = [step.where for step in (*tail, *(last if mode.top == "hidden" else ()))]
+    return plan_inverses(plan, mode.inverse, derived=derived)
 
 
 def first_inverses(inverses: Iterable[Inverse], seed: int) -> dict[str, Array]:

@@ -214,8 +214,10 @@ class _Run:
 
     @property
     def _training(self) -> Data:
-        """The batches of updates."""
-        return CutData(self.data, self.learner.windows) if isinstance(self.learner, Windowed) else self.data
+        """The batches of updates: of a machine, windows of its sequences."""
+        if isinstance(self.network, Clocked) and isinstance(self.learner, Windowed):
+            return CutData(self.data, self.learner.windows)
+        return self.data
 
     def _epoch(self) -> str | None:
         """Train to the end of the epoch, or to `max_steps`; return why to stop, if so."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import ClassVar
 
 import numpy as np
 
@@ -72,7 +73,32 @@ class Streams:
         return f"{self.name}/{self.machine.batch}/{key}"
 
 
-def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objectives: Sequence[Objective]) -> Graph:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickPass:
+    """A window with what is asked of it.
+
+    Attributes
+    ----------
+    objectives : the losses
+    checkpoint : ticks from one state that an update remembers to the next, between which all is computed once more on
+        the way back; 0: all is remembered
+    shared : whether losses have shares in what is learned from, see `emit_seeds`
+    """
+
+    streams: Streams
+    ticks: Ticks
+    objectives: tuple[Objective, ...] = ()
+    checkpoint: int = 0
+    shared: bool = False
+    draws: ClassVar[bool] = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from others of the same machine."""
+        return self.streams.name, self.streams.machine.batch, self.ticks, tuple(of.key for of in self.objectives)
+
+
+def ticks_graph(of: TickPass, weights: EmitWeights) -> Graph:
     """Return a window that learns nothing.
 
     Inputs: rows of each input ``[rows, streams, …]``, if any come in; resets ``[ticks, streams]``, if there are any;
@@ -80,45 +106,32 @@ def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objectives
     of each of their outputs, ``[streams, ticks, …]``.
     """
     work = GraphBuilder(flush=True)
-    run, read = _emit(work, streams, ticks, weights(work))
+    run, read = _emit(work, of.streams, of.ticks, weights(work))
     made: list[int] = []
-    if objectives:
-        seen = emit_objectives(work, objectives, read, [emit_targets(work, of) for of in objectives])
+    if of.objectives:
+        seen = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
         made = [seen.totals, *(y for y, _ in seen.slopes)]
-    write_states(work, run.state, run.kept, streams.place)
+    write_states(work, run.state, run.kept, of.streams.place)
     return work.finish(made)
 
 
-def learning_graph(
-    streams: Streams,
-    ticks: Ticks,
-    weights: EmitWeights,
-    objectives: Sequence[Objective],
-    rule: UpdateRule,
-    *,
-    checkpoint: int = 0,
-) -> Graph:
+def learning_graph(of: TickPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
     """Return a window with its update; nothing is written where a number would not be finite.
 
-    Inputs: as `ticks_graph`; the shares of several losses, see `emit_seeds`; the knobs. Output [n + 2]: sums of the
-    terms, norm of the gradients, 1 if it was written.
-
-    Parameters
-    ----------
-    checkpoint : ticks from one state that is remembered to the next, between which all is computed once more on the
-        way back; 0: all is remembered
+    Inputs: as `ticks_graph`; the shares if it is `shared`; the knobs. Output [n + 2]: sums of the terms, norm of the
+    gradients, 1 if it was written.
     """
-    work = GraphBuilder(flush=True)
+    work, count = GraphBuilder(flush=True), of.ticks.count
     param = weights(work)
-    parts = Parts(work, param, stacking(work, param, streams.stacks), checkpoint or ticks.count)
-    run, read = _emit(work, streams, ticks, param, parts)
-    seen = emit_objectives(work, objectives, read, [emit_targets(work, of) for of in objectives])
-    seeds = emit_seeds(work, seen.slopes, shared=len(objectives) > 1)
-    if ticks.count > parts.apart:
+    parts = Parts(work, param, stacking(work, param, of.streams.stacks), of.checkpoint or count)
+    run, read = _emit(work, of.streams, of.ticks, param, parts)
+    seen = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
+    seeds = emit_seeds(work, seen.slopes, shared=of.shared)
+    if count > parts.apart:
         seeds = parts.back(run, seeds)
     gradients = master_gradients(work, rule, seeds)
     norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
-    write_states(work, run.state, run.kept, streams.place, good)
+    write_states(work, run.state, run.kept, of.streams.place, good)
     return work.finish([work.concat([seen.totals, norm, good], 0)])
 
 

@@ -15,7 +15,6 @@ from volumetric._typing import Shape
 from volumetric.clocked import Clocked
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
-from volumetric.graph.numeric.noise import stream_of
 from volumetric.grid import Coord
 from volumetric.layers.discrete import sent
 from volumetric.layers.scope import Scope
@@ -24,24 +23,8 @@ from volumetric.runtime.clocked.trails import OnlineMachine
 from volumetric.runtime.clocked.wave import Stop, learns, step_of
 from volumetric.runtime.clocked.window import Moment, Window
 from volumetric.runtime.graph.inverses import EXACT, emit_inverse
-from volumetric.runtime.graph.targets import budget_of, gap_of, pace_of
-from volumetric.runtime.graph.training import KNOBS, EmitWeights, Pace, UpdateRule, write_update
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnlineRule:
-    """How layers follow the targets that come to them; see `TargetPropagation` for the fields it shares.
-
-    Attributes
-    ----------
-    update : how the trained arrays change, inverses among them
-    """
-
-    update: UpdateRule
-    clamp: float
-    gate: float
-    inverse_steps: int
-    inverse_rate: float
+from volumetric.runtime.graph.targets import TargetRule, budget_of, drawn_noise, gap_of, pace_of
+from volumetric.runtime.graph.training import EmitWeights, Pace
 
 
 def taught(clocked: Clocked, masters: Mapping[str, Shape]) -> list[Coord]:
@@ -76,7 +59,7 @@ class Local:
     work: GraphBuilder
     machine: OnlineMachine
     window: Window
-    rule: OnlineRule
+    rule: TargetRule
     weights: EmitWeights
     since: int
 
@@ -139,8 +122,7 @@ class Local:
                     parts.append(work.pad(own, (n, *rest), (bucket.size - 1 - n, *rest)))
             if not parts:
                 continue
-            bound = self.rule.clamp
-            shift = work.binary("min", work.binary("max", work.add(*parts), work.scalar(-bound)), work.scalar(bound))
+            shift = self.rule.bounded(work, work.add(*parts))
             if meant.fires is not None:
                 fires = work.broadcast(meant.fires, shape[:2])
                 shift = work.binary("mul_nonzero", shift, work.reshape(fires, (*shape[:2], *(1,) * len(bucket.shape))))
@@ -264,19 +246,14 @@ class Local:
         slopes = differentiate(work, seeds, stored.values(), stops=stops, since=self.since) if seeds else {}
         gradients = {key: slopes[tensor] for key, tensor in stored.items() if tensor in slopes}
         paces = self._paces(gradients, budgets)
-        rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
-        knobs = work.concat([rate, work.scalar(1.0), first, second], 0)  # the errors are means already
-        own = Pace(work.scalar(rule.inverse_rate), work.scalar(1.0))
-        if noise is not None and rule.inverse_steps == 1:
-            found = self._inverse_gradients(noise.keys[0], noise.size)
-            gradients, paces = gradients | found, paces | dict.fromkeys(found, own)
+        at_once = noise is not None and rule.course.inverse_steps == 1
+        inverses = self._inverse_gradients(noise.keys[0], noise.size) if noise is not None and at_once else {}
         told = [work.scalar(0.0), work.scalar(1.0)]
-        if gradients:
-            told = write_update(work, rule.update, gradients, {}, knobs, totals, paces)
-        if noise is not None and rule.inverse_steps > 1:
+        if gradients or inverses:
+            told = rule.write(work, knobs, inverses, totals, gradients, paces)
+        if noise is not None and not at_once:
             for key in noise.keys:
-                found = self._inverse_gradients(key, noise.size)
-                written = write_update(work, rule.update, found, {}, knobs, None, dict.fromkeys(found, own))
+                written = rule.write(work, knobs, self._inverse_gradients(key, noise.size))
                 told = [told[0], work.binary("mul", told[1], written[1])]
         half, zero = work.scalar(0.5), work.scalar(0.0)
         for coord in taught(machine.clocked, rule.update.masters):
@@ -289,7 +266,7 @@ class Local:
         for coord, budget in budgets.items():
             for p in network.layers[coord].params():
                 of.setdefault(network.resolve(f"{coord}/{p.name}"), []).append(budget)
-        return {key: pace_of(self.work, of[key], self.rule.gate) for key in gradients}
+        return {key: pace_of(self.work, of[key], self.rule.course.gate) for key in gradients}
 
     def _inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
         """Emit the gradients of what inverses learn: to find what a layer read, near what it read in this tick."""
@@ -304,7 +281,7 @@ class Local:
             if not inverses:
                 continue
             x = self.now[i].x
-            moved = work.add(x, self._drawn(work.shape(x), f"bucket {i}/inverse", key, noise))
+            moved = work.add(x, drawn_noise(work, work.shape(x), f"bucket {i}", key, noise))
             states = {name: self.before[name] for name in machine.layer_states(i)}
             y = Window(work, machine, states, param, stacking(work, param)).apply(i, moved)
             for n, inverse in inverses.items():
@@ -317,10 +294,3 @@ class Local:
                 seeds[back] = work.affine(far, 1 / machine.batch)
         slopes = differentiate(work, seeds, parts.values(), stops=ends, since=self.since)
         return {name: slopes[tensor] for name, tensor in parts.items() if tensor in slopes}
-
-    def _drawn(self, shape: Shape, stream: str, key: int, noise: int) -> int:
-        """Plus or minus the noise for each element, by chance."""
-        work = self.work
-        ones = work.broadcast(work.constant(np.ones((1,) * len(shape)), "ones"), shape)
-        drawn = work.emit("dropout", (ones, key), p=0.5, stream=stream_of(stream))[0]  # 0 or 2
-        return work.binary("mul", work.affine(drawn, 1.0, -1.0), work.reshape(noise, (1,) * len(shape)))

@@ -15,10 +15,11 @@ from volumetric.graph.objectives import Objective, emit_objectives
 from volumetric.graph.ops import Graph
 from volumetric.grid import Coord
 from volumetric.runtime.clocked.learning import Streams, Ticks, begin_window, stacking
-from volumetric.runtime.clocked.local import Local, Noise, OnlineRule
+from volumetric.runtime.clocked.local import Local, Noise
 from volumetric.runtime.clocked.program import at_tick, write_states
 from volumetric.runtime.clocked.trails import OnlineMachine
 from volumetric.runtime.clocked.window import Window
+from volumetric.runtime.graph.targets import TargetRule
 from volumetric.runtime.graph.training import KNOBS, EmitWeights
 
 
@@ -28,7 +29,7 @@ def online_graph(
     learning: Sequence[int],
     weights: EmitWeights,
     objectives: Sequence[Objective],
-    rule: OnlineRule,
+    rule: TargetRule,
 ) -> Graph:
     """Return ticks after which layers learn, at those of `learning`.
 
@@ -50,7 +51,7 @@ def online_graph(
         knobs = work.input("knobs", (len(learning), KNOBS))
     noisy = any(stop.inverse is not None and stop.inverse.layer is not None for stop in machine.wave.values())
     if learning and noisy:
-        keys = work.input("noise", (len(learning) * rule.inverse_steps, 2), "int32")
+        keys = work.input("noise", (len(learning) * rule.course.inverse_steps, 2), "int32")
         spread = work.input("spread", (len(learning), 1))
     totals: dict[str, list[int]] = {of.name: [] for of in objectives}
     found, writes = list[int](), list[int]()
@@ -73,7 +74,7 @@ def online_graph(
             n = learning.index(t)
             noise = None
             if noisy:
-                turns = range(n * rule.inverse_steps, (n + 1) * rule.inverse_steps)
+                turns = range(n * rule.course.inverse_steps, (n + 1) * rule.course.inverse_steps)
                 noise = Noise([at_tick(work, keys, turn) for turn in turns], at_tick(work, spread, n))
             made = local.learn(at_tick(work, knobs, n), work.concat(sums, 0) if sums else None, noise)
             found += made

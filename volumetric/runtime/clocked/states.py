@@ -3,60 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from volumetric._typing import ROWS, Shape
 from volumetric.clocked import Clocked, ticks
-from volumetric.graph.state import bounded
+from volumetric.graph.state import StateSpec, bounded
 from volumetric.grid import Coord
 from volumetric.layers.clock_steps import counters
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One array of a stream.
+def kept_states(clocked: Clocked) -> dict[str, StateSpec]:
+    """Return all that is kept of a stream, by name.
 
-    Attributes
-    ----------
-    key : ``out/<coord>/<k>``: what a layer made k ticks ago, from 1; ``read/<coord>``: what it read at the tick
-        before; ``port/<name>``: the last row of an input; ``<coord>/<state>``: a state of the layer; ``wait/<coord>``,
-        ``wait/<coord>/1``, …: the counts of its clock; ``age``: ticks since the stream began
-    shape : without the axis of streams
-    start : value of all its numbers when a stream begins
+    ``out/<coord>/<k>``: what a layer made k ticks ago, from 1; ``read/<coord>``: what it read at the tick before;
+    ``port/<name>``: the last row of an input; ``<coord>/<state>``: a state of the layer; ``wait/<coord>``,
+    ``wait/<coord>/1``, …: the counts of its clock; ``age``: ticks since the stream began.
     """
-
-    key: str
-    shape: Shape
-    dtype: Literal["float32", "int32"] = "float32"
-    start: float = 0.0
+    return {kept.name: kept for kept in _all(clocked)}
 
 
-def kept_states(clocked: Clocked) -> dict[str, Kept]:
-    """Return all that is kept of a stream, by key."""
-    return {kept.key: kept for kept in _all(clocked)}
+def _kept(key: str, shape: Shape, dtype: Literal["float32", "int32"] = "float32", start: float = 0.0) -> StateSpec:
+    return StateSpec(name=key, shape=shape, kind="fixed", dtype=dtype, start=start)
 
 
-def _all(clocked: Clocked) -> Iterator[Kept]:
+def _all(clocked: Clocked) -> Iterator[StateSpec]:
     network = clocked.network
     for name, port in network.ports.items():
         if clocked.hold.get(name, "last") == "last":
-            yield Kept(port_key(name), port.shape, port.dtype)
+            yield _kept(port_key(name), port.shape, port.dtype)
     back, read = reaches(clocked)
     for coord, spec in network.layers.items():
         shape, dtype = network.shapes[coord][1:], _dtype(clocked, coord)
         for k in range(1, back[coord] + 1):
-            yield Kept(out_key(coord, k), shape, dtype)
+            yield _kept(out_key(coord, k), shape, dtype)
         if coord in read:
-            yield Kept(f"read/{coord}", network.reads[coord][1:])
+            yield _kept(f"read/{coord}", network.reads[coord][1:])
         if coord not in network.disabled:
             for state in bounded(spec.states((ROWS, *network.reads[coord][1:])), f"{spec.kind} at {coord}"):
-                yield Kept(f"{coord}/{state.name}", state.shape, state.dtype)
+                yield _kept(f"{coord}/{state.name}", state.shape, state.dtype)
         if coord in clocked.clocks:
             for n, begun in enumerate(counters(clocked.clocks[coord])):
-                yield Kept(wait_key(coord, n), (1,), start=begun)
+                yield _kept(wait_key(coord, n), (1,), start=begun)
     if clocked.start == "wavefront":
-        yield Kept("age", (1,))
+        yield _kept("age", (1,))
 
 
 def _dtype(clocked: Clocked, coord: Coord) -> Literal["float32", "int32"]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from volumetric.clocked import Clocked
 from volumetric.runtime.clocked.wave import Stop, Wave
-from volumetric.runtime.clocked.window import Buffer, Machine
+from volumetric.runtime.clocked.window import Machine
+from volumetric.runtime.kept import Buffer
 from volumetric.wiring import carries_ids
 
 

@@ -21,9 +21,9 @@ from volumetric.grid import Coord
 from volumetric.layers import Dense, Discrete, LayerSpec, Residual
 from volumetric.network import OUTPUT
 from volumetric.runtime.graph.inverses import EXACT, Inverse, InverseKind, learned_inverse, refuse_opaque
+from volumetric.runtime.graph.targets import Course
 from volumetric.runtime.plan import Step
 
-Timing: TypeAlias = Literal["present", "aligned"]
 Crossing: TypeAlias = Literal["none", "same", "derived", "exact", "inverse"]
 """How what a layer asks for follows from its target: not at all, as nobody is asked; it is the same; by a derivative of
 this layer, by a formula, or by an inverse."""
@@ -60,18 +60,6 @@ class Stop:
     crossing: Crossing
     inverse: Inverse | None
     sent: Discrete | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """How targets are made on their way; the fields are those of `TargetPropagation`."""
-
-    method: Literal["gradient", "difference"]
-    inverse: InverseKind
-    top: Literal["hidden", "output"]
-    scale: float
-    growth: float
-    timing: Timing
 
 
 Wave: TypeAlias = Mapping[Coord, Stop]

@@ -9,11 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from volumetric._typing import ROWS, Shape
+from volumetric._typing import ROWS, Array, Shape
 from volumetric.clocked import Clocked
 from volumetric.errors import UnsupportedError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.ops import TensorType
 from volumetric.graph.state import bounded
 from volumetric.layers import MLP, Dense, SwiGLU
 from volumetric.layers.clock_steps import GraphSteps, counters, step
@@ -21,6 +20,8 @@ from volumetric.layers.scope import Scope
 from volumetric.runtime.clocked.buckets import Bucket, Ref, buckets_of
 from volumetric.runtime.clocked.clocks import Watch
 from volumetric.runtime.clocked.states import kept_states, port_key, wait_key
+from volumetric.runtime.held import Held, as_numbers
+from volumetric.runtime.kept import Buffer
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]
@@ -29,28 +30,6 @@ read those fastest whose columns are outputs."""
 
 PIECES = 12
 """Parts of which what a bucket reads is put together; of more, rows are looked up in a table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A state as graphs keep it.
-
-    Attributes
-    ----------
-    row : shape of one coordinate of one stream
-    count : coordinates that it holds
-    apart : whether coordinates and streams are two axes, as in planes, or one: coordinate by coordinate all streams
-    """
-
-    row: Shape
-    count: int = 1
-    apart: bool = False
-    dtype: TensorType = "float32"
-    start: float = 0.0
-
-    def shape(self, batch: int) -> Shape:
-        """All axes."""
-        return (self.count, batch, *self.row) if self.apart else (self.count * batch, *self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +47,7 @@ class Machine:
     Attributes
     ----------
     places, named : coordinate, or its text → its bucket and its row there
+    kept : key → what is kept of a stream, whatever the layout
     buffers : key → what is kept from tick to tick, with the axes ``[n, streams, …]`` of planes
     """
 
@@ -77,7 +57,7 @@ class Machine:
         self.places = {c: (i, n) for i, bucket in enumerate(self.buckets) for n, c in enumerate(bucket.coords)}
         self.named = {str(coord): place for coord, place in self.places.items()}
         self.buffers: dict[str, Buffer] = {}
-        kept = kept_states(clocked)
+        kept = self.kept = kept_states(clocked)
         for name, port in clocked.network.ports.items():
             if port_key(name) in kept:
                 self.buffers[port_key(name)] = Buffer(port.shape, dtype=port.dtype)
@@ -114,6 +94,20 @@ class Machine:
             return key, None
         i, n = self.named[kind]
         return (f"bucket/{i}/{rest}", n) if self.buckets[i].way == "rows" else (key, 0)
+
+    def gathered(self, get: Callable[[str], Array]) -> dict[str, Array]:
+        """Return all that is kept, ``[streams, …]``, of buffers ``[n, streams, …]``."""
+        places = {key: self.locate(key) for key in self.kept}
+        held = {name: get(name) for name in dict.fromkeys(name for name, _ in places.values())}
+        return {key: held[name][row or 0].copy() for key, (name, row) in places.items()}
+
+    def spread(self, values: Mapping[str, Held]) -> dict[str, Array]:
+        """Return the buffers that hold what is kept, as `gathered` gives it; what is not in it has just begun."""
+        arrays = {name: buffer.fresh(self.batch) for name, buffer in self.buffers.items()}
+        for key, value in values.items():
+            name, row = self.locate(key)
+            self.buffers[name].by_stream(arrays[name], self.batch)[row or 0] = as_numbers(value, arrays[name].dtype)
+        return arrays
 
 
 class Window:

@@ -13,9 +13,9 @@ from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.layers import StateSpec
 from volumetric.runtime.cpu.arena import address_of, apart_zeros
 from volumetric.runtime.cpu.cache import Cache, KVStorage, Pair, grown
-from volumetric.runtime.held import Held, as_numbers, reach_of
+from volumetric.runtime.held import Held, as_numbers
 from volumetric.runtime.plan import Plan
-from volumetric.runtime.state import check_trim, has_fixed
+from volumetric.runtime.state import SequenceState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,81 +232,45 @@ def _blocks(caches: Sequence[Cache], capacities: Sequence[int]) -> list[NDArray[
     return found
 
 
-class CpuState:
+class CpuState(SequenceState):
     """Position and states of one sequence."""
 
-    def __init__(self, memory: StateMemory, position: int = 0, reach: int = 0) -> None:
+    def __init__(self, memory: StateMemory) -> None:
+        super().__init__(memory.layout.specs)
         self.memory = memory
-        self._position = position
         self._changes = 0
-        self._reach = reach
-
-    @property
-    def position(self) -> int:
-        """Tokens held so far."""
-        return self._position
 
     @property
     def version(self) -> tuple[int, int]:
         """Another one once rows were added, or the state was changed."""
-        return self._position, self._changes
-
-    @property
-    def forgets(self) -> bool:
-        """Whether there are places to which only a copy leads back, see `State.forgets`."""
-        return self.memory.windowed or has_fixed(self.memory.layout.specs)
-
-    @property
-    def reach(self) -> int:
-        """First position beyond 0 to which `trim` goes back."""
-        return self._position if has_fixed(self.memory.layout.specs) else max(self._reach, self.memory.reach)
-
-    def advance(self, tokens: int) -> None:
-        """Count `tokens` more tokens as held."""
-        self._position += tokens
-
-    def reset(self) -> None:
-        """Forget everything; the memory is kept for reuse."""
-        self._position = self._reach = 0
-        self._changes += 1
-        self.memory.clear()
-
-    def trim(self, position: int) -> None:
-        """Forget all tokens from `position` on; see `State.trim`."""
-        check_trim(self._position, position, self.memory.layout.specs, self.reach)
-        if position == 0:
-            self._reach = 0
-            self.memory.clear()
-        self._changes += 1
-        self._position = position
-
-    def fork(self, position: int | None = None) -> CpuState:
-        """Copy, see `State.fork`. Only what it will hold is copied."""
-        if not position:
-            twin = CpuState(self.memory.copy(self._position), self._position, self._reach)
-            if position == 0:
-                twin.reset()
-            return twin
-        check_trim(self._position, position, self.memory.layout.specs, self.reach)
-        return CpuState(self.memory.copy(position), position, self._reach)
+        return self.position, self._changes
 
     def shrink_to_fit(self) -> None:
         """Give memory back that nothing is held in."""
-        self.memory.shrink_to_fit(self._position)
-
-    def save(self) -> bytes:
-        """Return the state as bytes, see `volumetric.runtime.state_file`."""
-        from volumetric.runtime.state_file import save_state  # brings msgspec, for those who save states
-
-        return save_state(self, self.memory.layout.specs)
+        self.memory.shrink_to_fit(self.position)
 
     def read(self, key: str) -> Held:
-        """Return the last rows of the state `key` that are held, or its value."""
-        return self.memory.read(key, self._position)
+        return self.memory.read(key, self.position)
 
-    def fill(self, values: Mapping[str, Held], position: int) -> None:
-        """Replace all states."""
+    def _write(self, values: Mapping[str, Held], position: int) -> None:
         self.memory.fill(values, position)
         self._changes += 1
-        self._position = position
-        self._reach = reach_of(values, self.memory.layout.specs, position)
+
+    def _cut(self, position: int) -> None:
+        """Forget rows; the memory is kept for reuse."""
+        if position == 0:
+            self.memory.clear()
+        self._changes += 1
+
+    def _copy(self, position: int) -> CpuState:
+        memory = self.memory.copy(position)
+        if position == 0:
+            memory.clear()
+        return CpuState(memory)
+
+    @property
+    def _windowed(self) -> bool:
+        return self.memory.windowed
+
+    def _reach_of_memory(self) -> int:
+        return self.memory.reach

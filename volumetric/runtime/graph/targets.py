@@ -14,13 +14,14 @@ error ``E_i = ‖f_i(h_{i-1}) - ĥ_i‖² / (2 B κ_i)``, whose gradient stays i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Literal
 
 import numpy as np
 
+from volumetric._typing import Shape
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.numeric.noise import stream_of
@@ -29,7 +30,15 @@ from volumetric.graph.ops import Graph
 from volumetric.layers import Discrete
 from volumetric.layers.discrete import sent
 from volumetric.layers.scope import GraphTraining, Scope
-from volumetric.runtime.graph.inverses import EXACT, Inverse, cross_join, emit_inverse, last_steps, weighted
+from volumetric.runtime.graph.inverses import (
+    EXACT,
+    Inverse,
+    InverseKind,
+    cross_join,
+    emit_inverse,
+    last_steps,
+    weighted,
+)
 from volumetric.runtime.graph.network import EmitOptions, emit_plan, emit_step
 from volumetric.runtime.graph.training import (
     KNOBS,
@@ -48,33 +57,64 @@ _TINY = 1e-30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetRule:
-    """How targets are made and followed.
+class Course:
+    """How targets are made and followed; the fields are those of `TargetPropagation`.
 
     Attributes
     ----------
-    update : how the trained arrays change, inverses among them
-    method : see above
     scale, growth : s and ρ
-    clamp : bound on every element of ``|ĥ - h|``
-    gate : budget below which a layer does not learn
-    top : where derivatives end in difference mode: ``"hidden"``: at the inputs of the last layers with weights, as in
-        Lee et al.; ``"output"``: at their outputs
-    inverses : ``where`` of a step → its inverse
-    learns_inverses : whether the update changes these too
-    inverse_rate : their rate as a part of the update's rate
+    inverse_rate : of what inverses learn, as a part of the update's rate
     """
 
-    update: UpdateRule
     method: Literal["gradient", "difference"]
+    inverse: InverseKind
+    top: Literal["hidden", "output"]
+    timing: Literal["aligned", "present"]
     scale: float
     growth: float
     clamp: float
     gate: float
-    top: Literal["hidden", "output"]
-    inverses: Mapping[str, Inverse]
-    learns_inverses: bool
+    inverse_steps: int
     inverse_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRule:
+    """How arrays change in an update by targets.
+
+    Attributes
+    ----------
+    update : how the trained arrays change, inverses among them
+    inverses : ``where`` of a step of a plan → its inverse
+    learns_inverses : whether the update of a plan changes these too
+    """
+
+    course: Course
+    update: UpdateRule
+    inverses: Mapping[str, Inverse] = field(default_factory=dict)
+    learns_inverses: bool = False
+
+    def bounded(self, work: GraphBuilder, shift: int) -> int:
+        """Emit a way to a target within the bound."""
+        bound = self.course.clamp
+        return work.binary("min", work.binary("max", shift, work.scalar(-bound)), work.scalar(bound))
+
+    def write(
+        self,
+        work: GraphBuilder,
+        knobs: int,
+        inverses: Mapping[str, int],
+        totals: int | None = None,
+        gradients: Mapping[str, int] | None = None,
+        paces: Mapping[str, Pace] | None = None,
+        buffers: Mapping[str, int] | None = None,
+    ) -> list[int]:
+        """Emit an update by gradients of layers with their paces, and of inverses; see `write_update`."""
+        rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
+        knobs = work.concat([rate, work.scalar(1.0), first, second], 0)  # the errors are means already
+        own = Pace(work.scalar(self.course.inverse_rate), work.scalar(1.0))
+        paces = {**(paces or {}), **dict.fromkeys(inverses, own)}
+        return write_update(work, self.update, {**(gradients or {}), **inverses}, buffers or {}, knobs, totals, paces)
 
 
 def taught(plan: Plan, trained: Iterable[str]) -> list[Step]:
@@ -102,7 +142,7 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     seeds = emit_seeds(work, seen.slopes, shared=of.shared)
     noise = work.input("spread", (1,)) if rule.learns_inverses and learned else None
     knobs = work.input("knobs", (KNOBS,))
-    rate, scale, first, second = work.split(knobs, [1] * KNOBS, 0)
+    scale = work.split(knobs, [1] * KNOBS, 0)[1]
     pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
     slopes: dict[int, int] = {}
     for objective, (output, _) in zip(of.objectives, seen.slopes, strict=True):
@@ -117,13 +157,8 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     pass_.aim(slopes)
     steps = taught(of.plan, rule.update.masters)
     gradients, paces, told = pass_.local(steps)
-    if noise is not None and key is not None:
-        found = pass_.inverse_gradients(key, noise)
-        own = Pace(work.scalar(rule.inverse_rate), work.scalar(1.0))
-        gradients |= found
-        paces |= dict.fromkeys(found, own)
-    knobs = work.concat([rate, work.scalar(1.0), first, second], 0)  # the errors are means already
-    update = write_update(work, rule.update, gradients, training.buffers, knobs, seen.totals, paces)
+    inverses = pass_.inverse_gradients(key, noise) if noise is not None and key is not None else {}
+    update = rule.write(work, knobs, inverses, seen.totals, gradients, paces, training.buffers)
     return work.finish([work.concat([seen.totals, *update, *told], 0)])
 
 
@@ -139,11 +174,7 @@ def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gr
     made = emit_plan(work, of.plan, given, EmitOptions(param=get, sequences=of.sequences)).values
     noise, knobs = work.input("spread", (1,)), work.input("knobs", (KNOBS,))
     pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
-    found = pass_.inverse_gradients(key, noise)
-    own = Pace(work.scalar(rule.inverse_rate), work.scalar(1.0))
-    rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
-    knobs = work.concat([rate, work.scalar(1.0), first, second], 0)
-    told = write_update(work, rule.update, found, {}, knobs, None, dict.fromkeys(found, own))
+    told = rule.write(work, knobs, pass_.inverse_gradients(key, noise))
     return work.finish([work.concat(told, 0)])
 
 
@@ -191,7 +222,7 @@ class _Pass:
 
     def aim(self, slopes: Mapping[int, int]) -> None:
         """Give every value its target; `slopes`: output → gradient of each row's loss with respect to it."""
-        if self.rule.method == "gradient":
+        if self.rule.course.method == "gradient":
             self._by_gradient(slopes)
         else:
             self._by_difference(slopes)
@@ -201,7 +232,7 @@ class _Pass:
         found = differentiate(self.work, slopes, [self.made[i] for i in depth])
         for value, layers in depth.items():
             if self.made[value] in found:
-                kappa = self.rule.scale * self.rule.growth**layers
+                kappa = self.rule.course.scale * self.rule.course.growth**layers
                 self._ask(value, [(self.work.affine(found[self.made[value]], -kappa), kappa)])
 
     def _depths(self) -> dict[int, int]:
@@ -217,7 +248,7 @@ class _Pass:
     def _by_difference(self, slopes: Mapping[int, int]) -> None:
         derived, last = last_steps(self.plan)
         ends = {i for step in last for i in step.outputs} | set(self.plan.outputs.values())
-        if self.rule.top == "hidden":
+        if self.rule.course.top == "hidden":
             derived = [*derived, *last]
             ends |= {i for step in last for i in step.inputs if i in self.weighted}
         free = {id(step) for step in derived}
@@ -227,7 +258,7 @@ class _Pass:
             tensor, stops = self.made[value], blocked - {self.made[value]}
             found = differentiate(self.work, slopes, [tensor], stops=stops)
             if tensor in found:
-                asked[value] = [(self.work.affine(found[tensor], -self.rule.scale), self.rule.scale)]
+                asked[value] = [(self.work.affine(found[tensor], -self.rule.course.scale), self.rule.course.scale)]
         for step in reversed(self.plan.steps):
             value = step.outputs[0]
             if value in asked:
@@ -240,9 +271,8 @@ class _Pass:
         """Let a value move by the mean of what is asked of it, within the bound."""
         work, many = self.work, len(asked)
         shift = work.affine(work.add(*(shift for shift, _ in asked)), 1 / many)
-        bound = self.rule.clamp
-        shift = work.binary("min", work.binary("max", shift, work.scalar(-bound)), work.scalar(bound))
-        self.shift[value], self.kappa[value] = shift, sum(kappa for _, kappa in asked) / many
+        self.shift[value] = self.rule.bounded(work, shift)
+        self.kappa[value] = sum(kappa for _, kappa in asked) / many
 
     def _cross(self, step: Step) -> list[tuple[int, tuple[int, float]]]:
         """Return what a step asks of the values that it reads, by the target of its output."""
@@ -264,7 +294,7 @@ class _Pass:
             shift = work.binary("sub", there, here)
         elif not spec.inert:
             shift = EXACT[step.op](self.base, step, x, y, shift)
-        growth = self.rule.growth if step.params else 1.0
+        growth = self.rule.course.growth if step.params else 1.0
         return [(inputs[0], (work.affine(shift, growth), kappa * growth))]
 
     def _discrete(self, value: int) -> Step | None:
@@ -304,7 +334,7 @@ class _Pass:
                     before = gradients.get(key)
                     gradients[key] = found[tensor] if before is None else work.add(before, found[tensor])
                     budgets.setdefault(key, []).append(budget)
-        paces = {key: pace_of(work, found, rule.gate) for key, found in budgets.items()}
+        paces = {key: pace_of(work, found, rule.course.gate) for key, found in budgets.items()}
         return gradients, paces, told
 
     def inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
@@ -316,7 +346,7 @@ class _Pass:
                 continue
             value, through = self._before_discrete(step.inputs[0])
             x = self.made[value]
-            moved = work.add(x, self._noise(x, step.where, key, noise))
+            moved = work.add(x, drawn_noise(work, work.shape(x), step.where, key, noise))
             y = moved
             for layer in reversed(through):
                 y = sent(work, layer.attrs["spec"], y)
@@ -337,15 +367,15 @@ class _Pass:
             value = through[-1].inputs[0]
         return value, through
 
-    def _noise(self, x: int, where: str, key: int, noise: int) -> int:
-        """Plus or minus the noise for each element of `x`, by chance.
 
-        Of noise without correlation an inverse sees the mean and the variance alone, to the second order.
-        """
-        work, shape = self.work, self.work.shape(x)
-        ones = work.broadcast(work.constant(_ones(len(shape)), "ones"), shape)
-        drawn = work.emit("dropout", (ones, key), p=0.5, stream=stream_of(f"{where}/inverse"))[0]  # 0 or 2
-        return work.binary("mul", work.affine(drawn, 1.0, -1.0), work.reshape(noise, (1,) * len(shape)))
+def drawn_noise(work: GraphBuilder, shape: Shape, where: str, key: int, noise: int) -> int:
+    """Emit plus or minus the noise for each element, by chance.
+
+    Of noise without correlation an inverse sees the mean and the variance alone, to the second order.
+    """
+    ones = work.broadcast(work.constant(np.ones((1,) * len(shape)), "ones"), shape)
+    drawn = work.emit("dropout", (ones, key), p=0.5, stream=stream_of(f"{where}/inverse"))[0]  # 0 or 2
+    return work.binary("mul", work.affine(drawn, 1.0, -1.0), work.reshape(noise, (1,) * len(shape)))
 
 
 def budget_of(work: GraphBuilder, h: int, target: int) -> int:
@@ -378,7 +408,3 @@ def _squares(work: GraphBuilder, x: int) -> int:
 def _summed(work: GraphBuilder, x: int) -> int:
     n, *axes = work.shape(x)
     return work.reshape(work.reduce(x, "sum", range(1, 1 + len(axes))), (n,))
-
-
-def _ones(axes: int) -> np.ndarray:
-    return np.ones((1,) * axes)

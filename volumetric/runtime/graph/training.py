@@ -18,7 +18,6 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
 from volumetric.graph.ops import Graph
-from volumetric.layers import LayerSpec
 from volumetric.layers.scope import GraphTraining
 from volumetric.runtime.graph.network import EmitOptions, emit_plan, resumed_states
 from volumetric.runtime.plan import Plan
@@ -61,6 +60,7 @@ class ForwardPass:
         sequence begins anew
     at_first : sequences begin anew with the first row or with none: that input is ``[sequences, 1]``
     parted : as `GraphDevice.parted` says
+    draws : whether training draws random numbers, and so takes the key of a pass
     """
 
     plan: Plan
@@ -71,18 +71,13 @@ class ForwardPass:
     carried: str | None = None
     at_first: bool = False
     parted: bool = False
+    draws: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
         """What tells it from others through the same network."""
         streams = self.carried, self.at_first
         return self.inputs, self.sequences, self.shared, streams, tuple(of.key for of in self.objectives)
-
-    @property
-    def draws(self) -> bool:
-        """Whether training draws random numbers, and so takes the key of a pass."""
-        specs = (step.attrs.get("spec") for step in self.plan.steps)
-        return any(isinstance(spec, LayerSpec) and spec.draws for spec in specs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

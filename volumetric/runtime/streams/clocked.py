@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,11 @@ from volumetric.graph.stacks import Stack
 from volumetric.layers import StateSpec
 from volumetric.network import Params, check_params
 from volumetric.runtime.clocked.program import window_graph
-from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.clocked.window import Machine
-from volumetric.runtime.held import Held, as_numbers
-from volumetric.runtime.state_file import restore_state, save_state
+from volumetric.runtime.held import Held
+from volumetric.runtime.kept import KeptBuffers
+from volumetric.runtime.state_file import HeldValues, restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.held import HeldValues
 from volumetric.runtime.streams.living import HasLiving, Living
 from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, parted
 from volumetric.runtime.streams.rows import SEAL, Header
@@ -53,7 +53,6 @@ class ClockedStream(HasLiving):
         check_params(clocked.network, params)
         self.clocked, self.batch, self.position = clocked, batch, 0
         self._device = device
-        self._kept = kept_states(clocked)
         self._machine = Machine(clocked, batch)
         self._graphs = device.graphs()
         self._store: Any = self._graphs.store()
@@ -61,8 +60,8 @@ class ClockedStream(HasLiving):
         self._put_weights(params)
         self._living = Living(clocked.network, params)
         self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
-        for key in self._machine.buffers:
-            self._store.put(key, self._fresh(key))
+        self._kept = KeptBuffers(self._store, self._machine.buffers, batch)
+        self._kept.begin()
 
     def run(
         self,
@@ -144,14 +143,7 @@ class ClockedStream(HasLiving):
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
         """Let all streams, or those that are named, begin anew."""
-        chosen = check_streams(streams, self.batch)
-        for key in self._machine.buffers:
-            fresh = self._fresh(key)
-            value, by_stream = self._store.get(key), self._by_stream(key, fresh)
-            now = self._by_stream(key, value)
-            for b in chosen:
-                now[:, b] = by_stream[:, b]
-            self._store.put(key, value)
+        self._kept.reset(check_streams(streams, self.batch))
 
     def _marks(self, resets: Array, per_row: int) -> Array:
         """Return which ticks begin anew, ``[ticks, batch]``: the first ones of rows."""
@@ -172,15 +164,6 @@ class ClockedStream(HasLiving):
                     continue
                 for key in set(keys) - set(self._store.keys()):
                     self._store.put(key, params[key].values())
-
-    def _fresh(self, key: str) -> Array:
-        buffer = self._machine.buffers[key]
-        return np.full(buffer.shape(self.batch), buffer.start, np.int32 if buffer.dtype == "int32" else np.float32)
-
-    def _by_stream(self, key: str, value: Array) -> Array:
-        """View a buffer as ``[n, batch, …]``."""
-        buffer = self._machine.buffers[key]
-        return value.reshape(buffer.count, self.batch, *buffer.row)
 
     @staticmethod
     def _pieces(rows: int, per_row: int) -> Iterator[tuple[int, int]]:
@@ -210,9 +193,7 @@ class ClockedStream(HasLiving):
 
     def state(self) -> dict[str, Array]:
         """Return a copy of all that is kept, ``[batch, …]`` by the keys of `kept_states`."""
-        held = {name: self._by_stream(name, self._store.get(name)) for name in self._machine.buffers}
-        places = {key: self._machine.locate(key) for key in self._kept}
-        return {key: held[name][row or 0].copy() for key, (name, row) in places.items()}
+        return self._machine.gathered(self._kept.get)
 
     def activity(self, row: int | None = None) -> F32Array:
         """Return the root mean square of each layer's output, over its features, float32 ``[layers]``.
@@ -226,14 +207,14 @@ class ClockedStream(HasLiving):
         found = dict.fromkeys(self.clocked.network.layers, 0.0)
         some = slice(None) if row is None else slice(row, row + 1)
         for i, bucket in enumerate(self._machine.buckets):
-            made = self._store.get(f"plane/{i}/1").reshape(bucket.size, self.batch, -1)[:, some].astype(np.float64)
+            made = self._kept.get(f"plane/{i}/1").reshape(bucket.size, self.batch, -1)[:, some].astype(np.float64)
             found.update(zip(bucket.coords, np.sqrt(np.square(made).mean((1, 2))).tolist(), strict=True))
         return np.array(list(found.values()), np.float32)
 
     def read(self, key: str) -> Array:
         """Return a copy of one of them."""
         name, row = self._machine.locate(key)
-        return self._by_stream(name, self._store.get(name))[row or 0].copy()
+        return self._kept.get(name)[row or 0].copy()
 
     def strength(self, key: str) -> Array:
         """Return the root mean square over the last axis of what is kept, float64 ``[batch, …]``."""
@@ -242,12 +223,7 @@ class ClockedStream(HasLiving):
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
         """Replace all that is kept by ``[batch, …]`` of each key, as it was after `position` ticks."""
-        arrays = {name: self._fresh(name) for name in self._machine.buffers}
-        for key, value in values.items():
-            name, row = self._machine.locate(key)
-            self._by_stream(name, arrays[name])[row or 0] = as_numbers(value, arrays[name].dtype)
-        for name, array in arrays.items():
-            self._store.put(name, array)
+        self._kept.put(self._machine.spread(values))
         self.position = position
 
     def onto(self, clocked: Clocked, params: Params) -> ClockedStream:
@@ -262,7 +238,7 @@ class ClockedStream(HasLiving):
         from volumetric.runtime.streams.moved import followed, ways_between
 
         made = ClockedStream(self._device, clocked, params, batch=self.batch)
-        told, asked, values = self._kept, made._kept, self.state()
+        told, asked, values = self._machine.kept, made._machine.kept, self.state()
         for key, (of, to) in ways_between(self.clocked.network, clocked.network, told, asked).items():
             shape = asked[key].shape
             before = values[key] if key in told else np.zeros((self.batch, 0), np.float32)
@@ -303,8 +279,8 @@ class ClockedStream(HasLiving):
         made = copy(self)
         made._store, made._programs = self._store.share(self._weights), ProgramCache()
         made._living = self._living.fork()
-        for name in (*self._machine.buffers, *made._living.values):
-            made._store.put(name, self._store.get(name))
+        made._kept = self._kept.onto(made._store)
+        made._tell()
         return made
 
     def _tell(self) -> None:
@@ -314,10 +290,7 @@ class ClockedStream(HasLiving):
     @property
     def _specs(self) -> dict[str, StateSpec]:
         """What is kept, as saved states declare it."""
-        return {
-            key: StateSpec(name=key, shape=(self.batch, *kept.shape), kind="fixed", dtype=kept.dtype)
-            for key, kept in self._kept.items()
-        }
+        return {key: replace(kept, shape=(self.batch, *kept.shape)) for key, kept in self._machine.kept.items()}
 
 
 def _joined(first: Array | dict[str, Array], then: Array | dict[str, Array]) -> Array | dict[str, Array]:

@@ -15,8 +15,7 @@ from volumetric.layers import StateSpec
 from volumetric.network import Network
 from volumetric.runtime.held import Held, as_numbers
 from volumetric.runtime.lower import lower
-from volumetric.runtime.state_file import restore_state, save_state
-from volumetric.runtime.streams.held import HeldValues
+from volumetric.runtime.state_file import HeldValues, restore_state, save_state
 
 if TYPE_CHECKING:
     from volumetric.layers.fabric.nodes import Entries

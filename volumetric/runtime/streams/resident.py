@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -23,9 +24,9 @@ from volumetric.grid import Coord
 from volumetric.network import Network, Params, check_params
 from volumetric.runtime.graph.network import graph_of, resumed_states
 from volumetric.runtime.held import as_numbers
+from volumetric.runtime.kept import Buffer, KeptBuffers
 from volumetric.runtime.lower import endless, looks_ahead, lower
-from volumetric.runtime.state_file import restore_state, save_state
-from volumetric.runtime.streams.held import HeldValues
+from volumetric.runtime.state_file import HeldValues, restore_state, save_state
 from volumetric.runtime.streams.living import Living
 from volumetric.runtime.streams.marks import check_streams, parted
 from volumetric.runtime.streams.rows import RowStream, with_outputs
@@ -71,14 +72,14 @@ class ResidentStream(RowStream):
             self._store.put(key, value.values())
         self._living = Living(network, params)
         self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
-        self._kept = resumed_states(lower(network))
+        self._specs = resumed_states(lower(network))
+        self._kept = KeptBuffers(self._store, {key: Buffer(of.shape) for key, of in self._specs.items()}, batch)
         self._rows = np.zeros(batch, np.int64)  # since a stream began
         self._longest = LONGEST
         self._quick: dict[Shape, Callable[[Array], Array]] = {}
         self._quick_rows = 0
         self._name_ends()
-        begun = {key: np.zeros((batch, *state.shape), np.float32) for key, state in self._kept.items()}
-        self._store.put_together(begun)
+        self._kept.put(self._kept.fresh(), together=True)
 
     def _name_ends(self) -> None:
         network = self.network
@@ -151,25 +152,16 @@ class ResidentStream(RowStream):
         chosen = check_streams(streams, self.batch)
         self._count_quick()
         self._rows[chosen] = 0
-        for key in self._kept:
-            value = self._store.get(key)
-            value[chosen] = 0
-            self._store.put(key, value)
+        self._kept.reset(chosen)
 
     def fork(self) -> ResidentStream:
         self._count_quick()
-        made = object.__new__(ResidentStream)
-        made.network, made.batch, made._graphs, made._weights = self.network, self.batch, self._graphs, self._weights
-        made._kept, made._rows, made._programs = self._kept, self._rows.copy(), ProgramCache()
-        made._longest = self._longest
-        made._name_ends()
-        made._quick, made._quick_rows = {}, 0
+        made = copy(self)
+        made._rows, made._programs, made._quick = self._rows.copy(), ProgramCache(), {}
         made._living = self._living.fork()
-        own = {*self._kept, *made._living.values}
-        made._store = self._store.share(set(self._store.keys()) - own)
-        made._store.put_together({key: self._store.get(key) for key in self._kept})
-        for key in own - self._kept.keys():
-            made._store.put(key, self._store.get(key))
+        made._store = self._store.share(set(self._store.keys()) - {*self._specs, *made._living.values})
+        made._kept = self._kept.onto(made._store, together=True)
+        made._tell()
         return made
 
     def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> ResidentStream:
@@ -189,29 +181,28 @@ class ResidentStream(RowStream):
 
     def _reducing(self, key: str) -> Any:
         """Compile the mean of squares over the last axis of a state."""
-        work, shape = GraphBuilder(), (self.batch, *self._kept[key].shape)
+        work, shape = GraphBuilder(), (self.batch, *self._specs[key].shape)
         x = work.stored(key, shape)
         mean = work.reduce(work.binary("mul", x, x), "mean", (len(shape) - 1,))
         return self._graphs.compile(work.finish([mean]), self._store)
 
     def save(self) -> bytes:
         self._count_quick()
-        values = {key: self._store.get(key) for key in self._kept}
+        values = self._kept.values()
         of = [HeldValues({k: v[b] for k, v in values.items()}, int(self._rows[b])) for b in range(self.batch)]
-        return self._together([save_state(held, self._kept) for held in of])
+        return self._together([save_state(held, self._specs) for held in of])
 
     def restore(self, data: bytes) -> None:
         found = []
         parts, living = self._apart(data)
         for part in parts:
             found.append(HeldValues({}, 0))
-            restore_state(found[-1], part, self._kept, sys.maxsize)
-        for key, state in self._kept.items():
-            value = np.zeros((self.batch, *state.shape), np.float32)  # as it stays of streams that had no row
-            for of_stream, held in zip(value, found, strict=True):
-                if key in held.values:
-                    of_stream[...] = as_numbers(held.values[key], np.dtype(np.float32)).reshape(state.shape)
-            self._store.put(key, value)
+            restore_state(found[-1], part, self._specs, sys.maxsize)
+        values = self._kept.fresh()  # as they stay of streams that had no row
+        for b, held in enumerate(found):
+            for key, value in held.values.items():
+                values[key][b] = as_numbers(value, np.dtype(np.float32)).reshape(self._specs[key].shape)
+        self._kept.put(values)
         self._living.values = living
         self._tell()
         self._quick_rows = 0

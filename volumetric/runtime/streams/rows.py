@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -161,10 +162,8 @@ class RowStream(HasLiving):
 
     def fork(self) -> RowStream:
         """Return a copy: both go on independently, with the same weights."""
-        made = object.__new__(RowStream)
-        made.network, made.batch, made._executable = self.network, self.batch, self._executable
-        made._opened, made._living, made._told = self._opened, self._living.fork(), self._told
-        made._states, made._spare = [state.fork() for state in self._states], []
+        made = copy(self)
+        made._living, made._states, made._spare = self._living.fork(), [state.fork() for state in self._states], []
         return made
 
     def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> RowStream:

@@ -1,0 +1,68 @@
+"""Credit by the gradients of the loss with respect to all weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from volumetric.runtime.graph.training import ForwardPass, UpdateRule, gradient_graph, next_key, sum_key, update_graph
+from volumetric.train.by_output import Tally
+from volumetric.train.data import Batch
+from volumetric.train.objective import Ready
+from volumetric.train.strategies import Credit, Time, Update
+from volumetric.train.trained import TrainedArrays
+
+
+class BackpropCredit(Credit):
+    """Weights get the gradients of the loss. An update by one batch is one run of one graph."""
+
+    def __init__(self, arrays: TrainedArrays, time: Time) -> None:
+        self._arrays, self._time = arrays, time
+
+    def update(self, batches: Sequence[Batch], rate: float) -> Update:
+        arrays = self._arrays
+        ready, scale = self._time.learning(batches)
+        knobs = arrays.knobs(rate, scale)
+        if len(ready) > 1:
+            rule = arrays.rule({name for one in ready for name in one.posed.counts})
+            tally = self._sum(ready, rule)
+            norm, good = 0.0, 0.0
+            if np.isfinite(tally.total):
+                program = arrays.program("update", None, lambda: update_graph(rule), tuple(rule.masters))
+                norm, good = program.run([knobs])[0].tolist()
+        else:
+            [one] = ready
+            rule = arrays.rule(one.posed.counts)
+            program = arrays.program("step", one.of, lambda: self._time.step_graph(one.of, arrays.weights, rule))
+            *totals, norm, good = program.run([*arrays.noise(one.of, 0), *one.arrays, knobs])[0].tolist()
+            tally = one.posed.tally(totals)
+        return Update(tally=tally, norm=norm, steepest=norm, good=bool(good))
+
+    def _sum(self, ready: Sequence[Ready[ForwardPass]], rule: UpdateRule) -> Tally:
+        """Sum the gradients of several batches; return the sums of their loss terms, up to the first that is odd."""
+        arrays, tally = self._arrays, Tally()
+        self._start_sums()
+        for i, one in enumerate(ready):
+            make = partial(gradient_graph, one.of, arrays.weights, rule)
+            program = arrays.program("sum", one.of, make, tuple(rule.masters))
+            keep = np.array([float(i > 0)], np.float32)
+            tally += one.posed.tally(program.run([keep, *arrays.noise(one.of, i), *one.arrays])[0].tolist())
+            if not np.isfinite(tally.total):
+                break
+        return tally
+
+    def _start_sums(self) -> None:
+        """Create the buffers of sums and of what layers change meanwhile, which only accumulation needs."""
+        arrays = self._arrays
+        known = set(arrays.store.keys())
+        names = {sum_key(key): shape for key, shape in arrays.stacks.shapes(arrays.shapes).items()}
+        names |= {next_key(key): shape for key, shape in arrays.buffers.items()}
+        for name, shape in names.items():
+            if name not in known:
+                arrays.store.put(name, np.zeros(shape, np.float32))
+
+    def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
+        found = self._time.fault(batches, rate, tally)
+        return found or self._arrays.fault(tally, "the norm of the gradients, or a new weight")

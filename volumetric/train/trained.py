@@ -1,0 +1,189 @@
+"""The arrays of a learner where it runs: masters, slots and buffers, the rules of their updates, and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, NumpyGraphs
+from volumetric.graph.interpret import Float
+from volumetric.graph.numeric.noise import noise_key
+from volumetric.graph.programs import ProgramCache
+from volumetric.graph.stacks import Stacks
+from volumetric.network import Network, check_params
+from volumetric.runtime.graph.training import ForwardPass, UpdateRule, slot_key
+from volumetric.runtime.plan import Plan, with_outputs
+from volumetric.train.by_output import Tally
+from volumetric.train.forward_weights import ForwardWeights
+from volumetric.train.learner import LearnerOptions, LearnerState
+from volumetric.train.lora import DOWN, UP
+from volumetric.train.precision import schemes_of, trained_store
+from volumetric.train.subject import first_masters, kept_store, learned_buffers, trained_keys
+from volumetric.weights import Params, WeightStore
+
+
+class TrainedArrays:
+    """Masters, slots and sums of gradients as float32 buffers of a store of a `GraphDevice`.
+
+    Parameters
+    ----------
+    plan : what is computed
+    stacked : returns which parameters lie in the store as one
+
+    Attributes
+    ----------
+    float : type of what goes to the device with a batch
+    schemes : of all parameters
+    wanted : keys of the network's parameters that are trained
+    shapes : key → shape of all that is trained
+    buffers : key → shape of what layers change themselves
+    updates : how many were made
+
+    Raises
+    ------
+    UnsupportedError
+        The device cannot hold a scheme, as 64-bit types on most GPUs.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        params: Params,
+        options: LearnerOptions,
+        device: GraphDevice,
+        plan: Plan,
+        stacked: Callable[[TrainedArrays], Stacks],
+    ) -> None:
+        check_params(network, params)
+        self.network, self.options, self.device, self.plan = network, options, device, plan
+        self.losses = options.losses
+        self.float: Float = device.dtype if isinstance(device, NumpyGraphs) else np.float32
+        self.schemes = schemes_of(network, params, options.dtype)
+        self.wanted = trained_keys(plan, params, options)
+        masters = first_masters(params, self.wanted, options)
+        self.shapes = {key: w.shape for key, w in masters.items()}
+        self.buffers = {key: params[key].shape for key in learned_buffers(plan, params, options)}
+        self.updates = 0
+        self.store = device.store()
+        self.programs = ProgramCache()
+        self._kept = {
+            key: kept_store(store, options, self.schemes[key], trained=key in self.wanted)
+            for key, store in params.items()
+        }
+        self._beside: list[str] = []
+        """Keys of what is trained beside the network."""
+        self._parts: dict[frozenset[str], Plan] = {}
+        self._rules: dict[frozenset[str], UpdateRule] = {}
+        self.stacks = stacked(self)
+        self._put(masters)
+        fixed = [key for key in plan.params if key not in self.shapes]
+        self.stacks.put(self.store, fixed, lambda key: self._kept[key].values())
+
+    def train_beside(self, masters: Mapping[str, Array]) -> None:
+        """Train further arrays, which are not of the network."""
+        self._beside += masters
+        self.shapes |= {key: w.shape for key, w in masters.items()}
+        self._put(masters)
+
+    def _put(self, masters: Mapping[str, Array]) -> None:
+        """Put what is trained into the store, with slots of zeros."""
+        self.stacks.put(self.store, masters, lambda key: np.asarray(masters[key], self.float))
+        for key, shape in self.stacks.shapes({key: w.shape for key, w in masters.items()}).items():
+            for slot in self.options.optimiser.slots:
+                self.store.put(slot_key(slot, key), np.zeros(shape, np.float32))
+
+    @property
+    def state(self) -> LearnerState:
+        """All of them and the number of updates, copied from the device."""
+        slots = {
+            slot: self.stacks.get(self.store, self.shapes, partial(slot_key, slot))
+            for slot in self.options.optimiser.slots
+        }
+        return LearnerState(self.updates, self._masters(), slots, self._learned())
+
+    def restore(self, state: LearnerState) -> None:
+        """Take over arrays that fit."""
+        self.stacks.put(self.store, state.masters, state.masters.__getitem__)
+        for slot, arrays in state.slots.items():
+            self.stacks.put(self.store, arrays, arrays.__getitem__, partial(slot_key, slot))
+        for key, array in state.buffers.items():
+            self.store.put(key, array)
+        self.updates = state.updates
+
+    def params(self) -> Params:
+        """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
+        masters = self._masters()
+        if self.options.overlay is not None:
+            return self.options.overlay.merge(self._kept, masters)
+        trained = {key: trained_store(w, self.schemes[key]) for key, w in masters.items() if key in self.schemes}
+        trained |= {key: WeightStore.from_array(value) for key, value in self._learned().items()}
+        return Params({key: trained.get(key, store) for key, store in self._kept.items()})
+
+    def _masters(self) -> dict[str, Array]:
+        return self.stacks.get(self.store, self.shapes)
+
+    def _learned(self) -> dict[str, Array]:
+        return {key: self.store.get(key) for key in self.buffers}
+
+    def part(self, outputs: Collection[str]) -> Plan:
+        """Return what some outputs need of the network."""
+        names = frozenset(outputs)
+        return self._parts.get(names) or self._parts.setdefault(names, with_outputs(self.plan, names))
+
+    def rule(self, outputs: Collection[str]) -> UpdateRule:
+        """Return how arrays change in an update by the losses of some outputs: what these do not need stays."""
+        names = frozenset(outputs)
+        return self._rules.get(names) or self._rules.setdefault(names, self._rule_of(self.part(names)))
+
+    def _rule_of(self, plan: Plan) -> UpdateRule:
+        options, optimiser = self.options, self.options.optimiser
+        needed = {*plan.params, *self._beside}
+        if options.overlay is not None:
+            needed |= {key + end for key in plan.params for end in (DOWN, UP)}
+        shapes = self.stacks.shapes({key: shape for key, shape in self.shapes.items() if key in needed})
+        updates: dict[str, Mapping[str, Any]] = {}
+        for key, shape in shapes.items():
+            axes = len(shape) - (key in self.stacks.named)
+            updates[key] = optimiser.for_weight(axes, decay_vectors=options.decay_vectors).attributes
+        buffers = {key: shape for key, shape in self.buffers.items() if key in plan.params}
+        return UpdateRule(masters=shapes, updates=updates, slots=optimiser.slots, clip=options.clip, buffers=buffers)
+
+    def weights(self, work: GraphBuilder) -> ForwardWeights:
+        """Return what gives the forward pass its weights."""
+        return ForwardWeights(
+            work=work,
+            stacks=self.stacks,
+            schemes=self.schemes,
+            shapes=self.shapes,
+            overlay=self.options.overlay,
+            overlaid=self.wanted,
+        )
+
+    def knobs(self, rate: float, scale: float, step: int | None = None) -> Array:
+        """Return the numbers that update number `step`, the next one unless named, takes from the host."""
+        step = self.updates + 1 if step is None else step
+        with np.errstate(over="ignore"):
+            return np.array([rate, scale, *self.options.optimiser.knobs(step)], np.float64).astype(self.float)
+
+    def noise(self, of: ForwardPass, part: int) -> list[Array]:
+        """Return the key of a pass by batch number `part` of the next update, if it draws random numbers."""
+        return [self.noise_key(self.updates, part)] if of.draws else []
+
+    def noise_key(self, update: int, part: int) -> Array:
+        """Return the key of one pass of an update as graphs take it."""
+        return np.array(noise_key(self.options.seed, update, part), np.uint32).view(np.int32)
+
+    def program(self, name: str, of: Any, make: Callable[[], Graph], *more: object) -> GraphProgram:
+        """Return a program that is compiled once for each name, each `key` of the pass `of`, and what is `more`."""
+        key = (name, None if of is None else of.key, *more)
+        return self.programs.get(key, lambda: self.device.compile(make(), self.store))
+
+    def fault(self, tally: Tally, otherwise: str = "") -> str:
+        """Name the first loss that is not finite; where all are, return `otherwise`."""
+        if otherwise and np.isfinite(tally.total):
+            return otherwise
+        return self.losses.fault({name: of.total for name, of in tally.terms.items()})

@@ -1,0 +1,41 @@
+"""Statistics of every layer in updates, taken on the device by one more run for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from volumetric.graph import Graph
+from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats, Watch
+from volumetric.runtime.graph.training import ForwardPass, Watched, watch_graph
+from volumetric.train.objective import Ready
+from volumetric.train.trained import TrainedArrays
+
+
+class Watching:
+    """Tells observers about every layer, forward and backward."""
+
+    def __init__(self, arrays: TrainedArrays, observers: Sequence[Observer]) -> None:
+        self._arrays, self._watch = arrays, Watch(observers)
+        self._makes = {step.outputs[0]: step for step in arrays.plan.steps}
+        self._watched: dict[tuple[object, ...], tuple[Watched, ...]] = {}
+
+    def observe(self, ready: Sequence[Ready[ForwardPass]]) -> None:
+        """Collect the statistics of a pass over all batches of an update, under the weights before it."""
+        self._watch.drop()  # what is left of an update with a fault
+        for part, one in enumerate(ready):
+            program = self._arrays.program("watch", one.of, lambda of=one.of: self._graph(of))
+            found = program.run([*self._arrays.noise(one.of, part), *one.arrays])
+            if found:
+                rows = found[0].reshape(-1, 4).tolist()
+                for entry, (low, high, mean, active) in zip(self._watched[one.of.key], rows, strict=True):
+                    stats = Stats(min=low, max=high, mean=mean, active=active, total=entry.size)
+                    self._watch.add(entry.mode, self._makes[entry.value], stats)
+
+    def tell(self) -> None:
+        """Tell the observers of an update that was written."""
+        self._watch.flush(self._arrays.updates)
+
+    def _graph(self, of: ForwardPass) -> Graph:
+        rule = self._arrays.rule([objective.name for objective in of.objectives])
+        graph, self._watched[of.key] = watch_graph(of, self._arrays.weights, rule, ACTIVE_ABOVE)
+        return graph

@@ -1,0 +1,201 @@
+"""Batches whose samples are computed from their first row to their last, side by side, as if each were alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers import LayerSpec
+from volumetric.network import INPUT
+from volumetric.observe import Observer
+from volumetric.runtime.graph.training import ForwardPass, loss_graph, step_graph
+from volumetric.runtime.lower import mixing_step
+from volumetric.runtime.plan import Plan
+from volumetric.runtime.state import by_name, check_inputs, check_vocabulary
+from volumetric.train.arrays import named
+from volumetric.train.by_output import Tally
+from volumetric.train.data import Batch
+from volumetric.train.faults import FaultFinder
+from volumetric.train.objective import Ready, naming, pose, sharing
+from volumetric.train.strategies import Time
+from volumetric.train.trained import TrainedArrays
+from volumetric.train.watching import Watching
+
+
+class WholeTime(Time):
+    """Updates are each of whole batches."""
+
+    step_graph = staticmethod(step_graph)
+
+    def __init__(self, arrays: TrainedArrays) -> None:
+        self.arrays = arrays
+        self._watching: Watching | None = None
+        self._forms: dict[frozenset[str], BatchForm] = {}
+        self._statistics = statistics_layer(arrays.plan, arrays.buffers)
+
+    def ready(self, batch: Batch) -> Ready[ForwardPass]:
+        """Check a batch and bring it into the form of graphs."""
+        return self._formed(batch, named(batch.inputs))
+
+    def learning(self, batches: Sequence[Batch]) -> tuple[list[Ready[ForwardPass]], float]:
+        ready, scale = sharing(self.arrays.losses, [self.ready(batch) for batch in batches])
+        for one in ready:
+            check_statistics(self._statistics, sequences=one.of.sequences is not None)
+        self.observe(ready)
+        return ready, scale
+
+    def watch(self, observers: Sequence[Observer]) -> None:
+        self._watching = Watching(self.arrays, observers) if observers else None
+
+    def observe(self, ready: Sequence[Ready[ForwardPass]]) -> None:
+        """Collect what observers are told of an update."""
+        if self._watching is not None:
+            self._watching.observe(ready)
+
+    def learned(self, batches: Sequence[Batch]) -> None:
+        if self._watching is not None:
+            self._watching.tell()
+
+    def judge(self, batch: Batch, *, outputs: bool) -> tuple[Tally, dict[str, Array]]:
+        ready, arrays = self.judged(batch), self.arrays
+        program = arrays.program(
+            "measure" if outputs else "loss", ready.of, lambda: loss_graph(ready.of, arrays.weights, outputs=outputs)
+        )
+        totals, *found = program.run(ready.arrays)
+        tally = ready.posed.tally(totals.tolist())
+        if not np.isfinite(tally.total):
+            tally = dataclasses.replace(tally, fault=self.pass_fault(ready, tally))
+        return tally, dict(zip(ready.posed.counts, found, strict=outputs))
+
+    def judged(self, batch: Batch) -> Ready[ForwardPass]:
+        """Return a batch that is not learned from."""
+        return self.ready(batch)
+
+    def _formed(self, batch: Batch, inputs: Mapping[str, Array]) -> Ready[ForwardPass]:
+        """Check a batch whose `inputs` are these."""
+        losses = self.arrays.losses
+        asked = losses.asked(batch)
+        form = self._forms.get(names := frozenset(asked))
+        if form is None:
+            form = self._forms[names] = BatchForm(self.arrays.part(names))
+        plan = form.plan
+        given, many = form.checked(inputs)
+        lead = given[INPUT].shape[: 2 if many else 1]
+        shapes = {name: (*lead, *plan.values[plan.outputs[name]].shape[1:]) for name in asked}
+        posed = pose(losses, asked, shapes)
+        of = ForwardPass(
+            plan=plan,
+            inputs=tuple((name, x.shape) for name, x in given.items()),
+            sequences=lead[0] if many else None,
+            objectives=posed.objectives,
+            parted=self.arrays.device.parted,
+            draws=form.draws,
+        )
+        return Ready(of, [*given.values(), *posed.arrays], posed)
+
+    def pass_fault(self, ready: Ready[ForwardPass], tally: Tally) -> str:
+        """Name what is not finite first in a pass at inference."""
+        finder = self._finder()
+        found = finder.in_pass(ready)
+        if found is None:
+            self._check_outputs(finder.outputs)
+        return found or self.arrays.fault(tally)
+
+    def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
+        arrays, finder = self.arrays, self._finder()
+        ready, scale = sharing(arrays.losses, [self.ready(batch) for batch in batches])
+        names = {name for one in ready for name in one.posed.counts}
+        passes = [(one, arrays.noise(one.of, part)) for part, one in enumerate(ready)]
+        odd = not np.isfinite(tally.total)
+        found = finder.in_update(arrays.plan, passes, arrays.rule(names), arrays.knobs(rate, scale), judged=not odd)
+        if found is None and odd:
+            self._check_outputs(finder.outputs)
+        return found
+
+    def _finder(self) -> FaultFinder:
+        return FaultFinder(self.arrays.device, self.arrays.store, self.arrays.weights)
+
+    def _check_outputs(self, outputs: Mapping[str, Array]) -> None:
+        """Raise `ShapeError` if outputs are none that their losses are defined for."""
+        losses = self.arrays.losses
+        for name, y in outputs.items():
+            if name in losses.of:
+                with naming(losses, name):
+                    losses.of[name].check_output(y)
+
+
+class BatchForm:
+    """What batches of a plan are, as far as that follows from the plan: found once, and not at each update.
+
+    Parameters
+    ----------
+    plan : of what is computed
+
+    Attributes
+    ----------
+    draws : whether training draws random numbers, and so takes the key of a pass
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        mixing = mixing_step(plan)
+        self.plan = plan
+        self._mixing = None if mixing is None else f"{mixing.op} at {mixing.where}"
+        """The first layer for which the rows of a call are one sequence. Rows of several axes are samples."""
+        self._axes = len(plan.values[plan.inputs[INPUT]].shape)
+        self.draws = any(spec.draws for step in plan.steps if (spec := step.attrs.get("spec")) is not None)
+        self._ids = [name for name, i in plan.inputs.items() if plan.values[i].dtype == "int32"]
+
+    def checked(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], bool]:
+        """Return the inputs of a batch in the plan's order and dtypes, with their axes; and whether they are sequences.
+
+        Raises
+        ------
+        ShapeError : an input is missing or unknown, or samples are not what it reads, or not as many or as long as
+            others, or no sequences where they would have to be
+        GenerationError : an id has no row in an embedding
+        """
+        inputs = by_name(self.plan, inputs)
+        x = inputs[INPUT]
+        many = x.ndim == self._axes + 1
+        if self._mixing is not None and not many:
+            raise ShapeError(
+                f"{self._mixing} looks at other rows, so a sample is a sequence of rows, but inputs of shape {x.shape} "
+                "are one sequence",
+                hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
+            )
+        lead = x.shape[: 2 if many else 1]
+        for name, other in inputs.items():
+            if other.shape[: len(lead)] != lead:
+                raise ShapeError(
+                    f"the inputs of a batch have the same samples and lengths, got {INPUT} "
+                    f"{list(x.shape)} and {name} {list(other.shape)}"
+                )
+        rows = {name: x.reshape(-1, *x.shape[2:]) if many else x for name, x in inputs.items()}
+        checked = check_inputs(self.plan, rows)
+        for name in self._ids:
+            check_vocabulary(self.plan, checked[name].ravel(), name)
+        return {name: x.reshape(inputs[name].shape) for name, x in checked.items()}, many
+
+
+def check_statistics(layer: str | None, *, sequences: bool) -> None:
+    """Raise `SpecError` where a layer takes statistics of a batch whose samples are sequences of rows."""
+    if layer is not None and sequences:
+        raise SpecError(
+            f"{layer} takes statistics over the samples of a batch, which cannot be sequences",
+            hint="make a sequence one row of the network: input_shape=(T, features)",
+        )
+
+
+def statistics_layer(plan: Plan, learned: Collection[str]) -> str | None:
+    """Return the first layer that takes statistics of the batch while training changes the buffers `learned`."""
+    for step in plan.steps:
+        spec: LayerSpec | None = step.attrs.get("spec")
+        if spec is None or spec.batch_statistics == "never":
+            continue
+        if all(step.params[b.name] in learned for b in spec.buffers()):
+            return f"{step.op} at {step.where}"
+    return None
