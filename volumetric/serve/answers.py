@@ -8,11 +8,10 @@ from typing import Protocol
 
 from volumetric.generate.events import Generation
 from volumetric.serve.channels import ChannelReader, Harmony
-from volumetric.serve.parts import Parts
 from volumetric.serve.reasoning import ReasoningReader, Thinking
 from volumetric.serve.tools.asked import Tool
 from volumetric.serve.tools.form import CallForm
-from volumetric.serve.tools.reader import CallReader
+from volumetric.serve.tools.reader import CallReader, Parts
 
 
 class AnswerReader(Protocol):

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from volumetric.hints import shown, suggestion
+from volumetric.serve.bodies import converted
 from volumetric.serve.fields.chat import Call, Message
-from volumetric.serve.fields.reading import converted
 from volumetric.serve.problem import bad
 
 Status = Literal["in_progress", "completed", "incomplete"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from volumetric.generate.stops import undecided
 from volumetric.serve.tools.asked import Tool
@@ -21,6 +22,14 @@ class CallPiece:
     arguments: str = ""
     id: str | None = None
     name: str | None = None
+
+
+class Parts(NamedTuple):
+    """What some text holds: reasoning, what is said, and pieces of calls."""
+
+    thought: str
+    said: str
+    pieces: list[CallPiece]
 
 
 def joined(pieces: Sequence[CallPiece]) -> list[CallPiece]:
