@@ -15,7 +15,7 @@ from tests.generate.letters import LETTERS, deep_letters, letters, loaded_letter
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate import Model
 from volumetric.generate.drafting import PromptLookup
-from volumetric.generate.scheduling.length import Length
+from volumetric.generate.scheduling.guesses import Length
 from volumetric.layers import MultiHeadAttention
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import RunOptions

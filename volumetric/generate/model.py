@@ -22,8 +22,7 @@ from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.predicting import Predicts
 from volumetric.generate.preparing import prepare
-from volumetric.generate.prompt import Message, Prompt, check_messages, items_of
-from volumetric.generate.prompts import Prompts
+from volumetric.generate.prompt import Message, Prompt, Prompts, check_messages, items_of
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, PROMPT_ROWS, TOGETHER
 from volumetric.generate.session import Session
 from volumetric.generate.stream import Stream

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from volumetric.generate.events import FinishReason, Generation, GenerationStats, TokenEvent, TopLogprobs
@@ -34,7 +35,6 @@ class Transcript:
 
     Attributes
     ----------
-    sampler : draws its tokens
     cached : tokens of the prompt that needed no computing
     prompt_seconds : time to compute the prompt
     likelihoods, likeliest : ``log p`` of the job's targets, and of the likeliest tokens in their places, if it has any,
@@ -48,7 +48,6 @@ class Transcript:
     ) -> None:
         self.params = params
         self.prompt = tuple(prompt)
-        self.sampler = Sampler(params, self.prompt)
         self.decoder: Decoder | None = model.decoder(shown)
         self.cached = 0
         self.prompt_seconds = 0.0
@@ -60,11 +59,17 @@ class Transcript:
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
         self._end_ids = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
-        self._stops = StopMatcher(params.stop, shown=params.include_stop)
-        self._ends_at_texts = bool(params.stop)
+        self._stops = StopMatcher(params.stop, shown=params.include_stop) if params.stop else None
         self._draws: list[Draw] = []
         self._texts: list[str] = []
         self._first_seconds = self._seconds = 0.0
+        if not params.plain_greedy:
+            _ = self.sampler
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """What draws its tokens, where they are not simply the likeliest."""
+        return Sampler(self.params, self.prompt)
 
     @property
     def begun(self) -> bool:
@@ -94,7 +99,7 @@ class Transcript:
         token = draw.token
         ended = token in self._end_ids
         piece = "" if ended or self.decoder is None else self.decoder.push(token)
-        shown, stopped = self._stops.push(piece) if self._ends_at_texts else (piece, False)
+        shown, stopped = (piece, False) if self._stops is None else self._stops.push(piece)
         if ended or stopped:
             self.reason = "stop"
         elif len(self._draws) >= self._limit:
@@ -117,7 +122,10 @@ class Transcript:
 
     def _flush(self) -> str:
         """Return all text held back; a stop text that completes in it still ends the text."""
-        shown, stopped = self._stops.push("" if self.decoder is None else self.decoder.flush())
+        left = "" if self.decoder is None else self.decoder.flush()
+        if self._stops is None:
+            return left
+        shown, stopped = self._stops.push(left)
         if stopped:
             self.reason = "stop"
             return shown
