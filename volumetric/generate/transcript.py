@@ -63,6 +63,7 @@ class Transcript:
         self._draws: list[Draw] = []
         self._texts: list[str] = []
         self._first_seconds = self._seconds = 0.0
+        self._final: GenerationStats | None = None
         if not params.plain_greedy:
             _ = self.sampler
 
@@ -135,7 +136,7 @@ class Transcript:
         """Take back all tokens but the first ones, those that somebody was told of; it was cancelled, if any go."""
         if told < len(self._draws):
             del self._draws[told:], self._texts[told:]
-            self.reason = "cancelled"
+            self.reason, self._final = "cancelled", None
 
     def end(self) -> None:
         """Settle the reason and what is held back, once, however the generation ended."""
@@ -161,8 +162,10 @@ class Transcript:
 
     @property
     def stats(self) -> GenerationStats:
-        """Counts and times so far."""
-        return GenerationStats(
+        """Counts and times so far; those of the end, once that has come."""
+        if self._final is not None:
+            return self._final
+        stats = GenerationStats(
             prompt_tokens=len(self.prompt),
             cached_tokens=self.cached,
             generated_tokens=len(self._draws),
@@ -175,3 +178,5 @@ class Transcript:
             drafted_tokens=self.drafted,
             accepted_tokens=self.accepted,
         )
+        self._final = None if self.reason is None else stats
+        return stats
