@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
+from volumetric.generate.events import Draw
 from volumetric.generate.history import History
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.randoms import Randoms
-from volumetric.generate.sampler import Draw
 from volumetric.kernels.cpu.sampling import layout as kernel
 from volumetric.runtime.cpu.sampling import SAMPLING
 from volumetric.runtime.device import Adjustments

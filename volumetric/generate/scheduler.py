@@ -29,9 +29,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from volumetric.errors import ExpiredError, GenerationError, ShuttingDownError, VolumetricError
+from volumetric.generate.drafting import Draft
 from volumetric.generate.events import TokenEvent
 from volumetric.generate.scheduling.guesses import Guesses, guessed_by
 from volumetric.generate.scheduling.job import Event, Job, Ticket
@@ -44,7 +45,7 @@ from volumetric.generate.scheduling.stats import Stats
 from volumetric.generate.scheduling.waiting import Waiting
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
+    from volumetric.generate.compiled_model import CompiledModel
 
 
 class Scheduler:
@@ -69,11 +70,11 @@ class Scheduler:
 
     def __init__(
         self,
-        model: Model,
+        model: CompiledModel,
         limits: Limits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        draft: Model | Literal["lookup"] | None = None,
+        draft: Draft | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self._model = model

@@ -15,8 +15,8 @@ from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 from volumetric.generate.scheduling.live import Live, Room, texts_of
 
 if TYPE_CHECKING:
+    from volumetric.generate.compiled_model import CompiledModel
     from volumetric.generate.held import Held
-    from volumetric.generate.model import Model
     from volumetric.generate.scheduling.job import Job
     from volumetric.generate.scheduling.rounds import Rounds, Told
 
@@ -45,7 +45,7 @@ class Stream:
     """
 
     def __init__(
-        self, model: Model, job: Job, rounds: Rounds, held: Held, on_end: Callable[[], None] | None = None
+        self, model: CompiledModel, job: Job, rounds: Rounds, held: Held, on_end: Callable[[], None] | None = None
     ) -> None:
         self._live: Live = texts_of(job, model, _LIMITS, Room(model.executable.memory, None), time.monotonic())
         self._rounds, self._held = rounds, held

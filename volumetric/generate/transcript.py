@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from volumetric.generate.events import FinishReason, Generation, GenerationStats, TokenEvent, TopLogprobs
 from volumetric.generate.memory import peak_resident_bytes
@@ -13,14 +13,7 @@ from volumetric.generate.sampler import Draw, Sampler
 from volumetric.generate.stops import StopMatcher
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
-
-
-class Decoder(Protocol):
-    """Turns token ids into text as they come; holds back characters that are not complete."""
-
-    def push(self, token_id: int) -> str: ...
-    def flush(self) -> str: ...
+    from volumetric.generate.compiled_model import CompiledModel
 
 
 class Transcript:
@@ -44,11 +37,11 @@ class Transcript:
     """
 
     def __init__(
-        self, model: Model, prompt: Sequence[int], params: SamplingParams, shown: Set[int] = frozenset()
+        self, model: CompiledModel, prompt: Sequence[int], params: SamplingParams, shown: Set[int] = frozenset()
     ) -> None:
         self.params = params
         self.prompt = tuple(prompt)
-        self.decoder: Decoder | None = model.decoder(shown)
+        self.decoder = model.decoder(shown)
         self.cached = 0
         self.prompt_seconds = 0.0
         self.likelihoods: list[float] = []

@@ -26,9 +26,8 @@ from volumetric.runtime.device import Chooser, MemoryReport, Piece, State
 
 if TYPE_CHECKING:
     from volumetric._typing import F32Array
-    from volumetric.generate.drafting import Drafter
-    from volumetric.generate.model import Model
-    from volumetric.generate.scheduling.guesses import Length
+    from volumetric.generate.compiled_model import CompiledModel
+    from volumetric.generate.drafting import Drafter, Length
     from volumetric.generate.scheduling.limits import Limits
 
 BLOCK = 32
@@ -186,7 +185,7 @@ class Live:
             self.drafter = None
 
 
-def texts_of(job: Job, model: Model, limits: Limits, room: Room, now: float) -> Live:
+def texts_of(job: Job, model: CompiledModel, limits: Limits, room: Room, now: float) -> Live:
     """Return the first text of a job, with the others behind it.
 
     Raises
