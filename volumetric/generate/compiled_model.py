@@ -22,7 +22,6 @@ from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.hidden import with_hidden
 from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
-from volumetric.generate.preparing import prepare
 from volumetric.generate.prompt import Prompt, check_ids, encode_prompt
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.loaders import LoadedModel
@@ -32,6 +31,7 @@ from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.runtime.adapted import AdaptedExecutable, Shared, adapted_executable
 from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
+from volumetric.runtime.preparable import Preparable
 
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
@@ -232,8 +232,17 @@ class CompiledModel:
         return any(step.attrs["spec"].two_way for step in self.plan.steps if "spec" in step.attrs)
 
     def prepare(self) -> None:
-        """Compile all kernels that calls may need, which are kept on disk. Else the first call that needs one does."""
-        prepare(self.executable, draws=not self.bidirectional)
+        """Compile all kernels that calls may need, which are kept on disk. Else the first call that needs one does.
+
+        Devices that compile nothing by call, or have no list of what they compile, do nothing.
+        """
+        if not isinstance(self.executable, Preparable):
+            return
+        self.executable.prepare()
+        if not self.bidirectional:
+            from volumetric.runtime.cpu.sampling import SAMPLING
+
+            SAMPLING.prepare()
 
     def require_generator(self) -> None:
         """Raise `GenerationError` unless the network reads tokens and predicts the next one."""

@@ -11,8 +11,7 @@ import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.encoder import Encoder, Judge, Rows
-from volumetric.generate.pooling import scaled_to_one
+from volumetric.generate.encoder import Encoder, Judge, Rows, scaled_to_one
 from volumetric.loaders.sentence import Pooling, Sentences
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT

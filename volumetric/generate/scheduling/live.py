@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric._typing import F32Array
 from volumetric.errors import DoesNotFitError, GenerationError, SpecError
 from volumetric.generate.constraint import Allowed, Constraint
+from volumetric.generate.events import TopLogprobs
 from volumetric.generate.prompt import check_ids
 from volumetric.generate.scheduling.job import Job, Ticket
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
-from volumetric.generate.scheduling.scoring import scores
 from volumetric.generate.transcript import Transcript
+from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax
 from volumetric.network import OUTPUT
 from volumetric.runtime.adapted import check_adapter
 from volumetric.runtime.device import Chooser, MemoryReport, Piece, State
+from volumetric.runtime.logits import likeliest
 
 if TYPE_CHECKING:
     from volumetric._typing import F32Array
@@ -229,3 +232,22 @@ def texts_of(job: Job, model: CompiledModel, limits: Limits, room: Room, now: fl
         texts.append(Live(ticket, choice, transcript, list(prompt), rows, constraint=constraint))
     texts[0].followers = texts[1:]
     return texts[0]
+
+
+def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float], list[TopLogprobs]]:
+    """Return ``log softmax(logits)[token]`` of each row, and its `tops` likeliest tokens with theirs, likeliest first.
+
+    Parameters
+    ----------
+    logits : ``[T, V]``, overwritten
+    tokens : ids, ``[T]``
+    tops : how many others; 0: there is nothing to tell of a row, and less to compute
+    """
+    if not tops:
+        return log_likelihoods(logits, tokens).tolist(), [()] * len(tokens)
+    logs = log_softmax(logits)
+    found = np.take_along_axis(logs, tokens[:, None], -1)[:, 0]
+    best = [likeliest(row, tops) for row in logs]
+    return found.tolist(), [
+        tuple(zip(ids.tolist(), row[ids].tolist(), strict=True)) for ids, row in zip(best, logs, strict=True)
+    ]
