@@ -9,11 +9,10 @@ import pytest
 
 from tests.cpu.networks import encoder, random_params
 from tests.cpu.test_batch import NETWORKS, compiled
-from volumetric.runtime.batch import deal
+from volumetric.runtime.batch import Span, deal
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import Piece, RunOptions, Wanted
 from volumetric.runtime.lower import lower
-from volumetric.runtime.parts import Span
 
 FORMATS = [
     ("float32", "auto", "auto"),

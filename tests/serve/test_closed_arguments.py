@@ -7,8 +7,7 @@ import pytest
 from volumetric.serve.channels import Harmony
 from volumetric.serve.problem import RequestError
 from volumetric.serve.tools import families
-from volumetric.serve.tools.asked import AskedTools, Tool, tools_of
-from volumetric.serve.tools.closed import closed
+from volumetric.serve.tools.asked import AskedTools, Tool, closed, tools_of
 
 A, B = {"type": "object", "properties": {"a": {"type": "integer"}}}, {"type": "object", "properties": {"b": {}}}
 CLOSED_A = A | {"additionalProperties": False}

@@ -13,10 +13,10 @@ import pytest
 from tests.generate.letters import LETTERS, letters, recurrent_letters
 from tests.serve.servers import WEATHER, Address, ask, running
 from volumetric.runtime.reference import ReferenceDevice
+from volumetric.serve.bodies import read
 from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.fields.completion import CompletionRequest
 from volumetric.serve.fields.elsewhere import TABLE, table
-from volumetric.serve.fields.reading import read
 from volumetric.serve.fields.response import ResponseRequest
 from volumetric.serve.problem import RequestError
 from volumetric.serve.tools.asked import tools_of

@@ -8,7 +8,7 @@ from tests.generate.letters import letters
 from tests.serve.servers import ask, running
 from volumetric.cli.exits import UsageError
 from volumetric.cli.serve import AddressOptions
-from volumetric.serve.hosts import host_of, is_known
+from volumetric.serve.middleware import host_of, is_known
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volumetric.serve.parts import Parts
 from volumetric.serve.responses.output import Output
+from volumetric.serve.tools.reader import Parts
 
 
 @given(st.lists(st.tuples(st.sampled_from(["thought", "said"]), st.text("ab ", min_size=1, max_size=3)), max_size=6))

@@ -111,7 +111,7 @@ class AddressOptions:
 
     def hosts(self) -> frozenset[str] | None:
         """Return the names under which the server may be asked for; None: any. Raises `UsageError` for what is none."""
-        from volumetric.serve.hosts import host_of
+        from volumetric.serve.middleware import host_of
 
         for name in self.allow_host:
             if name != "*" and not _NAME.fullmatch(name):

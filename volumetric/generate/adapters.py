@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +13,7 @@ from volumetric._typing import F32Array
 from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.network import Params
-from volumetric.runtime.adapted import AdaptedExecutable, Shared, adapted_executable
+from volumetric.runtime.adapted import AdaptedExecutable
 from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.graph.low_rank import Overlay, overlays_of, with_adapters
 from volumetric.runtime.graph.network import NATIVE, open_graph
@@ -25,7 +23,6 @@ from volumetric.runtime.sharing import Sharing
 from volumetric.weights import WeightStore
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
     from volumetric.loaders import LoadedModel
     from volumetric.loaders.peft import Adapter
     from volumetric.loaders.peft_merge import Lora
@@ -52,101 +49,6 @@ def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, A
 
     loaded, adapters, scales = read_adapters(lora, loaded)
     return loaded, Adapters(adapters, scales)
-
-
-class Adapts:
-    """What a model does with its adapters."""
-
-    adapters: Adapters
-    """Name → scale."""
-    loaded: LoadedModel
-    executable: Executable
-
-    def set_adapter(self, name: str, scale: float = 1.0) -> None:
-        """Scale an adapter; 0 switches it off. Nothing is moved, and nothing is compiled.
-
-        What a session has computed before stays as it was: reset it where its text shall be seen with the new scale.
-
-        Parameters
-        ----------
-        name : one of `adapters`: the name of its directory
-        scale : 1 is as it was trained
-
-        Raises
-        ------
-        SpecError : there is no such adapter, or the scale is not a finite number
-        UnsupportedError : the adapter replaces whole modules
-        """
-        self.adapters.set_scale(name, scale)
-
-    def beside(self, lora: Lora) -> Model:
-        """Return a model with adapters of its own, which uses this one's weights where they lie.
-
-        It takes the memory of its adapters and of its states alone, however large the model is; on the reference
-        device its weights are a copy. Either may be closed first. Both run calls of their own; see `together`.
-
-        Parameters
-        ----------
-        lora : adapters, see `load`; those that this model has do not count
-
-        Raises
-        ------
-        CheckpointError, UnsupportedError : as `load`, for the adapters
-        """
-        model = cast("Model", self)
-        return type(model)(model.plain, model.device, model.executable.options, lora, beside=model)
-
-    def together(self, lora: Mapping[str, Lora]) -> dict[str, Model]:
-        """Return models with adapters of their own whose sequences run in the same calls as those of this one.
-
-        A `Scheduler` of this model takes jobs of all of them (`Job.adapter`), and computes their rows together: the
-        weights are in memory once, and a call reads them once for all. An adapter that replaces whole modules has
-        calls of its own, see `beside`. Each model is closed by itself, in any order; sessions of this one that are
-        open go on without the others.
-
-        Parameters
-        ----------
-        lora : name of a model → its adapters, see `load`
-
-        Raises
-        ------
-        CheckpointError, UnsupportedError : as `load`, for the adapters
-        SpecError : this model has adapters already, or a name is empty
-        """
-        model = cast("Model", self)
-        if self.adapters or isinstance(self.executable, AdaptedExecutable):
-            raise SpecError(f"{model.name} has adapters already", hint="open it without lora=, and name all adapters")
-        if not all(lora):
-            raise SpecError("a model with adapters has no name", hint="the empty name is that of the model without any")
-        every = {name: adapted(model.plain, model.plan, one)[1] for name, one in lora.items()}
-        each = {name: one for name, one in every.items() if one and not one.replaces}
-        if not each:
-            return {name: self.beside(one) for name, one in lora.items()}
-        first, total = 0, sum(map(len, each.values()))
-        for one in each.values():
-            first = one.place(first, total)
-        plan, params = overlaid(model.plan, model.params, each.values())
-        mixed = compiled(model.device, plan, params, model.executable.options, model.executable)
-        scales = {"": np.zeros(total, np.float32), **{name: one.weights for name, one in each.items()}}
-        shared = Shared(mixed, model.executable, scales)
-        model.use(adapted_executable(shared, ""), self.adapters)
-        found: dict[str, Model] = {}
-        for name in lora:
-            if name not in each:
-                found[name] = self.beside(lora[name])
-                continue
-            found[name] = twin = copy.copy(model)
-            twin.__dict__.pop("text_encoder", None)
-            twin.use(adapted_executable(shared, name), each[name])
-        return found
-
-    def merge(self) -> LoadedModel:
-        """Return the model with the adapters in force added to its weights; `loaders.convert.save_model` writes it.
-
-        Each weight keeps the scheme that it is stored in, so packed ones are rounded; open the model with
-        ``dtype="float32"`` to merge without.
-        """
-        return dataclasses.replace(self.loaded, params=self.adapters.merged(self.loaded.params))
 
 
 class Adapters(Mapping[str, float]):

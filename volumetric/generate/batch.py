@@ -15,7 +15,7 @@ from volumetric.generate.scheduling.job import Event, Job
 from volumetric.generate.scheduling.limits import PROMPT_ROWS, TOGETHER, Limits
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
+    from volumetric.generate.compiled_model import CompiledModel
     from volumetric.generate.prompt import Prompt
 
 
@@ -27,7 +27,7 @@ class BatchStream:
 
     def __init__(
         self,
-        model: Model,
+        model: CompiledModel,
         prompts: Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None,
         *,

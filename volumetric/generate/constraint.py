@@ -1,10 +1,14 @@
-"""Constraints: which tokens may come next, where a text must have a form."""
+"""Constraints: which tokens may come next, where a text must have a form or may have some tokens alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
+import numpy as np
+
 from volumetric._typing import F32Array
+from volumetric.errors import GenerationError
 
 
 class Constraint(Protocol):
@@ -22,3 +26,42 @@ class Constraint(Protocol):
     def take(self, token: int) -> None:
         """Go on by a token, which the form allows."""
         ...
+
+
+class Allowed:
+    """The tokens that one text may have by their ids: some alone, and none that ends it before it has enough of them.
+
+    Parameters
+    ----------
+    ids : those that it may have; none stands for all
+    ends : those that it may not have among its first `least` tokens
+    form : to which it is held as well
+    """
+
+    def __init__(self, ids: Iterable[int], ends: Iterable[int], least: int, form: Constraint | None) -> None:
+        self._ids = np.array(sorted(set(ids)), np.int64)
+        self._ends = np.array(sorted(ends), np.int64)
+        self._left = least
+        self._form = form
+
+    def allow(self, logits: F32Array) -> F32Array:
+        """Return logits in which other tokens are -inf. Raises `GenerationError` where none is left."""
+        found = (logits if self._form is None else self._form.allow(logits)).copy()
+        if self._ids.size:
+            ids = self._ids[self._ids < found.size]
+            chosen, found = found[ids], np.full_like(found, -np.inf)
+            found[ids] = chosen
+        if self._left > 0:
+            found[self._ends[self._ends < found.size]] = -np.inf
+        if np.isneginf(found).all():
+            raise GenerationError(
+                "no token is left that may come next",
+                hint="allowed_ids and min_tokens leave none beside the form, or the ids that end a text",
+            )
+        return found
+
+    def take(self, token: int) -> None:
+        """Go on by a token."""
+        self._left -= 1
+        if self._form is not None:
+            self._form.take(token)

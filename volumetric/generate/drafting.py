@@ -10,19 +10,22 @@ CPU. A guess is kept as often as rejection would keep it: with the probability t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.params import SamplingParams
+from volumetric.errors import SpecError
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
+    from volumetric.generate.compiled_model import CompiledModel
 
 _SIZES = (3, 2)
-_SAMPLE = "Speculation: 3.14 is not π; “naïve” drafts cost 27% more.\n\tdef f(x): return x"
+_FIRST, _MOST = 4, 16
+"""Tokens of a first draft, and of any: two more after one that was right to its end, one less after another."""
+_LIKELY, _KEPT, _FORGOTTEN = 0.7, 0.9, 0.01
+"""Share of right guesses that is thought of at first, weight of it after a guess, and how much of it comes back."""
 
-Draft: TypeAlias = "Drafter | Model | Literal['lookup']"
+Draft: TypeAlias = "Drafter | MakesDrafters | Literal['lookup']"
 """What proposes tokens: a model, ``"lookup"``, or something of one's own."""
 
 
@@ -35,6 +38,14 @@ class Drafter(Protocol):
 
     def close(self) -> None:
         """Let go of what it holds."""
+        ...
+
+
+class MakesDrafters(Protocol):
+    """What has drafters for the generations of a model, as a smaller `Model` does."""
+
+    def drafters_for(self, model: CompiledModel) -> Callable[[], Drafter]:
+        """Return what makes one for each generation."""
         ...
 
 
@@ -81,31 +92,7 @@ class PromptLookup:
         self._places.clear()
 
 
-class DraftModel:
-    """Proposes what a smaller model of the same tokens finds most likely.
-
-    Parameters
-    ----------
-    model : the smaller one; it may be shared
-    """
-
-    def __init__(self, model: Model) -> None:
-        self._context = model.executable.options.context
-        self._session = model.session()
-        self._params = SamplingParams(temperature=0.0, ignore_eos=True)
-
-    def propose(self, ids: Sequence[int], most: int) -> list[int]:
-        """Return the most likely tokens; nothing where they would exceed the smaller model's context."""
-        if len(ids) > self._context:
-            return []
-        return list(self._session.stream(ids, self._params, max_tokens=most).run().token_ids)
-
-    def close(self) -> None:
-        """Give the state back."""
-        self._session.close()
-
-
-def drafters(model: Model, draft: Draft) -> Callable[[], Drafter]:
+def drafters(model: CompiledModel, draft: Draft) -> Callable[[], Drafter]:
     """Return what makes one that proposes tokens for `model`, for each generation.
 
     Raises
@@ -119,23 +106,42 @@ def drafters(model: Model, draft: Draft) -> Callable[[], Drafter]:
         return PromptLookup
     if hasattr(draft, "propose"):
         return lambda: draft  # pyright: ignore[reportReturnType]  (no model has it)
-    from volumetric.generate.model import Model
-
-    if not isinstance(draft, Model):
+    if not hasattr(draft, "drafters_for"):
         raise SpecError(f"draft must be a model or 'lookup', got {type(draft).__name__}")
-    check_tokens_agree(model, draft)
-    return lambda: DraftModel(draft)
+    return draft.drafters_for(model)  # pyright: ignore[reportAttributeAccessIssue]  (what proposes was handed back above)
 
 
-def check_tokens_agree(model: Model, draft: Model) -> None:
-    """Raise `GenerationError` unless the tokens of `draft` mean what those of `model` mean."""
-    hint = "a draft model is a smaller one of the same family, with the same tokenizer"
-    ours, theirs = model.info.vocab_size, draft.info.vocab_size
-    mine, other = model.tokenizer, draft.tokenizer
-    if mine is not None and other is not None:
-        if mine.encode(_SAMPLE) != other.encode(_SAMPLE):
-            raise GenerationError(f"{draft.name} cuts text into other tokens than {model.name}", hint=hint)
-        # The ends of tables may be filled up differently; of tokens, there are as many.
-        ours, theirs = mine.vocab_size, other.vocab_size
-    if ours != theirs:
-        raise GenerationError(f"{draft.name} has {theirs} tokens, {model.name} has {ours}", hint=hint)
+class Length:
+    """How many tokens to propose in a generation, by how many of those before were right.
+
+    The first draft has 4 tokens; two more are tried after one that was right to its end, up to 16, and one less after
+    another. Where guesses have a price, as beside other sequences, only those are made that are likely enough to be
+    worth it, by the share of guesses that were right of late.
+    """
+
+    def __init__(self) -> None:
+        self._most = _FIRST
+        self._share = _LIKELY
+
+    def most(self, price: float = 0.0) -> int:
+        """Return the length of the next draft.
+
+        Parameters
+        ----------
+        price : what a proposed token costs, as a share of what one is worth that is right
+        """
+        if price <= 0.0:
+            return self._most
+        if self._share <= price:
+            self._share += _FORGOTTEN * (_LIKELY - self._share)  # it is tried again at times
+            return 0
+        # The n-th of a draft is right where all before it are, too.
+        return min(self._most, int(math.log(price) / math.log(self._share)) if self._share < 1.0 else _MOST)
+
+    def count(self, proposed: int, right: int) -> None:
+        """Take notice of a draft: of so many tokens, the first ones were right."""
+        if not proposed:
+            return
+        self._most = min(_MOST, self._most + 2) if right == proposed else max(1, self._most - 1)
+        judged = right + (right < proposed)
+        self._share += (1.0 - _KEPT**judged) * (right / judged - self._share)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.compiled_model import CompiledModel
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.numeric.softmax import softmax
 
 if TYPE_CHECKING:
     from volumetric.generate.masks import Filled
-    from volumetric.generate.model import Model
     from volumetric.generate.text_encoder import TextEncoder
     from volumetric.loaders.sentence import Pooling
 
@@ -47,7 +47,7 @@ def check_pooling(pooling: str | Sequence[str]) -> tuple[Pooling, ...]:
     return tuple(mode for one in asked for mode in POOLINGS if mode == one)
 
 
-class Encodes:
+class Encodes(CompiledModel):
     """The methods of a `Model` that use it as an encoder."""
 
     @cached_property
@@ -55,7 +55,7 @@ class Encodes:
         """The model as an encoder, made when it is first used."""
         from volumetric.generate.text_encoder import TextEncoder  # models that generate have no use for it
 
-        return TextEncoder(cast("Model", self))
+        return TextEncoder(self)
 
     def close_encoder(self) -> None:
         """Give back what was made for it."""
@@ -156,7 +156,7 @@ class Encodes:
         """
         from volumetric.generate.masks import fill_mask
 
-        return fill_mask(cast("Model", self), text, top_k)
+        return fill_mask(self, self.text_encoder, text, top_k)
 
 
 def _warn_once(name: str, told: set[str] = set()) -> None:  # noqa: B006  (what was told stays told)

@@ -13,6 +13,15 @@ TopLogprobs = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """A drawn token; log-probabilities only where they were asked for."""
+
+    token: int
+    logprob: float | None = None
+    top_logprobs: TopLogprobs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationStats:
     """Counts and times of one generation.
 

@@ -12,7 +12,9 @@ from volumetric.graph.numeric.softmax import softmax
 from volumetric.network import INPUT
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
+    from volumetric.generate.compiled_model import CompiledModel
+    from volumetric.generate.text_encoder import TextEncoder
+    from volumetric.loaders.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +34,8 @@ class Filled:
     text: str
 
 
-def fill_mask(model: Model, text: str, top_k: int) -> list[list[Filled]]:
-    """See `Model.fill_mask`."""
-    encoder = model.text_encoder
+def fill_mask(model: CompiledModel, encoder: TextEncoder, text: str, top_k: int) -> list[list[Filled]]:
+    """See `Encodes.fill_mask`; `encoder` is that of the model."""
     if not model.bidirectional or encoder.loaded.hidden is None:
         raise GenerationError(
             f"{model.name} has no head that predicts masked tokens", hint="a checkpoint of …ForMaskedLM has one"
@@ -60,12 +61,11 @@ def fill_mask(model: Model, text: str, top_k: int) -> list[list[Filled]]:
     for place in places:
         chances = softmax(logits[place])
         best = np.argsort(-chances, kind="stable")[:top_k]
-        found.append([_filled(model, ids, int(place), int(id), float(chances[id])) for id in best])
+        found.append([_filled(tokenizer, ids, int(place), int(id), float(chances[id])) for id in best])
     return found
 
 
-def _filled(model: Model, ids: np.ndarray, place: int, id: int, probability: float) -> Filled:
-    tokenizer = model.text_encoder.tokenizer
+def _filled(tokenizer: Tokenizer, ids: np.ndarray, place: int, id: int, probability: float) -> Filled:
     whole = ids.copy()
     whole[place] = id
     mask = tokenizer.token_id(tokenizer.special_tokens.get("mask_token"))

@@ -1,195 +1,40 @@
-"""Model: a network with its weights, its tokenizer and a device."""
+"""Model: a network with its weights, its tokenizer and a device, which generates, encodes and predicts."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Mapping, Sequence, Set
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.adapters import Adapters, Adapts, adapted, compiled, overlaid
+from volumetric.errors import GenerationError
+from volumetric.generate.adapters import Adapters
+from volumetric.generate.compiled_model import CompiledModel
 from volumetric.generate.encoding import Encodes
 from volumetric.generate.events import Generation
-from volumetric.generate.footprint import Footprint, footprint
-from volumetric.generate.hidden import with_hidden
-from volumetric.generate.info import ModelInfo
-from volumetric.generate.params import Merged, SamplingParams, merge
+from volumetric.generate.params import SamplingParams
 from volumetric.generate.predicting import Predicts
-from volumetric.generate.preparing import prepare
 from volumetric.generate.prompt import Message, Prompt, check_messages, items_of
-from volumetric.generate.prompts import Prompts
-from volumetric.generate.scheduling.limits import PREFILL_ROWS, PROMPT_ROWS, TOGETHER
+from volumetric.generate.scheduling.limits import PROMPT_ROWS, TOGETHER
 from volumetric.generate.session import Session
 from volumetric.generate.stream import Stream
-from volumetric.generate.transcript import Decoder
-from volumetric.loaders import LoadedModel
-from volumetric.loaders.tokenizer import Tokenizer
-from volumetric.network import INPUT, OUTPUT, Network, Params
-from volumetric.runtime.adapted import Shared, adapted_executable
-from volumetric.runtime.device import Device, Executable, RunOptions
-from volumetric.runtime.lower import lower
+from volumetric.runtime.device import Executable
 
 if TYPE_CHECKING:
     from volumetric.generate.batch import BatchStream
+    from volumetric.generate.drafting import Drafter
     from volumetric.generate.perplexity import Perplexity
-    from volumetric.loaders.peft_merge import Lora
 
 
-class Model(Prompts, Encodes, Adapts, Predicts):
+class Model(Encodes, Predicts):
     """A network bound to a device, with tokenizer and chat template where the source has them.
 
-    Parameters
-    ----------
-    loaded : what a loader read
-    device : where to run
-    options : how to run
-    lora : adapters, see `load`
-    beside : a model of the same `loaded` on the same device, whose weights are used where that can be, see `beside`
-
-    Attributes
-    ----------
-    plain : what the loader read, without adapters
-    executable : the compiled plan with its resident weights, shared by all sessions
-    load_seconds : time that `load` took, compilation included
+    Parameters and attributes are those of `CompiledModel`.
     """
-
-    def __init__(
-        self, loaded: LoadedModel, device: Device, options: RunOptions, lora: Lora = (), beside: Model | None = None
-    ) -> None:
-        self.device = device
-        self.plain = loaded
-        self.plan = plan = lower(with_hidden(loaded), options.context)
-        self.loaded, adapters = adapted(loaded, plan, lora)
-        params, like = self.loaded.params, None if beside is None else beside.executable
-        if adapters:
-            plan, params = overlaid(plan, params, [adapters])
-        executable = compiled(device, plan, params, options, like)
-        if adapters:
-            executable = adapted_executable(Shared(executable, None, {"": adapters.weights}), "")
-        self.use(executable, adapters)
-        self.load_seconds = 0.0
 
     def use(self, executable: Executable, adapters: Adapters) -> None:
         """Run on an executable with these adapters in force from now on, in new sessions."""
-        self.executable, self.adapters = executable, adapters
+        super().use(executable, adapters)
         self._idle: list[Session] = []
-
-    @property
-    def name(self) -> str:
-        """Short name of the source."""
-        return self.loaded.name
-
-    @property
-    def network(self) -> Network:
-        """The network."""
-        return self.loaded.network
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The configuration in Hugging Face's terms; empty for networks of other origin."""
-        return self.loaded.config
-
-    @property
-    def params(self) -> Params:
-        """The weights."""
-        return self.loaded.params
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer, None where the source has none."""
-        return self.loaded.tokenizer
-
-    @cached_property
-    def footprint(self) -> Footprint:
-        """Size of the stored weights."""
-        return footprint(self.params)
-
-    @cached_property
-    def info(self) -> ModelInfo:
-        """How the model was opened."""
-        return ModelInfo(
-            name=self.name,
-            path=self.loaded.path,
-            device=self.device.info.name,
-            dtype=self.footprint.dtype,
-            context=self.executable.options.context,
-            context_length=self.loaded.context_length,
-            vocab_size=self.plan.values[self.plan.outputs[OUTPUT]].width,
-            options=self.executable.options,
-        )
-
-    @property
-    def eos_ids(self) -> frozenset[int]:
-        """Ids that end a text: the union of all that the model's files name."""
-        return frozenset(self.loaded.generation.eos_ids)
-
-    @property
-    def device_bytes(self) -> int:
-        """Bytes of weights, scratch and one full context on the device."""
-        memory = self.executable.memory
-        return memory.weights + memory.scratch + memory.state_per_token * self.executable.options.context
-
-    def room_after(self, tokens: int) -> int:
-        """Return how many tokens fit into the context after `tokens`; raise `GenerationError` if those do not."""
-        context, limit = self.executable.options.context, self.loaded.context_length
-        if tokens <= context:
-            return context - tokens
-        more = (tokens - context) * self.executable.memory.state_per_token / 2**20
-        if limit and tokens > limit:
-            hint = f"this model sees at most {limit} tokens: shorten the prompt"
-        else:
-            hint = f"shorten the prompt, or open the model with context={tokens} or more ({more:.1f} MiB more)"
-        raise GenerationError(f"the prompt has {tokens} tokens, the context holds {context}", hint=hint)
-
-    def merged(self, **explicit: Any) -> Merged:
-        """Return the sampling parameters in force for `explicit` ones, and where each comes from."""
-        return merge(self.loaded.generation, explicit)
-
-    def sampling(self, params: SamplingParams | None = None, **explicit: Any) -> SamplingParams:
-        """Return complete sampling parameters: `explicit` over `params`, or over the model's own defaults."""
-        if params is None:
-            return self.merged(**explicit).params
-        if not isinstance(params, SamplingParams):
-            raise SpecError(
-                f"params must be SamplingParams, got {type(params).__name__}",
-                hint="single ones by name: temperature=0.7",
-            )
-        stated = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
-        return merge(None, stated | {name: value for name, value in explicit.items() if value is not None}).params
-
-    def decoder(self, shown: Set[int] = frozenset()) -> Decoder | None:
-        """Return a fresh incremental decoder, None where the model has no tokenizer.
-
-        Special tokens have no text, but for those whose ids are in `shown`.
-        """
-        tokenizer = self.loaded.tokenizer
-        return None if tokenizer is None else tokenizer.decoder(shown=shown)
-
-    def logits(self, ids: Sequence[int] | NDArray[np.integer]) -> F32Array:
-        """Return the output for every token of `ids`, float32 ``[T, V]``.
-
-        Raises
-        ------
-        GenerationError : no ids, more than the context holds, an id outside of the vocabulary, or a network that does
-            not read tokens
-        """
-        self.require_tokens()
-        tokens = np.array(self.encode(ids), np.int32)
-        self.room_after(tokens.size)
-        state = self.executable.new_state()
-        # An encoder's rows see each other both ways, so its input cannot be cut.
-        rows = tokens.size if self.bidirectional else PREFILL_ROWS
-        parts = [
-            self.executable.forward(state, tokens[start : start + rows], last_only=False)
-            for start in range(0, tokens.size, rows)
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def perplexity(
         self, text: str | Sequence[int], *, window: int | None = None, stride: int | None = None
@@ -212,11 +57,6 @@ class Model(Prompts, Encodes, Adapts, Predicts):
         from volumetric.generate.perplexity import perplexity
 
         return perplexity(self, self.encode(text), window, stride)
-
-    @cached_property
-    def bidirectional(self) -> bool:
-        """Whether tokens see those after them, which makes the model an encoder that cannot generate."""
-        return any(step.attrs["spec"].two_way for step in self.plan.steps if "spec" in step.attrs)
 
     def generate(self, prompt: Prompt, params: SamplingParams | None = None, **explicit: Any) -> Generation:
         """Generate after `prompt` and return the whole.
@@ -351,29 +191,21 @@ class Model(Prompts, Encodes, Adapts, Predicts):
         self.prepare()
         if restore is None:
             return Session(self)
-        from volumetric.generate.saved_session import restore_session  # brings msgspec
+        from volumetric.generate.saved_session import read_session  # brings msgspec
 
-        return restore_session(self, restore)
+        return Session(self, *read_session(self.executable, restore))
 
-    def prepare(self) -> None:
-        """Compile all kernels that calls may need, which are kept on disk. Else the first call that needs one does."""
-        prepare(self.executable, draws=not self.bidirectional)
+    def drafters_for(self, model: CompiledModel) -> Callable[[], Drafter]:
+        """Return what makes drafters of this model, which propose tokens for a larger one of the same tokens.
 
-    def require_generator(self) -> None:
-        """Raise `GenerationError` unless the network reads tokens and predicts the next one."""
-        self.require_tokens()
-        if self.bidirectional:
-            raise GenerationError(f"{self.name} is an encoder and cannot generate text", hint="use model.embed(texts)")
+        Raises
+        ------
+        GenerationError : the other model has other tokens
+        """
+        from volumetric.generate.draft_model import DraftModel, check_tokens_agree  # for those who draft
 
-    def require_tokens(self) -> None:
-        """Raise `GenerationError` unless the network reads tokens."""
-        value = self.plan.values[self.plan.inputs[INPUT]]
-        if value.dtype != "int32":
-            axes = ", ".join(map(str, ("samples", *value.shape[1:])))
-            raise GenerationError(
-                f"{self.name} does not read tokens but {value.dtype} [{axes}]",
-                hint="model.predict(inputs) takes rows, and volumetric run MODEL --in FILE",
-            )
+        check_tokens_agree(model, self)
+        return lambda: DraftModel(self.session(), self.executable.options.context)
 
     def close(self) -> None:
         """Free the device memory. The model cannot be used afterwards."""

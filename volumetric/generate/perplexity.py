@@ -18,7 +18,7 @@ from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from volumetric.generate.model import Model
+    from volumetric.generate.compiled_model import CompiledModel
 
 _TOGETHER = Limits.of_one_caller(seats=8, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
 """Short windows are computed together; a call has no more rows than one of a long one."""
@@ -42,7 +42,7 @@ class Perplexity:
     tokens: int
 
 
-def perplexity(model: Model, ids: Sequence[int], window: int | None, stride: int | None) -> Perplexity:
+def perplexity(model: CompiledModel, ids: Sequence[int], window: int | None, stride: int | None) -> Perplexity:
     """See `Model.perplexity`."""
     context = model.executable.options.context
     window = model.info.window if window is None else window
@@ -78,7 +78,7 @@ def _windows(tokens: int, window: int, stride: int) -> Iterator[tuple[int, int, 
             return
 
 
-def _losses(model: Model, windows: Sequence[Sequence[int]]) -> Iterator[F32Array]:
+def _losses(model: CompiledModel, windows: Sequence[Sequence[int]]) -> Iterator[F32Array]:
     """Yield ``−log p`` of each token of a window but the first, window by window."""
     scheduler = Scheduler(model, _TOGETHER)
     params = SamplingParams(temperature=0.0, max_tokens=1)

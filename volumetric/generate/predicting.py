@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast, overload
+from typing import overload
 
 from volumetric._typing import F32Array
 from volumetric.analysis.predict import BATCH, Given, predict_on
-
-if TYPE_CHECKING:
-    from volumetric.generate.model import Model
+from volumetric.generate.compiled_model import CompiledModel
 
 
-class Predicts:
+class Predicts(CompiledModel):
     """The methods of a `Model` that take samples."""
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes that the outputs stand for; empty where the files have none."""
-        return cast("Model", self).loaded.classes
+        return self.loaded.classes
 
     @overload
     def predict(self, inputs: Given, *, batch_size: int = BATCH, outputs: None = None) -> F32Array: ...
@@ -50,6 +48,5 @@ class Predicts:
         >>> load("spirals/model").predict(points).argmax(1)  # doctest: +SKIP
         >>> load("heads/model").predict(points, outputs=["value"])["value"]  # doctest: +SKIP
         """
-        model = cast("Model", self)
-        scaling = model.loaded.inputs
-        return predict_on(model.executable, model.plan, inputs, scaling, batch_size=batch_size, outputs=outputs)
+        scaling = self.loaded.inputs
+        return predict_on(self.executable, self.plan, inputs, scaling, batch_size=batch_size, outputs=outputs)

@@ -9,28 +9,19 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from volumetric import rng
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
+from volumetric.generate.events import Draw
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.randoms import Randoms
 
 if TYPE_CHECKING:
     from volumetric.generate.request import Request
     from volumetric.runtime.device import Adjustments, Chooser
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """A drawn token; log-probabilities only where they were asked for."""
-
-    token: int
-    logprob: float | None = None
-    top_logprobs: tuple[tuple[int, float], ...] | None = None
 
 
 class Sampler:

@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError
-from volumetric.generate.session import Session
-from volumetric.runtime.device import State
+from volumetric.runtime.device import Executable, State
 from volumetric.runtime.sealed import Seal
-
-if TYPE_CHECKING:
-    from volumetric.generate.model import Model
 
 SEAL = Seal(magic=b"VOLSESSN", version=1, what="a saved session")
 
@@ -25,8 +20,8 @@ class _Saved(msgspec.Struct, forbid_unknown_fields=True):
     tokens: list[int]
 
 
-def restore_session(model: Model, path: str | os.PathLike[str]) -> Session:
-    """See `Model.session`."""
+def read_session(executable: Executable, path: str | os.PathLike[str]) -> tuple[State, list[int]]:
+    """Return a state and the tokens that it holds; see `Model.session`."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -35,12 +30,12 @@ def restore_session(model: Model, path: str | os.PathLike[str]) -> Session:
         ) from None
     try:
         saved, body = SEAL.open(data, _Saved)
-        state = model.executable.restore(bytes(body))
+        state = executable.restore(bytes(body))
         if state.position != len(saved.tokens):
             raise SEAL.damaged(f"it has {len(saved.tokens)} tokens and a state of {state.position}")
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}", hint=error.hint) from None
-    return Session(model, state, saved.tokens)
+    return state, saved.tokens
 
 
 def save_session(path: str | os.PathLike[str], tokens: Sequence[int], state: State) -> None:

@@ -12,7 +12,7 @@ its sequence had to give up its seat and is computed again. Other devices agree 
 **Drafts.** Where something proposes tokens (`scheduling/guesses.py`), those of all sequences are checked in one call.
 
 **Order.** Slots go by priority, then in turns: of keys by their weights, of the requests of a key, and by arrival among
-the texts of a request (`scheduling/shares.py`). A request that has got far ahead of one that waits makes room for it,
+the texts of a request (`scheduling/waiting.py`). A request that has got far ahead of one that waits makes room for it,
 text by text, and goes on later from where it was, as does a job that is paused. Among the prompts under way the one
 with the fewest rows left goes first; one that was passed over four times goes before. Memory for states is bounded
 (`Limits.state_bytes`): a job gets a slot when its prompt and a part of its answer fit, kept prefixes make room, and
@@ -29,28 +29,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from volumetric.errors import (
-    ExpiredError,
-    GenerationError,
-    ShuttingDownError,
-    VolumetricError,
-)
+from volumetric.errors import ExpiredError, GenerationError, ShuttingDownError, VolumetricError
+from volumetric.generate.drafting import Draft
 from volumetric.generate.events import TokenEvent
 from volumetric.generate.scheduling.guesses import Guesses, guessed_by
-from volumetric.generate.scheduling.intake import texts_of
 from volumetric.generate.scheduling.job import Event, Job, Ticket
 from volumetric.generate.scheduling.limits import Limits
-from volumetric.generate.scheduling.live import Live
-from volumetric.generate.scheduling.room import Room
+from volumetric.generate.scheduling.live import Live, Room, texts_of
+from volumetric.generate.scheduling.pace import Prices
 from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.generate.scheduling.seats import Seats
 from volumetric.generate.scheduling.stats import Stats
 from volumetric.generate.scheduling.waiting import Waiting
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
+    from volumetric.generate.compiled_model import CompiledModel
 
 
 class Scheduler:
@@ -75,11 +70,11 @@ class Scheduler:
 
     def __init__(
         self,
-        model: Model,
+        model: CompiledModel,
         limits: Limits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        draft: Model | Literal["lookup"] | None = None,
+        draft: Draft | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
@@ -89,7 +84,8 @@ class Scheduler:
         self._seats = Seats(model.executable, self.limits, self._room, self._rounds.stop)
         self._lock = threading.Condition()
         model.require_generator()
-        self._guesses = Guesses(model, draft)
+        self._drafts, self._prices = draft is not None, Prices()
+        self._guesses = Guesses(model, draft, self._prices)
         self._waiting = Waiting(self.limits)
         self._running = 0  # generations with a seat, for those that ask from other threads
         self._to_settle = False  # somebody was cancelled, or a drain has begun
@@ -209,23 +205,25 @@ class Scheduler:
         prompts = sum(rows for live, rows in taking if not live.decoding)
         rows = sum(rows for _, rows in taking)
         began = time.perf_counter()
-        lives = [live for live, _ in taking]
+        lives, drafted, accepted = [live for live, _ in taking], 0, 0
+        drafts = not prompts and (self._drafts or any(live.ticket.job.drafter is not None for live in lives))
         try:
-            if not prompts:
+            if drafts:
                 self._guesses.guess(lives, self._seats.holds_guesses)
-            guessing = [live for live in lives if live.guesses]
-            before = guessed_by(guessing)
+                drafted, accepted = guessed_by(lives)
             told = self._rounds.run(taking, self._seats.follow)
         except Exception as error:  # whatever it was: those jobs have ended, and the others go on
             events += self._failed({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
             self._tell()
             return events
         seconds = time.perf_counter() - began
-        drafted, accepted = (now - then for now, then in zip(guessed_by(guessing), before, strict=True))
+        if drafts:
+            now = guessed_by(lives)
+            drafted, accepted = now[0] - drafted, now[1] - accepted
         if not drafted:
             self._seats.count(prompts, rows - prompts, seconds)
         if not prompts:
-            self._guesses.count(rows, drafted, seconds)
+            self._prices.count(rows, drafted, seconds)
         else:
             self._seats.keep_marked(taking)
         for live, one in told:

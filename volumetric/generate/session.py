@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from volumetric.generate.drafting import Draft, drafters
 from volumetric.generate.held import Held
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.scheduling.job import Job
@@ -14,8 +15,7 @@ from volumetric.generate.stream import Stream
 from volumetric.runtime.device import State
 
 if TYPE_CHECKING:
-    from volumetric.generate.drafting import Draft
-    from volumetric.generate.model import Model
+    from volumetric.generate.compiled_model import CompiledModel
     from volumetric.generate.prompt import Prompt
 
 
@@ -33,7 +33,7 @@ class Session:
     state, tokens : a state to take over, and the token ids that it holds; a new, empty one unless given
     """
 
-    def __init__(self, model: Model, state: State | None = None, tokens: Iterable[int] = ()) -> None:
+    def __init__(self, model: CompiledModel, state: State | None = None, tokens: Iterable[int] = ()) -> None:
         model.require_generator()
         self._model = model
         self._held = Held(model.executable, state, tokens)
@@ -80,8 +80,6 @@ class Session:
         self._stop()
         drafter = None
         if draft is not None:
-            from volumetric.generate.drafting import drafters  # for those who draft
-
             drafter = drafters(self._model, draft)
         job = Job(prompt=ids, params=merged, drafter=drafter, held=self._held)
         self._live = Stream(self._model, job, self._rounds, self._held, on_end)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from volumetric.errors import GenerationError, VolumetricError
 from volumetric.generate.events import Generation, GenerationStats, TokenEvent
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.scheduling.intake import texts_of
+from volumetric.generate.scheduling.guesses import propose
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
-from volumetric.generate.scheduling.room import Room
+from volumetric.generate.scheduling.live import Live, Room, texts_of
 
 if TYPE_CHECKING:
+    from volumetric.generate.compiled_model import CompiledModel
     from volumetric.generate.held import Held
-    from volumetric.generate.model import Model
     from volumetric.generate.scheduling.job import Job
-    from volumetric.generate.scheduling.live import Live
     from volumetric.generate.scheduling.rounds import Rounds, Told
 
 _LIMITS = Limits.of_one_caller(seats=1, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
@@ -46,7 +45,7 @@ class Stream:
     """
 
     def __init__(
-        self, model: Model, job: Job, rounds: Rounds, held: Held, on_end: Callable[[], None] | None = None
+        self, model: CompiledModel, job: Job, rounds: Rounds, held: Held, on_end: Callable[[], None] | None = None
     ) -> None:
         self._live: Live = texts_of(job, model, _LIMITS, Room(model.executable.memory, None), time.monotonic())
         self._rounds, self._held = rounds, held
@@ -152,13 +151,8 @@ class Stream:
 
     def _guessed(self) -> Told:
         """Let the draft propose tokens, whenever it can: whoever asks for it alone wants them, and check them."""
-        live, make = self._live, self._live.ticket.job.drafter
-        if live.drafter is None and make is not None:
-            live.drafter = make()
-        most = min(live.length.most(), self._transcript.tokens_left - 1)
-        if live.drafter is not None:
-            live.guesses = live.drafter.propose(live.ids, most) if most > 0 else []
-        return self._rounds.run([(live, 1)])
+        propose(self._live, self._live.ticket.job.drafter)
+        return self._rounds.run([(self._live, 1)])
 
     def _end(self) -> None:
         """Give the state back, which holds what was told, settle the transcript, and tell who waits for it, once."""

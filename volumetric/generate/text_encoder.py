@@ -11,14 +11,13 @@ import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.encoder import Encoder, Judge, Rows
-from volumetric.generate.pooling import scaled_to_one
+from volumetric.generate.encoder import Encoder, Judge, Rows, scaled_to_one
 from volumetric.loaders.sentence import Pooling, Sentences
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
+    from volumetric.generate.compiled_model import CompiledModel
 
 MOST: Final = 4096
 """Texts that are tokenised at a time."""
@@ -27,7 +26,7 @@ MOST: Final = 4096
 class TextEncoder:
     """A model seen as an encoder; made when it is first asked for."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: CompiledModel) -> None:
         model.require_tokens()
         if model.tokenizer is None:
             raise GenerationError(f"{model.name} has no tokenizer", hint="model.logits(ids) takes token ids")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from volumetric.generate.events import FinishReason, Generation, GenerationStats, TokenEvent, TopLogprobs
 from volumetric.generate.memory import peak_resident_bytes
@@ -12,14 +13,7 @@ from volumetric.generate.sampler import Draw, Sampler
 from volumetric.generate.stops import StopMatcher
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model
-
-
-class Decoder(Protocol):
-    """Turns token ids into text as they come; holds back characters that are not complete."""
-
-    def push(self, token_id: int) -> str: ...
-    def flush(self) -> str: ...
+    from volumetric.generate.compiled_model import CompiledModel
 
 
 class Transcript:
@@ -34,7 +28,6 @@ class Transcript:
 
     Attributes
     ----------
-    sampler : draws its tokens
     cached : tokens of the prompt that needed no computing
     prompt_seconds : time to compute the prompt
     likelihoods, likeliest : ``log p`` of the job's targets, and of the likeliest tokens in their places, if it has any,
@@ -44,12 +37,11 @@ class Transcript:
     """
 
     def __init__(
-        self, model: Model, prompt: Sequence[int], params: SamplingParams, shown: Set[int] = frozenset()
+        self, model: CompiledModel, prompt: Sequence[int], params: SamplingParams, shown: Set[int] = frozenset()
     ) -> None:
         self.params = params
         self.prompt = tuple(prompt)
-        self.sampler = Sampler(params, self.prompt)
-        self.decoder: Decoder | None = model.decoder(shown)
+        self.decoder = model.decoder(shown)
         self.cached = 0
         self.prompt_seconds = 0.0
         self.likelihoods: list[float] = []
@@ -60,11 +52,18 @@ class Transcript:
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
         self._end_ids = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
-        self._stops = StopMatcher(params.stop, shown=params.include_stop)
-        self._ends_at_texts = bool(params.stop)
+        self._stops = StopMatcher(params.stop, shown=params.include_stop) if params.stop else None
         self._draws: list[Draw] = []
         self._texts: list[str] = []
         self._first_seconds = self._seconds = 0.0
+        self._final: GenerationStats | None = None
+        if not params.plain_greedy:
+            _ = self.sampler
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """What draws its tokens, where they are not simply the likeliest."""
+        return Sampler(self.params, self.prompt)
 
     @property
     def begun(self) -> bool:
@@ -94,7 +93,7 @@ class Transcript:
         token = draw.token
         ended = token in self._end_ids
         piece = "" if ended or self.decoder is None else self.decoder.push(token)
-        shown, stopped = self._stops.push(piece) if self._ends_at_texts else (piece, False)
+        shown, stopped = (piece, False) if self._stops is None else self._stops.push(piece)
         if ended or stopped:
             self.reason = "stop"
         elif len(self._draws) >= self._limit:
@@ -117,7 +116,10 @@ class Transcript:
 
     def _flush(self) -> str:
         """Return all text held back; a stop text that completes in it still ends the text."""
-        shown, stopped = self._stops.push("" if self.decoder is None else self.decoder.flush())
+        left = "" if self.decoder is None else self.decoder.flush()
+        if self._stops is None:
+            return left
+        shown, stopped = self._stops.push(left)
         if stopped:
             self.reason = "stop"
             return shown
@@ -127,7 +129,7 @@ class Transcript:
         """Take back all tokens but the first ones, those that somebody was told of; it was cancelled, if any go."""
         if told < len(self._draws):
             del self._draws[told:], self._texts[told:]
-            self.reason = "cancelled"
+            self.reason, self._final = "cancelled", None
 
     def end(self) -> None:
         """Settle the reason and what is held back, once, however the generation ended."""
@@ -153,8 +155,10 @@ class Transcript:
 
     @property
     def stats(self) -> GenerationStats:
-        """Counts and times so far."""
-        return GenerationStats(
+        """Counts and times so far; those of the end, once that has come."""
+        if self._final is not None:
+            return self._final
+        stats = GenerationStats(
             prompt_tokens=len(self.prompt),
             cached_tokens=self.cached,
             generated_tokens=len(self._draws),
@@ -167,3 +171,5 @@ class Transcript:
             drafted_tokens=self.drafted,
             accepted_tokens=self.accepted,
         )
+        self._final = None if self.reason is None else stats
+        return stats

@@ -7,8 +7,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError
 from volumetric.graph.ops import HELD, Graph, Node, Tensor
@@ -49,11 +47,6 @@ def rows_of(graph: Graph, inputs: Mapping[int, Array]) -> int:
     if len(found) != 1:
         raise ShapeError(f"the inputs have different numbers of rows: {sorted(found)}")
     return found.pop()
-
-
-def positions_from(start: int, rows: int) -> Array:
-    """Return the derived input that has the positions of `rows` rows of a sequence, from `start` on."""
-    return np.arange(start, start + rows, dtype=np.int32)
 
 
 def _sizes(sizes: Shape, rows: int) -> Shape:

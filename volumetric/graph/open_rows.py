@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.graph.binding import bind, positions_from
+from volumetric.graph.binding import bind
 from volumetric.graph.fusion import mark_tail
 from volumetric.graph.interpret import Float, Interpreter
 from volumetric.graph.ops import HELD, Graph
@@ -120,3 +120,8 @@ class OpenGraph:
             head, crossing = len(whole.nodes), {}
         interpreters = (Interpreter(of, self._dtype) for of in (whole, one))
         return _Bound(next(interpreters), head, next(interpreters), tuple(crossing.items()))
+
+
+def positions_from(start: int, rows: int) -> Array:
+    """Return the derived input that has the positions of `rows` rows of a sequence, from `start` on."""
+    return np.arange(start, start + rows, dtype=np.int32)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.errors import CheckpointError, GenerationError
-from volumetric.loaders.chat_marks import MarkedList, in_json, readable
+from volumetric.loaders.chat_contents import MarkedList, in_json, readable
 from volumetric.loaders.json_file import read_bytes
 
 if TYPE_CHECKING:

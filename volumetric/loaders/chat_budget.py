@@ -14,9 +14,12 @@ from contextvars import ContextVar
 from types import NoneType
 from typing import Any, Final
 
+from jinja2 import pass_context
+from jinja2.runtime import Context
 from jinja2.utils import Namespace
 
 from volumetric.errors import GenerationError
+from volumetric.loaders.chat_contents import shown
 
 MAX_SECONDS: Final = 3.0
 """Time of one rendering. A thousand messages with tools take some ten milliseconds."""
@@ -33,6 +36,7 @@ _STRIDE: Final = 20_000
 """Units of work between two looks at the clock; a unit is some ten nanoseconds."""
 _SMALL: Final = (float, bool, NoneType)
 _VIEWS: Final = (ItemsView, KeysView, ValuesView)
+_SHORT: Final = 100
 _HINT: Final = "is it a chat template?"
 
 
@@ -210,3 +214,78 @@ current: Final = _current.get
 def _is_small(value: object) -> bool:
     """Whether a value is a whole number that is its own hash."""
     return isinstance(value, int) and value.bit_length() <= 60
+
+
+# Filters with the context as their argument are never evaluated while a template is compiled.
+
+
+@pass_context
+def _turn(_: Context, nothing: None, count: int, text: int) -> None:
+    current().turn(count, text)
+
+
+@pass_context
+def _tested(_: Context, value: Any, count: int) -> Any:
+    current().work(count)
+    return value
+
+
+@pass_context
+def _listed(_: Context, items: Iterable[Any]) -> Iterable[Any]:
+    """Filter around what a loop runs over: a list keeps ``loop.length`` known."""
+    budget = current()
+    if isinstance(items, (list, tuple)):
+        budget.work(1 + len(items))
+        return items
+    return budget.listed(items)
+
+
+@pass_context
+def _made(_: Context, value: Any) -> Any:
+    if isinstance(value, dict):
+        current().keys(value)
+    return current().made(value)
+
+
+@pass_context
+def _reading(_: Context, value: Any) -> Any:
+    kind = type(value)
+    if len(value) > _SHORT if kind is str else kind not in (int, bool, NoneType) or (value and value.bit_length() > 64):
+        current().admit(value)
+    return value
+
+
+@pass_context
+def _inside(context: Context, value: Any) -> Any:
+    """What something is looked for in: of a dictionary only the keys' hashes are."""
+    return value if type(value) is dict else _reading(context, value)
+
+
+def written(value: Any) -> Any:
+    """Let a value be written: text as it is, and of a list no more than a limit."""
+    if type(value) is str:
+        size = len(value)
+        current().turn(1 + (size >> 6), size)
+    elif not isinstance(value, (int, float, NoneType)):
+        budget = current()
+        budget.bounded(2 * budget.admit(value))  # each character may become ten by repr
+        if isinstance(value, (list, tuple, dict)):
+            return shown(str(value))
+    return value
+
+
+@pass_context
+def _text(_: Context, value: Any) -> Any:
+    return written(value)
+
+
+COUNTERS: Final = {
+    "__turn__": _turn,
+    "__tested__": _tested,
+    "__listed__": _listed,
+    "__made__": _made,
+    "__read__": _reading,
+    "__inside__": _inside,
+    "__text__": _text,
+}
+"""Filters in which templates are wrapped where Jinja would compile them to plain Python, see `chat_sandbox`."""

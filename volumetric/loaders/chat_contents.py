@@ -1,9 +1,10 @@
 """Contents: what messages hold is data, and goes through a chat template so that it never becomes a control token.
 
 A template writes control tokens around the messages, and what it writes is one text: ``<|im_end|>`` of a message would
-be one like that of the template. So the characters by which control tokens begin are replaced in all data by marks
-(`volumetric.loaders.chat_marks`). They go where the template moves them; it may trim, cut, join and repeat. In the text
-that it writes, control tokens without a mark are its own, and those with one are text.
+be one like that of the template. So the characters by which control tokens begin are replaced in all data by marks,
+halves of surrogate pairs, which no text holds: a mark cannot be forged. They go where the template moves them; it may
+trim, cut, join and repeat. In the text that it writes, control tokens without a mark are its own, and those with one
+are text.
 
 Marks would hide what a template looks for in messages. So what stands in the template as a constant is left as it is,
 unless a control token begins there; and in messages of the assistant what the template looks for, such as
@@ -12,29 +13,86 @@ unless a control token begins there; and in messages of the assistant what the t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.errors import GenerationError
-from volumetric.loaders.chat_marks import (
-    END,
-    MARKED,
-    MOST_OTHERS,
-    OTHERS,
-    MarkedDict,
-    MarkedList,
-    check_halves,
-    mark_of,
-    unmarked,
-)
 from volumetric.loaders.control_tokens import ControlTokens, any_of
+from volumetric.loaders.tokenizer import HALF, Tokenizer, check_halves
 
 if TYPE_CHECKING:
     from volumetric.loaders.chat import ChatTemplate
-    from volumetric.loaders.tokenizer import Tokenizer
 
+FIRST: Final = 0xDC00
+"""Mark of the character 0; those of ASCII follow in its order."""
+OTHERS: Final = FIRST + 128
+"""First mark of characters beyond ASCII, which whoever marks them numbers."""
+MOST_OTHERS: Final = 512
+END: Final = "\udfff"
+"""Stands for no character: where a message ends that is to go on."""
+MARKED: Final = re.compile(f"[{chr(FIRST)}-{chr(OTHERS + MOST_OTHERS - 1)}]")
+_ASCII: Final = {FIRST + code: chr(code) for code in range(128)}
+_IN_JSON: Final = {FIRST + code: json.dumps(chr(code))[1:-1] for code in (*range(32), ord('"'), ord("\\"))}
+_IN_HTML: Final = {
+    FIRST + ord(char): text
+    for char, text in {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;"}.items()
+}
+_NUMBERED: Final = re.compile(r"\\\\|\\u(d[c-f][0-9a-f]{2})")
+_ESCAPED: Final = re.compile(f"[^\x00-\x7e{chr(FIRST)}-{END}]")
 _ASSISTANT: Final = "assistant"
+
+
+def mark_of(char: str) -> str:
+    """Return the mark of a character of ASCII."""
+    return chr(FIRST + ord(char))
+
+
+def unmarked(text: str) -> str:
+    """Return a text with the characters of ASCII that its marks stand for."""
+    return text.translate(_ASCII) if MARKED.search(text) else text
+
+
+def readable(text: str) -> str:
+    """Return a text for a message, which can be encoded whatever is in it."""
+    return HALF.sub("\ufffd", unmarked(text))
+
+
+def in_json(text: str, *, ascii_only: bool) -> str:
+    """Return JSON that was written with marks as it would be without; those are in it still that JSON does not escape.
+
+    Parameters
+    ----------
+    ascii_only : write characters beyond ASCII as escapes
+    """
+    if ascii_only:
+        text = _ESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return text.translate(_IN_JSON) if MARKED.search(text) else text
+
+
+def in_html(text: Any) -> Any:
+    """Return a text that was escaped for HTML as if there had been no marks in it."""
+    return type(text)(str(text).translate(_IN_HTML)) if isinstance(text, str) and MARKED.search(text) else text
+
+
+class MarkedDict(dict[Any, Any]):
+    """A dictionary whose text shows marks as they are, and not by their numbers."""
+
+    def __repr__(self) -> str:
+        return shown(super().__repr__())
+
+
+class MarkedList(list[Any]):
+    """A list whose text shows marks as they are, and not by their numbers."""
+
+    def __repr__(self) -> str:
+        return shown(super().__repr__())
+
+
+def shown(text: str) -> str:
+    """Return what `repr` wrote, with marks as they are in the place of their numbers."""
+    return _NUMBERED.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[0], text)
 
 
 class Contents:

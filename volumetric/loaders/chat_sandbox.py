@@ -10,7 +10,7 @@ a string of a terabyte. Templates come with downloaded models, so time and memor
   syntax tree: comparisons, slices, literals, ``~``, loops, and the bodies of loops and macros, whose text and nodes are
   counted each time. Filters and methods of Python's types are those of a list, and no others (`chat_operations`).
 - *Between* operations the clock is read, and the bytes of all values are added up, as if none were freed
-  (`chat_budget`).
+  (`chat_budget`, which has the filters that count, too).
 
 So a rendering ends at most one operation after its time, within its memory, and the last operation was a short one. It
 happens in this process: one of its own that is killed would bound the same without lists, but takes a tenth of a second
@@ -19,20 +19,20 @@ to start and a copy of all messages, cannot be given functions, and macOS and Wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from types import BuiltinMethodType, FunctionType, MethodType, NoneType
+from collections.abc import Callable
+from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, Final, cast
 
 import jinja2
-from jinja2 import nodes, pass_context
+from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from volumetric.loaders.chat_budget import MAX_INT_BITS, current, refuse
-from volumetric.loaders.chat_marks import in_html, shown, unmarked
+from volumetric.loaders.chat_budget import COUNTERS, MAX_INT_BITS, current, refuse, written
+from volumetric.loaders.chat_contents import in_html, unmarked
 from volumetric.loaders.chat_operations import (
     FILTERS,
     FREE_FILTERS,
@@ -50,7 +50,6 @@ _TYPES: Final = tuple(METHODS)
 _METHODS: Final = (BuiltinMethodType, MethodType)
 _SMALL: Final = (nodes.Const, nodes.Compare, nodes.Not, nodes.Test)
 """Expressions whose values are small, or as small as the template itself."""
-_SHORT: Final = 100
 _FRAME: Final = ("_loop_vars", "_block_vars")
 """What compiled templates hand to `call` beside the arguments."""
 
@@ -170,45 +169,6 @@ def _counted_body(node: Any) -> Any:
     return node
 
 
-# Filters with the context as their argument are never evaluated while a template is compiled.
-
-
-@pass_context
-def _turn(_: Context, nothing: None, count: int, text: int) -> None:
-    current().turn(count, text)
-
-
-@pass_context
-def _tested(_: Context, value: Any, count: int) -> Any:
-    current().work(count)
-    return value
-
-
-@pass_context
-def _listed(_: Context, items: Iterable[Any]) -> Iterable[Any]:
-    """Filter around what a loop runs over: a list keeps ``loop.length`` known."""
-    budget = current()
-    if isinstance(items, (list, tuple)):
-        budget.work(1 + len(items))
-        return items
-    return budget.listed(items)
-
-
-@pass_context
-def _made(_: Context, value: Any) -> Any:
-    if isinstance(value, dict):
-        current().keys(value)
-    return current().made(value)
-
-
-@pass_context
-def _reading(_: Context, value: Any) -> Any:
-    kind = type(value)
-    if len(value) > _SHORT if kind is str else kind not in (int, bool, NoneType) or (value and value.bit_length() > 64):
-        current().admit(value)
-    return value
-
-
 def _escaping(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a filter that escapes characters as if there were no marks in the place of some.
 
@@ -217,30 +177,6 @@ def _escaping(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     if original.__name__ == "do_urlencode":
         return lambda value: original(unmarked(value) if type(value) is str else value)
     return lambda value: in_html(original(value))
-
-
-@pass_context
-def _inside(context: Context, value: Any) -> Any:
-    """What something is looked for in: of a dictionary only the keys' hashes are."""
-    return value if type(value) is dict else _reading(context, value)
-
-
-def _text(value: Any) -> Any:
-    """Let a value be written: text as it is, and of a list no more than a limit."""
-    if type(value) is str:
-        size = len(value)
-        current().turn(1 + (size >> 6), size)
-    elif not isinstance(value, (int, float, NoneType)):
-        budget = current()
-        budget.bounded(2 * budget.admit(value))  # each character may become ten by repr
-        if isinstance(value, (list, tuple, dict)):
-            return shown(str(value))
-    return value
-
-
-@pass_context
-def _text_filter(_: Context, value: Any) -> Any:
-    return _text(value)
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -341,17 +277,11 @@ def sandbox(
     environment.filters |= {name: filter_within(name, theirs[name]) for name in FILTERS}
     for name in ("e", "escape", "forceescape", "urlencode"):
         environment.filters[name] = _escaping(environment.filters[name])
-    environment.filters |= {"tojson": tojson, "__turn__": _turn, "__listed__": _listed, "__made__": _made}
-    environment.filters |= {
-        "__tested__": _tested,
-        "__inside__": _inside,
-        "__read__": _reading,
-        "__text__": _text_filter,
-    }
+    environment.filters |= {"tojson": tojson, **COUNTERS}
     environment.tests = {
         name: test if name in FREE_TESTS else test_within(test) for name, test in environment.tests.items()
     }
-    environment.finalize = _text
+    environment.finalize = written
     environment.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
     del environment.globals["lipsum"]  # makes any amount of text
     return environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, DoesNotFitError, GenerationError
-from volumetric.loaders.chat_marks import check_halves
 from volumetric.loaders.tokenizer_guard import Guard
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ MANY: Final = 4096
 """Ids of which the text takes long."""
 MAX_HOLES: Final = 1_000_000
 """Ids below the largest that may have no token."""
+HALF: Final = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair."""
 
 
 class Encoded(NamedTuple):
@@ -167,16 +169,17 @@ class Tokenizer:
             The text holds half of a surrogate pair, which no encoding has, or something that the vocabulary cannot
             write.
         """
-        try:
-            with self._encoding:
-                if limit is not None:
-                    self.check_length(text, limit)
-                ids = self._ids(text, add_special_tokens=add_special_tokens)
+        try:  # the guard is entered where there is an error alone, as in `decode`
+            if limit is not None:
+                self.check_length(text, limit)
+            ids = self._ids(text, add_special_tokens=add_special_tokens)
         except DoesNotFitError:
             raise
-        except GenerationError:
-            check_halves(text)
-            raise
+        except BaseException as error:
+            if isinstance(error, Exception):
+                check_halves(text)
+            with self._encoding:
+                raise
         if add_special_tokens and self._add_bos is not None and self.bos_id is not None:
             return self._with_bos(text, ids, self.bos_id)
         return ids
@@ -307,6 +310,14 @@ def renamed_json(content: dict[str, Any], names: Mapping[str, str]) -> dict[str,
         pairs = (merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"])
         model["merges"] = [pair for pair in pairs if not names.keys() & {*pair, "".join(pair)}]
     return content
+
+
+def check_halves(text: str) -> None:
+    """Raise `GenerationError` for a text that no encoding has."""
+    if found := HALF.search(text):
+        raise GenerationError(
+            f"the text holds {found[0]!a}, half of a surrogate pair", hint="decode the text from bytes as UTF-8"
+        )
 
 
 def _checked(id: int) -> int:

@@ -12,8 +12,8 @@ from volumetric.graph.interpret import Float
 from volumetric.graph.open_rows import OpenGraph
 from volumetric.observe.events import Observer, Watch
 from volumetric.runtime import Plan, RunOptions
+from volumetric.runtime.batch import Part
 from volumetric.runtime.graph.network import layered_graph
-from volumetric.runtime.parts import Part
 from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
 from volumetric.weights import Params
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.network import Params
+from volumetric.runtime.batch import Part
 from volumetric.runtime.graph.low_rank import ADAPTERS, overlays_of
 from volumetric.runtime.graph.network import open_graph
-from volumetric.runtime.parts import Part
 from volumetric.runtime.plan import Plan
 
 _KEPT = 8

@@ -106,14 +106,16 @@ class ReferenceExecutable:
     @property
     def memory(self) -> MemoryReport:
         """Bytes of decoded weights and of the cache per token."""
-        size = np.dtype(self._dtype).itemsize
-        row, fixed = (sum(s.size for s in self.plan.states.values() if s.kind == kind) for kind in ("rows", "fixed"))
-        return MemoryReport(
-            weights=sum(w.nbytes for w in self.weights.values()),
-            scratch=0,
-            state_per_token=row * size,
-            state_fixed=fixed * size,
-        )
+        row, fixed = self._state_bytes
+        weights = sum(w.nbytes for w in self.weights.values())
+        return MemoryReport(weights=weights, scratch=0, state_per_token=row, state_fixed=fixed)
+
+    @cached_property
+    def _state_bytes(self) -> tuple[int, int]:
+        """Bytes of a state for each of its rows, and for the whole sequence."""
+        sizes, size = self.plan.states.values(), np.dtype(self._dtype).itemsize
+        row, fixed = (sum(one.size for one in sizes if one.kind == kind) for kind in ("rows", "fixed"))
+        return row * size, fixed * size
 
     def new_state(self) -> ReferenceState:
         """Return an empty state."""

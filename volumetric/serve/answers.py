@@ -4,37 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from volumetric.generate.events import Generation
 from volumetric.serve.channels import ChannelReader, Harmony
-from volumetric.serve.parts import Parts
 from volumetric.serve.reasoning import ReasoningReader, Thinking
 from volumetric.serve.tools.asked import Tool
 from volumetric.serve.tools.form import CallForm
-from volumetric.serve.tools.reader import CallReader
-
-
-class AnswerReader(Protocol):
-    """Takes one answer apart: the same for streams and for whole answers."""
-
-    @property
-    def calls(self) -> int:
-        """How many calls have begun."""
-        ...
-
-    @property
-    def reasoning(self) -> bool:
-        """Whether what comes next is reasoning, as far as that is known."""
-        ...
-
-    def push(self, text: str) -> Parts:
-        """Take more text, and return what is certain of it."""
-        ...
-
-    def end(self) -> Parts:
-        """Return what was held back."""
-        ...
+from volumetric.serve.tools.reader import CallReader, Parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +45,7 @@ class AnswerForm:
 
     def reader(self) -> AnswerReader:
         """Return what reads one answer."""
-        return _Reader(self)
+        return AnswerReader(self)
 
     def whole(self, text: str) -> Parts:
         """Take a whole answer apart."""
@@ -90,8 +66,13 @@ class AnswerForm:
         return count
 
 
-class _Reader:
-    """Reads an answer by its channels, or by marks of reasoning and then of calls."""
+class AnswerReader:
+    """Takes an answer apart as it comes: by its channels, or by marks of reasoning and then of calls.
+
+    Parameters
+    ----------
+    form : of the answer
+    """
 
     def __init__(self, form: AnswerForm) -> None:
         self._form = form
@@ -101,6 +82,7 @@ class _Reader:
 
     @property
     def calls(self) -> int:
+        """How many calls have begun."""
         for reader in (self._channels, self._caller):
             if reader is not None:
                 return reader.calls
@@ -108,9 +90,11 @@ class _Reader:
 
     @property
     def reasoning(self) -> bool:
+        """Whether what comes next is reasoning, as far as that is known."""
         return any(reader is not None and reader.reasoning for reader in (self._channels, self._thinker))
 
     def push(self, text: str) -> Parts:
+        """Take more text, and return what is certain of it."""
         if self._channels is not None:
             return self._told(self._channels.push(text))
         thought = ""
@@ -119,6 +103,7 @@ class _Reader:
         return self._told(self._called(thought, text))
 
     def end(self) -> Parts:
+        """Return what was held back."""
         if self._channels is not None:
             return self._told(self._channels.end())
         thought, text = ("", "") if self._thinker is None else self._thinker.end()

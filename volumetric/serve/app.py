@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from volumetric.serve.access import Access
-from volumetric.serve.guard import Guard
+from volumetric.serve.middleware import Access, Guard
 from volumetric.serve.problem import RequestError
 from volumetric.serve.routes.chat import chat
 from volumetric.serve.routes.completions import completions

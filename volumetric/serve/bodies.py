@@ -1,21 +1,30 @@
-"""Bodies of requests: read up to a bound, and told apart by what they should be."""
+"""Bodies of requests: read up to a bound, from JSON into types.
+
+What does not belong into one is named with its place, and with what may have been meant.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+import logging
+import re
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from volumetric.serve.fields.reading import read
-from volumetric.serve.problem import LAST, RequestError
+from volumetric.generate.params import ALIASES
+from volumetric.hints import shown, suggestion
+from volumetric.serve.fields.elsewhere import settled
+from volumetric.serve.problem import LAST, RequestError, bad
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Settings
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+logger = logging.getLogger(__name__)
 
 _DRAINED: Final = 8
 """So many times the longest body is taken and thrown away: who still sends does not read, and would lose the answer."""
@@ -23,6 +32,42 @@ SMALL: Final = 2**14
 """Bytes of a body that is read at once; longer ones are read beside the event loop."""
 PATIENCE: Final = 30.0
 """Seconds that may pass between two parts of a body."""
+_ALIASES: Final = {
+    **ALIASES,
+    "stop_ids": "stop_token_ids",
+    "json_schema": "guided_json",
+    "regex": "guided_regex",
+    "no_stop_trim": "include_stop_str_in_output",
+}
+"""Names that other servers use, and ours."""
+NO_EFFECT: Final = frozenset(
+    {
+        "user",
+        "metadata",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "verbosity",
+        "request_id",
+        "rid",
+    }
+)
+"""Fields that name who asks or what it costs: they change no answer, and are accepted."""
+_UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
+_PLACE = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_LONG = re.compile(r"Expected `\w+` of length <= (?P<most>\d+)")
+_MOST_FIELDS: Final = 256
+"""Fields of a body."""
+_MOST_PARTS: Final = 100_000
+"""Lists and objects of a body. Of the millions that 8 MiB can hold each takes ten times its two characters of memory,
+and to make them takes a second in which nothing else runs."""
+_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.|\\\Z)*+(?:"|\Z)', re.DOTALL)
+"""A text of JSON, or what never ends: so that no quotation mark is looked at twice."""
+_MOST_LEFT_OUT: Final = 100
+"""Fields without effect of one request, at most; with more it is refused."""
 
 
 async def body_of(request: Request, kind: type[T]) -> T:
@@ -82,3 +127,116 @@ async def body_of(request: Request, kind: type[T]) -> T:
 
 def _too_large(most: int, **rest: Any) -> RequestError:
     return RequestError(413, f"the body has more than {most} bytes", code="body_too_large", **rest)
+
+
+def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
+    """Return the body of a request.
+
+    Parameters
+    ----------
+    kind : what it must be
+    lenient : leave fields out that `kind` has not, and log their names, instead of refusing them
+
+    Raises
+    ------
+    RequestError : the body is no JSON, has a field that `kind` has not, or one of another type
+    """
+    if not _has_few_parts(body):
+        raise bad(f"the body has more than {_MOST_PARTS} lists and objects", code="invalid_value")
+    try:
+        given: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad(f"the body is not JSON: {str(error)[:200]}", code="invalid_json") from None
+    if not isinstance(given, dict):
+        raise bad(f"the body must be a JSON object, got {type(given).__name__}", code="invalid_json")
+    if len(given) > _MOST_FIELDS:
+        raise bad(f"the body has {len(given)} fields, at most {_MOST_FIELDS} are read", code="invalid_value")
+    known = set(kind.__struct_fields__)
+    for other, name in _ALIASES.items():
+        if other in given and name in known:
+            if name in given:
+                raise bad(f"{other} and {name} are the same: give one of them", param=other)
+            given[name] = given.pop(other)
+    for name in (NO_EFFECT - known) & given.keys():
+        del given[name]
+    for name in settled(given, known, lenient=lenient) if given.keys() - known else ():
+        logger.warning("a request has the field %s, which has no effect here", shown(name))
+    # Clients send null for what they leave open, whether this server knows of it or not.
+    required = _required(kind)
+    given = {name: value for name, value in given.items() if value is not None or name in required}
+    for _ in range(_MOST_LEFT_OUT if lenient else 0):
+        try:
+            return converted(given, kind)
+        except RequestError as problem:
+            if problem.code != "unknown_field" or not _left_out(given, problem.param or ""):
+                raise
+            logger.warning("a request has the field %s, which has no effect here", shown(problem.param))
+    return converted(given, kind)
+
+
+def _has_few_parts(body: bytes) -> bool:
+    """Whether a body has no more lists and objects than is allowed; brackets in texts are none."""
+    if body.count(b"[") + body.count(b"{") <= _MOST_PARTS:
+        return True
+    count = end = 0
+    for text in _TEXT.finditer(body):
+        count += body.count(b"[", end, text.start()) + body.count(b"{", end, text.start())
+        end = text.end()
+        if count > _MOST_PARTS:
+            return False
+    return count + body.count(b"[", end) + body.count(b"{", end) <= _MOST_PARTS
+
+
+def _left_out(given: Any, place: str) -> bool:
+    """Take the field of this place away, as ``messages[0].mood``; False where it is not found."""
+    *path, (_, name) = _STEP.findall(place)
+    for number, step in path:
+        try:
+            given = given[int(number) if number else step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    if not isinstance(given, dict) or name not in given:
+        return False
+    del given[name]
+    return True
+
+
+def converted(given: dict[str, Any], kind: type[T], where: str = "") -> T:
+    """Return a JSON object as a type; `where` is its place in the body.
+
+    Raises
+    ------
+    RequestError : it has a field that `kind` has not, or one of another type
+    """
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise _problem(str(error), kind, where) from None
+    except RecursionError:
+        raise bad("the body is nested too deeply", code="invalid_json") from None
+
+
+@cache
+def _required(kind: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(field.name for field in msgspec.structs.fields(kind) if field.required)
+
+
+def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestError:
+    """Say in OpenAI's shape what msgspec found."""
+    inner = found["place"].removesuffix("[...]") if (found := _PLACE.search(message)) else None
+    place = ".".join(part for part in (where, inner) if part) or None
+    told = _PLACE.sub("", message)
+    missing, unknown = _MISSING.search(told), _UNKNOWN.search(told)
+    if missing is not None:
+        full = f"{place}.{missing['name']}" if place else missing["name"]
+        return bad(f"{full} is missing", param=full, code="missing_required_parameter")
+    if (long := _LONG.search(told)) is not None:
+        return bad(f"{place} must have at most {long['most']} items", param=place, code="invalid_value")
+    if unknown is None:
+        return bad(f"{place or 'body'}: {told[:1].lower()}{told[1:]}", param=place, code="invalid_type")
+    name = unknown["name"]
+    full = f"{place}.{name}" if place else name
+    known = kind.__struct_fields__ if inner is None else ()
+    # Fields of other servers are no slips of the pen: what is only somewhat like one of ours is another one.
+    hint = suggestion(name, known, "this server does not honour it, so leave it out", alike=0.85)
+    return bad(f"unknown field {full!r}: {hint}", param=full, code="unknown_field")

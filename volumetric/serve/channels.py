@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from volumetric.generate.stops import undecided
-from volumetric.serve.parts import Parts
 from volumetric.serve.tools.asked import AskedTools
 from volumetric.serve.tools.form import TEXT, CallForm, json_rule
-from volumetric.serve.tools.reader import CallPiece
+from volumetric.serve.tools.reader import CallPiece, Parts
 
 _START, _CHANNEL, _MESSAGE, _END = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
 _CONSTRAIN, _CALL, _RETURN = "<|constrain|>", "<|call|>", "<|return|>"

@@ -47,7 +47,12 @@ class EchoShape(TextShape):
         """Return a whole text, without the prompt."""
         if not self.alone:
             return TextShape.choice(self, index, generation)
-        return {"index": index, "text": "", "logprobs": self._tokens(index, ()), "finish_reason": "length"}
+        return {
+            "index": index,
+            "text": "",
+            "logprobs": None if self.tops is None else self._tokens(index, ()),
+            "finish_reason": "length",
+        }
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
         """Return some tokens of a text; the prompt is before the first one."""

@@ -111,16 +111,7 @@ def _beside(wanted: Wanted | None, tools: AskedTools, form: CallForm | Harmony) 
 
 def _wanted(asked: Sampled, answer: ResponseFormat | None) -> Wanted | None:
     """Return the kind of form, the form, and the field that asks for it."""
-    found: list[Wanted] = [
-        (kind, value, field)
-        for kind, field, value in (
-            ("json_schema", "guided_json", asked.guided_json),
-            ("regex", "guided_regex", asked.guided_regex),
-            ("choice", "guided_choice", asked.guided_choice),
-            ("cfg", "grammar", asked.grammar),
-        )
-        if value is not None
-    ]
+    found: list[Wanted] = asked.forms
     if answer is not None and answer.type == "json_object":
         found.append(("json_schema", {"type": "object"}, "response_format"))
     elif answer is not None and answer.type == "json_schema":

@@ -8,7 +8,7 @@ end of the prompt, and some write both, for no reasoning.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -38,6 +38,10 @@ class Thinking:
             return ""
         opening, closing = (f"<[{self.marks[mark]}]>" for mark in (self.opening, self.closing))
         return f"({'' if self.inside else opening} TEXT {closing})?"
+
+    def behind(self, prompt: str) -> Thinking:
+        """Return how the model reasons behind a prompt, of which the end is enough."""
+        return replace(self, inside=prompt.rstrip().endswith(self.opening))
 
     def tokens(self, ids: Sequence[int], text_of: Callable[[int], str]) -> int:
         """Return how many tokens of an answer belong to its reasoning, marks included."""
@@ -75,7 +79,7 @@ def thinking_of(
         if opening in template or closing in template:
             ids = {mark: special_id(mark) for mark in (opening, closing)}
             marks = {mark: id for mark, id in ids.items() if id is not None}
-            return Thinking(opening, closing, inside=prompt.rstrip().endswith(opening), marks=marks)
+            return Thinking(opening, closing, marks=marks).behind(prompt)
     return None
 
 

@@ -18,6 +18,7 @@ from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.params import Merged, SamplingParams
 from volumetric.hints import shown
 from volumetric.runtime.adapted import AdaptedExecutable
+from volumetric.serve.chat_format import ChatFormat, chat_format
 from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError
 from volumetric.serve.trials import Compilers, Trials
@@ -39,7 +40,7 @@ class Settings:
     ----------
     api_key : what clients must show; None: nothing, unless there are more
     api_keys : more of them, and how much of the slots the requests of each have, relative to `api_key`, which has 1
-    hosts : names under which the server may be asked for, see `volumetric.serve.hosts`; None: any
+    hosts : names under which the server may be asked for, see `volumetric.serve.middleware`; None: any
     addresses : it may be asked for by any address of a machine, too
     origins : web pages that may ask, by their origin; none unless named
     max_body : bytes of a request
@@ -113,6 +114,7 @@ class Served:
         self.embedding = asyncio.Lock()
         self.forms: Trials | GenerationError = GenerationError(f"texts of {name} cannot be held to a form")
         """What makes grammars for it, or why nothing does."""
+        self._formats: dict[bool, ChatFormat] = {}
         self._requests: set[asyncio.Task[Any]] = set()
 
     @cached_property
@@ -122,6 +124,20 @@ class Served:
         what = [volumetric.__version__, info.name, info.dtype, info.device, repr(info.options)]
         what += [repr(dict(self.model.adapters))] if self.model.adapters else []
         return "fp_" + hashlib.blake2b("\0".join(what).encode(), digest_size=6).hexdigest()
+
+    @cached_property
+    def window(self) -> int:
+        """See `ModelInfo.window`: the most tokens of an answer that says nothing of them."""
+        return self.model.info.window
+
+    def chat_format(self, *, tools: bool) -> ChatFormat:
+        """Return the format of conversations with tools, or without any; the model's template is read once for each."""
+        style = self._formats.get(tools)
+        if style is None:
+            template = self.model.loaded.chat_template
+            source = "" if template is None else template.source_for(tools=tools)
+            style = self._formats[tools] = chat_format(source, self.special_id)
+        return style
 
     def sampling(self, settings: Settings, **explicit: Any) -> Merged:
         """Return the sampling parameters of a request, and where each comes from. Raises `SpecError`.

@@ -11,12 +11,10 @@ from itertools import accumulate
 from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
 from volumetric.serve.answers import AnswerForm, AnswerReader
 from volumetric.serve.event_stream import event
-from volumetric.serve.pace import Pace
-from volumetric.serve.parts import Parts
 from volumetric.serve.problem import RequestError
 from volumetric.serve.serving import encoded
-from volumetric.serve.told import Drawn, Told, drawn_in, drawn_of, finite, timings, tokens_told, usage
-from volumetric.serve.tools.reader import CallPiece, joined
+from volumetric.serve.told import Drawn, Pace, Told, drawn_in, drawn_of, finite, timings, tokens_told, usage
+from volumetric.serve.tools.reader import CallPiece, Parts, joined
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,13 +47,15 @@ class Shape:
     created: int = field(default_factory=lambda: int(time.time()))
     _lengths: dict[int, int] = field(default_factory=dict)
     """Characters of the tokens that were told of each text."""
-    _pace: Pace = field(default_factory=Pace)
+    _pace: Pace | None = None
 
     prefix = "cmpl-"
     whole_kind = piece_kind = "text_completion"
 
     def __post_init__(self) -> None:
         self.id = self.id or f"{self.prefix}{uuid.uuid4().hex}"
+        if self.each_usage or self.with_timings:
+            self._pace = Pace()
 
     def _head(self, kind: str) -> Told:
         return {
@@ -86,11 +86,12 @@ class Shape:
         whole = {**self._head(self.piece_kind), "choices": [told]}
         if self.with_usage:
             whole["usage"] = None
-        size = self.sizes[told["index"] // self.texts] if self.sizes else 0
-        if self.each_usage:
-            whole["usage"] = self._pace.usage(told["index"], size)
-        if self.with_timings:
-            whole["timings"] = self._pace.timings(told["index"], size)
+        if self._pace is not None:
+            size = self.sizes[told["index"] // self.texts] if self.sizes else 0
+            if self.each_usage:
+                whole["usage"] = self._pace.usage(told["index"], size)
+            if self.with_timings:
+                whole["timings"] = self._pace.timings(told["index"], size)
         return event(encoded(whole))
 
     def failed(self, problem: RequestError) -> bytes:
@@ -124,26 +125,30 @@ class Shape:
         return {
             "index": index,
             "text": generation.text,
-            "logprobs": self._tokens(index, drawn_of(generation)),
+            "logprobs": None if self.tops is None else self._tokens(index, drawn_of(generation)),
             "finish_reason": generation.finish_reason,
         }
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
         """Return some tokens of a text; nothing where there is nothing to tell of them yet."""
-        self._pace.count(index, tokens)
-        if self.tops is None and not any(token.text for token in tokens):
+        text, logprobs = self._piece_of(index, tokens)
+        if not text and self.tops is None:
             return []
-        text, logprobs = "".join(token.text for token in tokens), self._tokens(index, drawn_in(tokens))
         return [{"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}]
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what comes after the last token of a text."""
         return [{"index": index, "text": "", "logprobs": None, "finish_reason": reason}]
 
-    def _tokens(self, index: int, drawn: Sequence[Drawn]) -> Told | None:
+    def _piece_of(self, index: int, tokens: Sequence[TokenEvent]) -> tuple[str, Told | None]:
+        """Count some tokens of a text, and return their text, and log-probabilities where they are asked for."""
+        if self._pace is not None:
+            self._pace.count(index, tokens)
+        logprobs = None if self.tops is None else self._tokens(index, drawn_in(tokens))
+        return "".join(token.text for token in tokens), logprobs
+
+    def _tokens(self, index: int, drawn: Sequence[Drawn]) -> Told:
         """Return log-probabilities of the next tokens of a text, in the shape of text completions."""
-        if self.tops is None:
-            return None
         ids, scores, tops = zip(*drawn, strict=True) if drawn else ((), (), ())
         return self.scored(index, ids, scores, tops)
 
@@ -173,10 +178,10 @@ class ChatShape(Shape):
 
     Attributes
     ----------
-    form : of the answers
+    form : of the answers; None: all that the model writes is said
     """
 
-    form: AnswerForm = field(default_factory=AnswerForm)
+    form: AnswerForm | None = None
     _readers: dict[int, AnswerReader] = field(default_factory=dict)
 
     prefix = "chatcmpl-"
@@ -185,15 +190,17 @@ class ChatShape(Shape):
 
     def opening(self, index: int) -> list[Told]:
         """Return who speaks."""
-        self._readers[index] = self.form.reader()
+        if self.form is not None:
+            self._readers[index] = self.form.reader()
         return [self._piece(index, {"role": "assistant", "content": ""})]
 
     def choice(self, index: int, generation: Generation) -> Told:
         """Return a whole message."""
-        thought, text, pieces = self.form.whole(generation.text)
+        form, text = self.form, generation.text
+        thought, text, pieces = ("", text, ()) if form is None else form.whole(text)
         message: Told = {"role": "assistant", "content": text, "refusal": None, **_reasoning(thought)}
         reason: str = generation.finish_reason
-        if self.form.tools:
+        if form is not None and form.tools:
             message["content"] = text.strip() or None
             if calls := _whole_calls(pieces):
                 message["tool_calls"] = calls
@@ -201,20 +208,22 @@ class ChatShape(Shape):
         return {
             "index": index,
             "message": message,
-            "logprobs": self._tokens(index, drawn_of(generation)),
+            "logprobs": None if self.tops is None else self._tokens(index, drawn_of(generation)),
             "finish_reason": reason,
         }
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
         """Return some tokens of a message."""
-        self._pace.count(index, tokens)
-        delta = _delta(self._readers[index].push("".join(token.text for token in tokens)))
+        text, logprobs = self._piece_of(index, tokens)
+        delta = ({"content": text} if text else {}) if self.form is None else _delta(self._readers[index].push(text))
         if not delta and self.tops is None:
             return []
-        return [self._piece(index, delta or {"content": ""}, logprobs=self._tokens(index, drawn_in(tokens)))]
+        return [self._piece(index, delta or {"content": ""}, logprobs=logprobs)]
 
     def closing(self, index: int, reason: str) -> list[Told]:
         """Return what was held back, and why a message ended."""
+        if self.form is None:
+            return [self._piece(index, {}, reason=reason)]
         reader = self._readers[index]
         left = _delta(reader.end())
         pieces = [self._piece(index, left)] if left else []
@@ -222,13 +231,13 @@ class ChatShape(Shape):
 
     def reasoning_tokens(self, generation: Generation) -> int:
         """Return how many tokens of a text are reasoning."""
-        return self.form.reasoning_tokens(generation, self.text_of)
+        return 0 if self.form is None else self.form.reasoning_tokens(generation, self.text_of)
 
     def _piece(self, index: int, delta: Told, *, logprobs: Told | None = None, reason: str | None = None) -> Told:
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
 
-    def _tokens(self, index: int, drawn: Sequence[Drawn]) -> Told | None:
-        return None if self.tops is None else {"content": tokens_told(drawn, self.text_of), "refusal": None}
+    def _tokens(self, index: int, drawn: Sequence[Drawn]) -> Told:
+        return {"content": tokens_told(drawn, self.text_of), "refusal": None}
 
 
 def _reason(reason: str, calls: int) -> str:

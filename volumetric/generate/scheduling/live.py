@@ -1,7 +1,11 @@
-"""A generation as the scheduler sees it: the tokens of its sequence, and how many of them the device holds."""
+"""A generation as the scheduler sees it: the tokens of its sequence, how many of them the device holds, and their room.
+
+`texts_of` makes the generations of a job that is submitted.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -9,18 +13,57 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.generate.scheduling.job import Ticket
-from volumetric.generate.scheduling.length import Length
+from volumetric._typing import F32Array
+from volumetric.errors import DoesNotFitError, GenerationError, SpecError
+from volumetric.generate.constraint import Allowed, Constraint
+from volumetric.generate.events import TopLogprobs
+from volumetric.generate.prompt import check_ids
+from volumetric.generate.scheduling.job import Job, Ticket
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
-from volumetric.generate.scheduling.scoring import scores
 from volumetric.generate.transcript import Transcript
+from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax
 from volumetric.network import OUTPUT
-from volumetric.runtime.device import Chooser, Piece, State
+from volumetric.runtime.adapted import check_adapter
+from volumetric.runtime.device import Chooser, MemoryReport, Piece, State
+from volumetric.runtime.logits import likeliest
 
 if TYPE_CHECKING:
     from volumetric._typing import F32Array
-    from volumetric.generate.constraint import Constraint
-    from volumetric.generate.drafting import Drafter
+    from volumetric.generate.compiled_model import CompiledModel
+    from volumetric.generate.drafting import Drafter, Length
+    from volumetric.generate.scheduling.limits import Limits
+
+BLOCK = 32
+"""Rows that devices allocate together: a page of a GPU, two blocks of keys on a CPU."""
+
+
+class Room:
+    """The memory that states take, known before a call: bytes by their rows.
+
+    Parameters
+    ----------
+    memory : of the executable
+    limit : bytes of all states; None: no bound
+    """
+
+    def __init__(self, memory: MemoryReport, limit: int | None) -> None:
+        self._row, self._fixed = memory.state_per_token, memory.state_fixed
+        self._block = memory.block
+        self.limit = limit
+
+    def bytes_of(self, rows: int) -> int:
+        """Bytes of a state of so many rows that goes on."""
+        return self._fixed + -(-rows // BLOCK) * BLOCK * self._row if rows else 0
+
+    def bytes_kept(self, rows: int) -> int:
+        """Bytes of a state of so many rows that has no room for more."""
+        return self._fixed + -(-rows // self._block) * self._block * self._row if rows else 0
+
+    def rows(self, states: int) -> int | None:
+        """Return how many rows each of so many equal states may have; None: any number."""
+        if self.limit is None or not self._row:
+            return None
+        return max(0, (self.limit // states - self._fixed) // (BLOCK * self._row) * BLOCK)
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +97,7 @@ class Live:
     followers: list[Live] = field(default_factory=list)
     constraint: Constraint | None = None
     drafter: Drafter | None = None
-    length: Length = field(default_factory=Length)
+    length: Length | None = None
     guesses: list[int] = field(default_factory=list)
     last: float = 0.0
 
@@ -76,6 +119,8 @@ class Live:
         """
         if not self.drawable or self.followers:
             return "logits"
+        if self.likeliest:
+            return None
         return self.transcript.sampler.chooser
 
     @property
@@ -141,3 +186,68 @@ class Live:
         if self.drafter is not None:
             self.drafter.close()
             self.drafter = None
+
+
+def texts_of(job: Job, model: CompiledModel, limits: Limits, room: Room, now: float) -> Live:
+    """Return the first text of a job, with the others behind it.
+
+    Raises
+    ------
+    DoesNotFitError, GenerationError, SpecError : as `Scheduler.submit`
+    """
+    if not 1 <= job.n <= limits.seats:
+        raise SpecError(f"n must be 1 to {limits.seats}, the scheduler's seats, got {job.n}")
+    if not 0 < job.weight < float("inf"):
+        raise SpecError(f"the weight of a job must be a number above 0, got {job.weight!r}")
+    if job.adapter:
+        check_adapter(model.executable, job.adapter)
+    rows = check_ids(job.prompt, model.plan)
+    prompt: list[int] = rows.tolist()
+    if job.targets is not None and len(check_ids(job.targets, model.plan)) != len(prompt):
+        raise SpecError(f"a prompt of {len(prompt)} tokens needs as many targets, got {len(job.targets)}")
+    params = job.params
+    try:
+        model.room_after(len(prompt))
+    except GenerationError as error:
+        raise DoesNotFitError(str(error), hint=error.hint) from None
+    most = room.rows(job.n)
+    if most is not None:
+        if most < len(prompt):
+            what = f"{job.n} states" if job.n > 1 else "a state"
+            raise DoesNotFitError(
+                f"the prompt has {len(prompt)} tokens, the memory for {what} holds {most}",
+                hint="shorten the prompt, or give states more memory",
+            )
+        params = dataclasses.replace(params, max_tokens=min(params.max_tokens, most - len(prompt) + 1))
+    ticket = Ticket(job, 0, now)
+    texts: list[Live] = []
+    for choice in range(job.n):
+        if choice and params.seed is not None:
+            params = dataclasses.replace(params, seed=params.seed + 1)
+        transcript = Transcript(model, prompt, params, job.shown)
+        ticket.transcripts.append(transcript)
+        constraint = None if job.constraint is None else job.constraint()
+        if params.allowed_ids or params.min_tokens:
+            constraint = Allowed(params.allowed_ids, params.end_ids(model.eos_ids), params.min_tokens, constraint)
+        texts.append(Live(ticket, choice, transcript, list(prompt), rows, constraint=constraint))
+    texts[0].followers = texts[1:]
+    return texts[0]
+
+
+def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float], list[TopLogprobs]]:
+    """Return ``log softmax(logits)[token]`` of each row, and its `tops` likeliest tokens with theirs, likeliest first.
+
+    Parameters
+    ----------
+    logits : ``[T, V]``, overwritten
+    tokens : ids, ``[T]``
+    tops : how many others; 0: there is nothing to tell of a row, and less to compute
+    """
+    if not tops:
+        return log_likelihoods(logits, tokens).tolist(), [()] * len(tokens)
+    logs = log_softmax(logits)
+    found = np.take_along_axis(logs, tokens[:, None], -1)[:, 0]
+    best = [likeliest(row, tops) for row in logs]
+    return found.tolist(), [
+        tuple(zip(ids.tolist(), row[ids].tolist(), strict=True)) for ids, row in zip(best, logs, strict=True)
+    ]

@@ -159,6 +159,7 @@ class Rounds:
         """Make states hold what was told, all but the last token, behind guesses some of which may have been wrong."""
         again: list[Piece] = []
         for live in guessed:
+            assert live.length is not None
             live.length.count(len(live.guesses), min(len(live.guesses), max(0, len(live.ids) - live.fed - 1)))
             live.guesses, live.fed = [], len(live.ids) - 1
             state = live.state

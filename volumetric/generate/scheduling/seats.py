@@ -9,10 +9,9 @@ import numpy as np
 
 from volumetric.errors import DeviceError
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
-from volumetric.generate.scheduling.live import Live
+from volumetric.generate.scheduling.live import Live, Room
 from volumetric.generate.scheduling.pace import ENOUGH, Pace
 from volumetric.generate.scheduling.prefixes import Prefixes, common
-from volumetric.generate.scheduling.room import Room
 from volumetric.generate.scheduling.stats import Stats
 from volumetric.runtime.adapted import state_for
 
@@ -325,7 +324,7 @@ class Seats:
             if name == adapter:
                 del self._spare[at]
                 return state
-        return state_for(self._executable, adapter)
+        return state_for(self._executable, adapter) if adapter else self._executable.new_state()
 
 
 def _turn(live: Live) -> tuple[int, bool, int, int]:

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.network import INPUT, OUTPUT
+from volumetric.runtime.batch import Part, Span
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.cpu.running import Call, Ready, Runner
 from volumetric.runtime.cpu.state import CpuState
-from volumetric.runtime.parts import Part, Span
 
 _MOST = 32
 """Tokens that a native call may feed to each sequence."""

@@ -11,7 +11,7 @@ import numpy as np
 from volumetric._typing import F32Array
 from volumetric.errors import DeviceError, GenerationError
 from volumetric.network import OUTPUT, Params
-from volumetric.runtime.batch import check_once, check_pieces, deal, greedy_each
+from volumetric.runtime.batch import Handed, Part, Span, check_once, check_pieces, deal, greedy_each
 from volumetric.runtime.cpu.cache import BLOCK
 from volumetric.runtime.cpu.decoding import TokenLoop
 from volumetric.runtime.cpu.program import Program
@@ -20,7 +20,6 @@ from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory, byt
 from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.device import Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.logits import check_likeliest
-from volumetric.runtime.parts import Handed, Part, Span
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_room, check_tokens, check_vocabulary, fixed_bytes

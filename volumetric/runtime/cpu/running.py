@@ -11,6 +11,7 @@ from volumetric._typing import F32Array
 from volumetric.kernels.cpu.products import DIRECT_ROWS, VECTOR_ROWS
 from volumetric.kernels.cpu.steps import STEP_WORDS, STOP_WORD
 from volumetric.network import OUTPUT
+from volumetric.runtime.batch import Handed, Part, Span
 from volumetric.runtime.cpu.arena import Scratch, address_of
 from volumetric.runtime.cpu.between import CallValues
 from volumetric.runtime.cpu.call import Control
@@ -20,7 +21,6 @@ from volumetric.runtime.cpu.rows.draft import form_of
 from volumetric.runtime.cpu.state import CpuState
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.walking import Walker
-from volumetric.runtime.parts import Handed, Part, Span
 from volumetric.runtime.profile import StepTime
 
 CHUNK = 512

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.kernels.gpu.dispatch import Rows, ceil_div
-from volumetric.runtime.batch import deal
-from volumetric.runtime.parts import Span
+from volumetric.runtime.batch import Span, deal
 
 PLACES = 512
 """Rows whose places a control block lists, as the shaders have it."""

@@ -17,7 +17,7 @@ from volumetric.kernels.gpu.attention import PAGE
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.network import OUTPUT, Params
-from volumetric.runtime.batch import check_once, check_pieces, greedy_each
+from volumetric.runtime.batch import Handed, Part, Span, check_once, check_pieces, greedy_each, taken
 from volumetric.runtime.device import Chooser, Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.gpu.attending import Attending, attention_shapes
 from volumetric.runtime.gpu.calls import Place, schedule
@@ -40,7 +40,6 @@ from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
 from volumetric.runtime.graph.segments import Cut
 from volumetric.runtime.narrowing import narrowed_params
-from volumetric.runtime.parts import Handed, Part, Span, taken
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_tokens

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import GenerationError
+from volumetric.runtime.batch import Part, Span
 from volumetric.runtime.gpu.decoding import UNUSABLE
 from volumetric.runtime.gpu.drawing import UNCERTAIN, Drawing, DrawnRow
 from volumetric.runtime.logits import unusable
-from volumetric.runtime.parts import Part, Span
 
 if TYPE_CHECKING:
     from volumetric.runtime.device import Chooser

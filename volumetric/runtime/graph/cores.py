@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 from volumetric._typing import Array
 from volumetric.errors import DeviceError
-from volumetric.graph.binding import bind, positions_from
+from volumetric.graph.binding import bind
+from volumetric.graph.open_rows import positions_from
 from volumetric.graph.ops import Graph
 from volumetric.graph.programs import ProgramCache
 from volumetric.graph.side_by_side import runs_side_by_side, side_by_side

@@ -99,6 +99,17 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         raise NotImplementedError
 
     @property
+    def forms(self) -> list[tuple[str, Any, str]]:
+        """Forms that the answer is to have: the kind of each, the form, and the field that asks for it."""
+        fields = {
+            "guided_json": ("json_schema", self.guided_json),
+            "guided_regex": ("regex", self.guided_regex),
+            "guided_choice": ("choice", self.guided_choice),
+            "grammar": ("cfg", self.grammar),
+        }
+        return [(kind, form, name) for name, (kind, form) in fields.items() if form is not None]
+
+    @property
     def streams_usage(self) -> bool:
         """Whether a stream ends with what it cost."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)

@@ -1,19 +1,138 @@
-"""A request for a response as one for a chat, and errors of chats in the words of responses."""
+"""A request for a response as one for a chat, its items as messages, and errors of chats in the words of responses."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from volumetric.hints import shown
-from volumetric.serve.fields.chat import ChatRequest
+from volumetric.hints import shown, suggestion
+from volumetric.serve.bodies import converted
+from volumetric.serve.fields.chat import Call, ChatRequest, Message
 from volumetric.serve.fields.response import ResponseRequest
 from volumetric.serve.fields.sampled import Sampled
 from volumetric.serve.problem import RequestError, bad
-from volumetric.serve.responses.items import messages_of
+
+Status = Literal["in_progress", "completed", "incomplete"]
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class _Item(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What all items may say; ids and states that answers had come back with them."""
+
+    type: str | None = None
+    id: str | None = None
+    status: Status | None = None
+
+
+class _Said(_Item, kw_only=True):
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[dict[str, Any]]
+    phase: str | None = None
+
+
+class _Called(_Item, kw_only=True):
+    call_id: str
+    name: str
+    arguments: str
+    parsed_arguments: Any = None
+
+
+class _Returned(_Item, kw_only=True):
+    call_id: str
+    output: str | list[dict[str, Any]]
+
+
+class _Thought(_Item, kw_only=True):
+    summary: list[dict[str, Any]] = []
+    content: list[dict[str, Any]] | None = None
+    encrypted_content: None = None
+
+
+_KINDS: Final[Mapping[str, type[_Item]]] = {
+    "message": _Said,
+    "function_call": _Called,
+    "function_call_output": _Returned,
+    "reasoning": _Thought,
+}
+
+
+def messages_of(given: str | Sequence[dict[str, Any]], instructions: str | None) -> list[Message]:
+    """Return a conversation as messages of a chat.
+
+    Reasoning, text and calls that follow each other are one message of the assistant, as they were when a model wrote
+    them. Instructions, and what the system says first, are one message of the system: few templates take more.
+
+    Raises
+    ------
+    RequestError : an item is ill-formed, or of a type that cannot be read
+    """
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    if not given:
+        raise bad("input must hold at least one item", param="input", code="invalid_value")
+    messages: list[Message] = []
+    for i, one in enumerate(given):
+        _append(messages, one, f"input[{i}]")
+    if not instructions:
+        return messages
+    if messages and messages[0].role in ("system", "developer"):
+        first = messages.pop(0)
+        instructions = f"{instructions}\n\n{first.content}"
+    return [Message(role="system", content=instructions), *messages]
+
+
+def _append(messages: list[Message], given: Mapping[str, Any], where: str) -> None:
+    name = given.get("type", "message")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        hint = suggestion(str(name), _KINDS, "this server keeps nothing and runs no tools of its own")
+        raise bad(f"{where} is of the type {shown(name)}: {hint}", param=f"{where}.type")
+    item = converted({key: value for key, value in given.items() if value is not None}, kind, where)
+    if isinstance(item, _Said):
+        content = _text(item.content, f"{where}.content", ("input_text", "output_text", "refusal", "text"))
+        if item.role == "assistant":
+            before = _assistant(messages, lambda last: not last.content and not last.tool_calls)
+            before.content = content
+        else:
+            messages.append(Message(role=item.role, content=content))
+    elif isinstance(item, _Called):
+        calls = _assistant(messages, lambda _: True)
+        call = Call(id=item.call_id, function=Call.Function(name=item.name, arguments=item.arguments))
+        if calls.tool_calls is None:
+            calls.tool_calls = []
+        calls.tool_calls.append(call)
+    elif isinstance(item, _Returned):
+        content = _text(item.output, f"{where}.output", ("input_text", "output_text", "text"))
+        messages.append(Message(role="tool", content=content, tool_call_id=item.call_id))
+    elif isinstance(item, _Thought):
+        text = _text(item.content or [], f"{where}.content", ("reasoning_text",))
+        text = text or _text(item.summary, f"{where}.summary", ("summary_text",))
+        messages.append(Message(role="assistant", reasoning_content=text))
+
+
+def _assistant(messages: list[Message], joins: Any) -> Message:
+    """Return the message that an item of the assistant belongs to: the last one, or a new one."""
+    if not messages or messages[-1].role != "assistant" or not joins(messages[-1]):
+        messages.append(Message(role="assistant"))
+    return messages[-1]
+
+
+def _text(content: str | Sequence[Mapping[str, Any]], where: str, kinds: Sequence[str]) -> str:
+    if isinstance(content, str):
+        return content
+    texts: list[str] = []
+    for i, part in enumerate(content):
+        kind = part.get("type")
+        text = part.get("refusal" if kind == "refusal" else "text")
+        if kind not in kinds or not isinstance(text, str):
+            told = f"{where}[{i}] is of the type {shown(kind)}: this server reads text alone, as {kinds[0]}"
+            raise bad(told, param=f"{where}[{i}]")
+        texts.append(text)
+    return "".join(texts)
+
 
 _SAME: Final = (
     *sorted(

@@ -6,9 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from volumetric.serve.parts import Parts
 from volumetric.serve.told import Told
-from volumetric.serve.tools.reader import CallPiece
+from volumetric.serve.tools.reader import CallPiece, Parts
 
 _PREFIXES: Final = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
 

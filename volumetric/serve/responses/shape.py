@@ -12,11 +12,11 @@ from volumetric.generate.params import SamplingParams
 from volumetric.serve.answers import AnswerForm, AnswerReader
 from volumetric.serve.event_stream import event
 from volumetric.serve.fields.response import ResponseRequest
-from volumetric.serve.parts import Parts
 from volumetric.serve.problem import RequestError
 from volumetric.serve.responses.output import Output
 from volumetric.serve.serving import encoded
 from volumetric.serve.told import Drawn, Told, drawn_in, drawn_of, tokens_told, usage
+from volumetric.serve.tools.reader import Parts
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,21 +1,42 @@
-"""``POST /v1/chat/completions``."""
+"""``POST /v1/chat/completions``, and what a conversation asks of a model, whichever endpoint it came by."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from volumetric.errors import GenerationError
+from volumetric.generate.drafting import PromptLookup
+from volumetric.generate.prompt import check_ids
+from volumetric.serve.answers import AnswerForm
 from volumetric.serve.bodies import body_of
-from volumetric.serve.completing import complete
-from volumetric.serve.conversing import conversation_of
+from volumetric.serve.channels import FINAL
+from volumetric.serve.completing import complete, engine_of, jobs_of
 from volumetric.serve.event_stream import present
 from volumetric.serve.fields.chat import ChatRequest
+from volumetric.serve.forms import grammar_of, held_to_form
+from volumetric.serve.problem import bad, problem_of
+from volumetric.serve.serving import size_of
 from volumetric.serve.shapes import ChatShape
+from volumetric.serve.tools.asked import tools_of
+from volumetric.serve.tools.families import functions, instructions
+from volumetric.serve.tools.history import told_calls
 
 if TYPE_CHECKING:
-    from volumetric.serve.serving import Serving
+    from volumetric.generate.drafting import Drafter
+    from volumetric.generate.grammar import Grammar
+    from volumetric.generate.scheduling.job import Job
+    from volumetric.serve.chat_format import ChatFormat
+    from volumetric.serve.serving import Served, Serving
+    from volumetric.serve.tools.asked import AskedTools
+
+_TAIL = 16
+"""Tokens at the end of a prompt in which a mark of reasoning is looked for."""
 
 
 async def chat(request: Request) -> Response:
@@ -23,7 +44,224 @@ async def chat(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     asked = await body_of(request, ChatRequest)
     async with present(request.receive):
-        found = await conversation_of(serving, asked)
-    sizes = [len(job.prompt) for job in found.jobs]
-    shape = ChatShape(**found.served.told_of(asked), sizes=sizes, texts=asked.texts, form=found.form)
-    return await complete(request, found.served, found.jobs, shape, stream=bool(asked.stream))
+        talk = await conversation_of(serving, asked)
+    sizes = [len(job.prompt) for job in talk.jobs]
+    shape = ChatShape(**talk.served.told_of(asked), sizes=sizes, texts=asked.texts, form=talk.form)
+    return await complete(request, talk.served, talk.jobs, shape, stream=bool(asked.stream))
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation that is ready to be answered.
+
+    Attributes
+    ----------
+    served : who answers
+    jobs : what is to be computed
+    form : of the answers; None: all that the model writes is said
+    """
+
+    served: Served
+    jobs: Sequence[Job]
+    form: AnswerForm | None
+
+
+async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
+    """Return a conversation with the tools, forms and sampling that it asks for.
+
+    Tools, forms, drafts, reasoning and channels cost nothing where neither the request nor the model's chat format has
+    them.
+
+    Raises
+    ------
+    RequestError : it contradicts itself, cannot be honoured, or does not fit
+    """
+    served = serving.model(asked.model)
+    engine_of(served)
+    asked.check()
+    args, going_on = template_args(asked), bool(asked.continue_final_message)
+    tools = None
+    if asked.tools or asked.tool_choice is not None:
+        tools = tools_of(asked.tools, asked.tool_choice, parallel=asked.parallel_tool_calls is not False)
+    style = served.chat_format(tools=tools is not None)
+    if style.channels is not None and going_on and tools is not None:
+        raise bad("this model goes on with a message without tools alone", param="continue_final_message")
+    formed = asked.response_format is not None or bool(asked.forms)
+    held = formed and held_to_form(
+        asked, asked.response_format, None if tools is None else (tools, style.channels or style.calls)
+    )
+    drafter = form = grammar = None
+    try:
+        messages, args, size = await serving.aside(
+            _messages, served, not serving.settings.parse_special, asked, style, tools, args
+        )
+        ids = await serving.aside(conversation_ids, served, messages, args, going_on, size=size)
+        if asked.prediction is not None:
+            drafter = await serving.aside(_drafter, served, asked.predicted, size=len(asked.predicted))
+    except GenerationError as error:
+        raise problem_of(error, param="messages") from None
+    if formed or tools is not None or not style.plain:
+        ids, form, grammar = await _formed(serving, served, asked, style, tools, ids, held=held)
+    shown = () if form is None else form.shown
+    make = partial(jobs_of, grammar=grammar, drafter=drafter, shown=shown, param="messages")
+    jobs = await serving.aside(make, asked, served, [ids], serving.settings)
+    return Conversation(served, jobs, form)
+
+
+async def _formed(
+    serving: Serving,
+    served: Served,
+    asked: ChatRequest,
+    style: ChatFormat,
+    tools: AskedTools | None,
+    ids: list[int],
+    *,
+    held: bool,
+) -> tuple[list[int], AnswerForm, Grammar | None]:
+    """Return the prompt, how answers to it are read, and the grammar of these, where there is more than text in them.
+
+    Parameters
+    ----------
+    held : answers have a form from their first token on
+
+    Raises
+    ------
+    RequestError : a form cannot be enforced, or excludes something else
+    """
+    channels, going_on, calls = style.channels, bool(asked.continue_final_message), style.calls
+    tail = served.text(ids[-_TAIL:])
+    calls = replace(calls, inside=bool(calls.aloud) and tail.endswith(calls.trigger))
+    if held and going_on and tools is not None:
+        told = "goes on with a message in a form, or with tools, not both: what has begun may be either"
+        raise bad(f"continue_final_message {told}", param="continue_final_message")
+    thinking = style.thinking
+    # An answer that is held to a form from its first token on has no room for reasoning.
+    if channels is not None or held or (tools is not None and tools.required):
+        thinking = None
+    merged = serving.settings.reasoning == "none"
+    if merged and thinking is not None and not thinking.marks:
+        thinking = None  # its marks are text, and stay where they are
+    if thinking is not None:
+        thinking = thinking.behind(tail)
+    asked_calls = None if tools is None else (tools, channels or calls)
+    grammar = await grammar_of(serving, served, asked, asked.response_format, asked_calls, thinking)
+    if held and tools is None and not going_on and served.model.tokenizer is not None:
+        head = FINAL if channels is not None else calls.aloud + calls.between if calls.inside else ""
+        ids = [*ids, *served.model.tokenizer.encode(head, add_special_tokens=False)]
+    if channels is not None:
+        asked.stop_token_ids = [*(asked.stop_token_ids or ()), *channels.ends]
+    read = tools is not None or (bool(calls.aloud or calls.spoken) and not held and not going_on)
+    form = AnswerForm(
+        tools=() if tools is None else tools.tools,
+        calls=calls if read and channels is None else None,
+        apart=held,
+        thinking=thinking,
+        channels=channels,
+        inside=(held and tools is None) or going_on,
+        told=asked.include_reasoning is not False,
+        merged=merged,
+    )
+    return ids, form, grammar
+
+
+def _messages(
+    served: Served,
+    plain: bool,
+    asked: ChatRequest,
+    style: ChatFormat,
+    tools: AskedTools | None,
+    args: dict[str, Any],
+) -> tuple[list[dict[str, Any]], dict[str, Any], int]:
+    """Return the messages of a request and the template's arguments as it reads them, and how much it reads.
+
+    What clients send becomes data before the server adds words of its own, which may hold control tokens.
+
+    Raises
+    ------
+    GenerationError, RequestError : a message is nothing that the template could read
+    """
+    messages, told = asked.conversation(), () if tools is None else tools.told
+    messages, args, told = as_data(served, plain, messages, args, told)
+    if any("tool_calls" in message for message in messages):
+        messages = told_calls(messages, style.source, None if style.channels is not None else style.calls)
+    if tools is not None:
+        messages = _told_of_tools(messages, replace(tools, told=told), style, args)
+    return messages, args, size_of((messages, args))
+
+
+def _told_of_tools(
+    messages: list[dict[str, Any]], tools: AskedTools, style: ChatFormat, args: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return messages that tell of tools, or let the arguments of the template do so."""
+    if style.telling == "template":
+        args["tools"] = list(tools.told)
+        return messages
+    if style.telling == "message":
+        return with_system(messages, tools=functions(tools))
+    return with_system(messages, instructions(tools, style.calls))
+
+
+def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
+    """Return what proposes the tokens of a text; None for an empty one."""
+    tokenizer = served.model.tokenizer
+    if not predicted or tokenizer is None:
+        return None
+    ids = tokenizer.encode(predicted, add_special_tokens=False, limit=served.model.info.context)
+    return partial(PromptLookup, ids)
+
+
+def with_system(messages: Sequence[dict[str, Any]], told: str = "", **rest: Any) -> list[dict[str, Any]]:
+    """Return messages whose first one, of the system, ends with what is told and has what else is given.
+
+    One is made where there is none.
+    """
+    first, *others = messages
+    if first["role"] != "system":
+        return [{"role": "system", "content": told, **rest}, *messages]
+    content = "\n\n".join(part for part in (first["content"], told) if part)
+    return [first | {"content": content, **rest}, *others]
+
+
+def template_args(asked: ChatRequest) -> dict[str, Any]:
+    """Return what the chat template is told besides the messages. Raises `RequestError`."""
+    args = dict(asked.chat_template_kwargs or {})
+    for name in ("messages", "tools", "add_generation_prompt"):
+        if name in args:
+            raise bad(f"chat_template_kwargs cannot have {name!r}", param="chat_template_kwargs")
+    if asked.reasoning_effort is not None:
+        args["reasoning_effort"] = asked.reasoning_effort
+    going_on = bool(asked.continue_final_message)
+    if going_on and asked.add_generation_prompt:
+        raise bad("continue_final_message and add_generation_prompt exclude each other", param="add_generation_prompt")
+    args["add_generation_prompt"] = not going_on if asked.add_generation_prompt is None else asked.add_generation_prompt
+    return args
+
+
+def as_data(
+    served: Served, plain: bool, messages: Sequence[dict[str, Any]], args: dict[str, Any], told: Sequence[Any] = ()
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[Any]]:
+    """Return messages, arguments of the template and what is told of tools as `conversation_ids` takes them.
+
+    Where they are `plain`, no control tokens are in them. Raises `GenerationError`.
+    """
+    contents = served.model.contents
+    if contents is None or not plain:
+        return list(messages), args, list(told)
+    return contents.messages(messages), contents.data(args), contents.data(told)
+
+
+def conversation_ids(
+    served: Served, messages: list[dict[str, Any]], args: dict[str, Any], going_on: bool = False
+) -> list[int]:
+    """Return the token ids of a conversation as `as_data` returns it; `going_on` leaves it open at its end.
+
+    Raises `GenerationError` where the template refuses it.
+    """
+    model, limit = served.model, served.model.info.context
+    contents = model.contents
+    if contents is None or model.loaded.chat_template is None:
+        return model.encode(messages, template_args=args, limit=limit)  # raises, with what is missing
+    render = contents.render_beginning if going_on else contents.render
+    ids = contents.encode(render(messages, **args), limit=limit)
+    check_ids(ids, model.plan)
+    return ids

@@ -11,13 +11,12 @@ from starlette.responses import Response
 
 from volumetric.errors import GenerationError
 from volumetric.serve.bodies import body_of
-from volumetric.serve.completing import complete, engine_of
+from volumetric.serve.completing import check_room, complete, engine_of, jobs_of
 from volumetric.serve.echo import EchoShape
 from volumetric.serve.event_stream import present
 from volumetric.serve.fields.completion import CompletionRequest
 from volumetric.serve.filling import filling_of
 from volumetric.serve.forms import grammar_of
-from volumetric.serve.jobs import check_room, jobs_of
 from volumetric.serve.problem import problem_of
 from volumetric.serve.shapes import TextShape
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
+from volumetric.serve.answers import AnswerForm
 from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete
-from volumetric.serve.conversing import conversation_of
 from volumetric.serve.event_stream import present
 from volumetric.serve.fields.response import ResponseRequest
 from volumetric.serve.problem import RequestError
 from volumetric.serve.responses.asked import chat_of, in_its_words
 from volumetric.serve.responses.shape import ResponseShape
+from volumetric.serve.routes.chat import conversation_of
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
@@ -33,7 +34,7 @@ async def responses(request: Request) -> Response:
             params=found.jobs[0].params,
             model=found.served.name,
             text_of=found.served.text_of,
-            form=found.form,
+            form=found.form or AnswerForm(),
         )
         return await complete(request, found.served, found.jobs, shape, stream=bool(asked.stream))
     except RequestError as problem:

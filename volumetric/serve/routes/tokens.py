@@ -10,11 +10,11 @@ from starlette.responses import Response
 from volumetric.errors import GenerationError
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.serve.bodies import body_of
-from volumetric.serve.conversing import as_data, conversation_ids, template_args
 from volumetric.serve.event_stream import present
 from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.fields.tokens import DetokenizeRequest, TokenizeRequest
 from volumetric.serve.problem import bad, problem_of
+from volumetric.serve.routes.chat import as_data, conversation_ids, template_args
 from volumetric.serve.serving import encoded, size_of
 
 if TYPE_CHECKING:

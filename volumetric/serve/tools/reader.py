@@ -4,13 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from volumetric.generate.stops import undecided
 from volumetric.serve.tools.asked import Tool
 from volumetric.serve.tools.form import CallForm
 from volumetric.serve.tools.numbered import beginning, pattern
 from volumetric.serve.tools.parameters import ElementReader
-from volumetric.serve.tools.unwrapped import Unwrapped
+
+
+class Unwrapped:
+    """Takes marks around what is said away, as it comes.
+
+    Parameters
+    ----------
+    marks : what is taken away
+    """
+
+    def __init__(self, marks: tuple[str, ...]) -> None:
+        self._marks = marks
+        self._held = ""
+
+    def push(self, text: str) -> str:
+        """Take more text, and return what is certain of it."""
+        text = self._held + text
+        for mark in self._marks:
+            text = text.replace(mark, "")
+        sure = len(text) - undecided(text, self._marks)
+        self._held = text[sure:]
+        return text[:sure]
+
+    def end(self) -> str:
+        """Return what was held back."""
+        held, self._held = self._held, ""
+        return held
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +48,14 @@ class CallPiece:
     arguments: str = ""
     id: str | None = None
     name: str | None = None
+
+
+class Parts(NamedTuple):
+    """What some text holds: reasoning, what is said, and pieces of calls."""
+
+    thought: str
+    said: str
+    pieces: list[CallPiece]
 
 
 def joined(pieces: Sequence[CallPiece]) -> list[CallPiece]:

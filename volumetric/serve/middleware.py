@@ -1,28 +1,114 @@
-"""Guard: what stands before all endpoints: who may ask, under which name, and what becomes of errors.
+"""Middleware: what every request passes before and behind its endpoint.
 
-Plain ASGI: it adds microseconds, and leaves streams alone.
+`Access` is first and last: it makes the path plain, gives the request an id, and logs it. `Guard` asks under which name
+and with which key a request comes, and turns errors into answers. Both are plain ASGI: they add microseconds, and leave
+streams alone.
+
+A web page may let its own name point to this machine, and then asks here as if it were of the same origin; but the
+browser tells that name (https://en.wikipedia.org/wiki/DNS_rebinding). An address in the place of a name points to
+nothing else, so no page can have it as its own.
 """
 
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING
+import ipaddress
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from volumetric.serve.hosts import host_of, is_known
+from volumetric.serve.log import ACCESS, request_id, stamp
 from volumetric.serve.problem import LAST, RequestError, problem_of
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
 
+access = logging.getLogger(ACCESS)
+
+_GONE: Final = 499
+"""Status of a request that nobody waits for any more, by the custom of web servers."""
+_ELSEWHERE: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)
+_SLASHES: Final = re.compile(r"/{2,}")
+_PORT: Final = re.compile(r":\d*\Z")
 _OPEN = ("/health", "/v1/health")
 """Paths that need no key: load balancers ask there."""
 _PAGE = "/"
+
+
+class Access:
+    """Wraps an application.
+
+    Parameters
+    ----------
+    app : what answers
+    serving : whose figures count answers
+    paths : those that figures tell apart; whoever asks for others must not fill the memory with their names
+    """
+
+    def __init__(self, app: ASGIApp, serving: Serving, paths: Collection[str]) -> None:
+        self._app = app
+        self._serving = serving
+        self._paths = frozenset(paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, and tell of it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), _GONE
+        scope["path"] = plain(scope["path"])
+        scope.setdefault("state", {})["request_id"] = id = uuid.uuid4().hex
+        token = request_id.set(id)
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            request_id.reset(token)
+            self._log(scope, status, time.monotonic() - began)
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        """Tell of a request: never of what it asked, nor of who may."""
+        path = scope["path"] if scope["path"] in self._paths else "other"
+        answered = self._serving.answered
+        answered[path, status] = answered.get((path, status), 0) + 1
+        if access.isEnabledFor(logging.INFO):
+            client = scope.get("client")
+            told: Mapping[str, object] = {
+                "time": stamp(),
+                "id": scope["state"]["request_id"],
+                "client": client[0] if client else None,
+                "method": scope["method"],
+                "path": scope["path"][:200],
+                "status": status,
+                "seconds": round(seconds, 4),
+            }
+            access.info(json.dumps(told))
+
+
+def plain(path: str) -> str:
+    """Return a path as the application knows it.
+
+    A base URL with a slash at its end makes two of one, and proxies may ask for a whole URL (RFC 9112, 3.2.2).
+    """
+    path = _SLASHES.sub("/", _ELSEWHERE.sub("", path, count=1) if not path.startswith("/") else path)
+    return path.rstrip("/") or "/"
 
 
 class Guard:
@@ -118,3 +204,28 @@ def _problem(error: Exception, scope: Scope) -> RequestError:
         told = f"{scope['path']} takes {allowed}, not {scope['method']}"
         return RequestError(405, told, code="method_not_allowed", headers={"allow": allowed})
     return RequestError(error.status_code, error.detail)
+
+
+def host_of(header: str) -> str:
+    """Return the name in a ``Host`` header: without a port and brackets, in small letters."""
+    name = _PORT.sub("", header) if header.endswith("]") or header.count(":") < 2 or "]" in header else header
+    return name.removeprefix("[").removesuffix("]").removesuffix(".").lower()
+
+
+def is_known(name: str, hosts: Collection[str], *, addresses: bool) -> bool:
+    """Whether a server answers to a name.
+
+    Parameters
+    ----------
+    hosts : the names that it has, in small letters
+    addresses : it answers to any address, too
+    """
+    return name in hosts or (addresses and _is_address(name))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
