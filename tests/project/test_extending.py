@@ -101,7 +101,7 @@ from volumetric.runtime import lower
 from volumetric.runtime.open import open_device
 from volumetric.train import ArrayData, TrainConfig, train
 
-print("at first", plugins._begun)
+print("at first", plugins.searched())
 Squash = LAYERS["squash"]
 dense = Dense(in_features=3, out_features=4)
 network = chain([dense, Squash(strength=0.5), Dense(in_features=4, out_features=1)], (3,))

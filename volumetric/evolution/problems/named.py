@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from volumetric.evolution.evaluate import Problem
+from volumetric.registry import Registry
 
-PROBLEMS: Final[dict[str, Callable[..., Problem]]] = {}
+PROBLEMS: Final[Registry[Callable[..., Problem]]] = Registry(group="volumetric.problems")
 """Name → what makes the problem of the options that a file gives. Ours are in `volumetric.evolution.job`."""
 
 

@@ -46,7 +46,7 @@ class Op:
     written_out: WrittenOut | None = None
 
 
-OPS: Registry[Op] = Registry(modules_of("volumetric.graph.operations", DECLARED))
+OPS: Registry[Op] = Registry(modules_of("volumetric.graph.operations", DECLARED), group="volumetric.operations")
 """Name → operation, filled by `declare`."""
 
 
