@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from volumetric.plugins import load_group, load_named, load_plugins, points
 
@@ -26,8 +27,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
     ----------
     load : imports the module of ours that declares a name, if there is one; for None, every module that declares
         something; None: there are none
-    group : group of entry points of packages that declare names, ``"volumetric.layers"``; empty: there is none, and
-        packages declare names by their plug-ins alone
+    group : group of entry points of packages that declare names, ``"volumetric.layers"``; None: no package is asked
     own : what is declared from the beginning
     """
 
@@ -35,12 +35,13 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self,
         load: Callable[[str | None], object] | None = None,
         *,
-        group: str = "",
+        group: str | None = None,
         own: Mapping[str, T] = MappingProxyType({}),
     ) -> None:
         self.group = group
         self.own: Mapping[str, T] = MappingProxyType(dict(own))
         self._load = load or _nothing
+        self._others = () if group is None else (partial(load_named, group), _load_plugins)
         self._declared: dict[str, T] = dict(own)
 
     def declared(self, name: str) -> bool:
@@ -54,10 +55,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         else:
             self._load(None)
             known = tuple(self._declared)
-        return tuple(dict.fromkeys((*known, *(point.name for point in points(self.group)))))
+        others = () if self.group is None else (point.name for point in points(self.group))
+        return tuple(dict.fromkeys((*known, *others)))
 
     def __getitem__(self, name: str) -> T:
-        for load in (self._load, self._load_named, _load_plugins):
+        for load in (self._load, *self._others):
             if name in self._declared:
                 break
             load(name)
@@ -77,13 +79,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self._load_all()
         return len(self._declared)
 
-    def _load_named(self, name: str) -> None:
-        load_named(self.group, name)
-
     def _load_all(self) -> None:
         self._load(None)
-        load_group(self.group)
-        load_plugins()
+        if self.group is not None:
+            load_group(self.group)
+            load_plugins()
 
 
 def _nothing(name: str | None) -> None:
@@ -109,3 +109,9 @@ class Modules:
 def modules_of(package: str, names: Mapping[str, str]) -> Modules:
     """Return what loads the modules of a package: module → the names that it declares, with spaces between."""
     return Modules({name: f"{package}.{module}" for module, declared in names.items() for name in declared.split()})
+
+
+def import_named(place: str) -> Any:
+    """Import a module by its name, or of ``module:name`` what has that name in it, and return it."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name) if name else import_module(module)
