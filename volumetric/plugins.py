@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -38,9 +38,9 @@ def searched() -> bool:
     return _points.cache_info().currsize > 0
 
 
-def load_named(group: str, name: str) -> None:
-    """Import what the installed packages have under a name of a group, once."""
-    _load([point for point in points(group) if point.name == name])
+def load_named(group: str, name: str, *, spelled: Callable[[str], str] = str) -> None:
+    """Import what the installed packages have under a name of a group, once; `spelled` as for a `Registry`."""
+    _load([point for point in points(group) if spelled(point.name) == name])
 
 
 def load_group(group: str) -> None:

@@ -29,6 +29,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         something; None: there are none
     group : group of entry points of packages that declare names, ``"volumetric.layers"``; None: no package is asked
     own : what is declared from the beginning
+    spelled : of a name, what all of its spellings have in common
     """
 
     def __init__(
@@ -37,16 +38,18 @@ class Registry(MutableMapping[str, T], Generic[T]):
         *,
         group: str | None = None,
         own: Mapping[str, T] = MappingProxyType({}),
+        spelled: Callable[[str], str] = str,
     ) -> None:
         self.group = group
         self.own: Mapping[str, T] = MappingProxyType(dict(own))
         self._load = load or _nothing
-        self._others = () if group is None else (partial(load_named, group), _load_plugins)
+        self._others = () if group is None else (partial(load_named, group, spelled=spelled), _load_plugins)
+        self._spelled = spelled
         self._declared: dict[str, T] = dict(own)
 
     def declared(self, name: str) -> bool:
         """Whether a module that is already imported declares the name."""
-        return name in self._declared
+        return self._spelled(name) in self._declared
 
     def names(self) -> tuple[str, ...]:
         """Return all names; what installed packages have in the group is listed, but not imported."""
@@ -59,6 +62,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return tuple(dict.fromkeys((*known, *others)))
 
     def __getitem__(self, name: str) -> T:
+        name = self._spelled(name)
         for load in (self._load, *self._others):
             if name in self._declared:
                 break
@@ -66,10 +70,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return self._declared[name]
 
     def __setitem__(self, name: str, value: T) -> None:
-        self._declared[name] = value
+        self._declared[self._spelled(name)] = value
 
     def __delitem__(self, name: str) -> None:
-        del self._declared[name]
+        del self._declared[self._spelled(name)]
 
     def __iter__(self) -> Iterator[str]:
         self._load_all()
