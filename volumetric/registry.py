@@ -51,6 +51,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
         """Whether a module that is already imported declares the name."""
         return self._spelled(name) in self._declared
 
+    def imported(self) -> tuple[str, ...]:
+        """Return the names that modules which are already imported declare."""
+        return tuple(self._declared)
+
     def names(self) -> tuple[str, ...]:
         """Return all names; what installed packages have in the group is listed, but not imported."""
         if isinstance(self._load, Modules):
@@ -84,10 +88,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return len(self._declared)
 
     def _load_all(self) -> None:
-        self._load(None)
         if self.group is not None:
             load_group(self.group)
             load_plugins()
+        self._load(None)
 
 
 def _nothing(name: str | None) -> None:

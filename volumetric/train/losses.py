@@ -290,8 +290,8 @@ _CLASSES: Final[tuple[type[Loss], ...]] = (MSE, L1, CrossEntropy, BCE, Huber)
 
 
 def _of_terms(name: str | None) -> None:
-    """Make the class of a loss that has a term and no class yet; for None, of all such."""
-    for each in TERMS.names() if name is None else (name,):
+    """Make the class of a loss that has a term and no class yet; for None, of all such that are imported."""
+    for each in TERMS.imported() if name is None else (name,):
         if not LOSSES.declared(each) and each != "bce_logits" and each in TERMS and not LOSSES.declared(each):
             LOSSES[each] = _made(each, TERMS[each])
 

@@ -189,8 +189,8 @@ _CLASSES: Final[tuple[type[Optimiser], ...]] = (SGD, Momentum, RMSprop, Adam, Ad
 
 
 def _of_steps(name: str | None) -> None:
-    """Make the class of an optimiser that has a step and no class yet; for None, of all such."""
-    for each in STEPS.names() if name is None else (name,):
+    """Make the class of an optimiser that has a step and no class yet; for None, of all such that are imported."""
+    for each in STEPS.imported() if name is None else (name,):
         if not OPTIMISERS.declared(each) and each in STEPS and not OPTIMISERS.declared(each):
             OPTIMISERS[each] = _made(each, STEPS[each])
 
