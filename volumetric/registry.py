@@ -88,10 +88,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return len(self._declared)
 
     def _load_all(self) -> None:
+        self._load(None)  # first, so that names of ours are ours
         if self.group is not None:
             load_group(self.group)
             load_plugins()
-        self._load(None)
+            self._load(None)  # what follows from another registry has followed from what packages put there, too
 
 
 def _nothing(name: str | None) -> None:
