@@ -67,10 +67,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         name = self._spelled(name)
-        for load in (self._load, *self._others):
-            if name in self._declared:
-                break
-            load(name)
+        if name not in self._declared:
+            for load in (self._load, *self._others):
+                load(name)
+                if name in self._declared:
+                    break
         return self._declared[name]
 
     def __setitem__(self, name: str, value: T) -> None:
