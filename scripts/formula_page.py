@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
 from volumetric.formula.expression import Expression, replaced, variable  # noqa: E402
-from volumetric.formula.functions import ACTIVATIONS, FUNCTIONS  # noqa: E402
+from volumetric.formula.functions import ACTIVATIONS, OWN  # noqa: E402
 from volumetric.formula.losses import TERMS  # noqa: E402
 from volumetric.formula.optimisers import FORMS  # noqa: E402
 from volumetric.formula.pairs import PAIRS  # noqa: E402
@@ -102,23 +102,23 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def page() -> str:
     """Return the text of the file."""
-    lines = {name: (f"`{name}`", text(of.value), text(of.slope)) for name, of in FUNCTIONS.items()}
+    lines = {name: (f"`{name}`", text(of.value), text(of.slope)) for name, of in OWN.items()}
     heads = ("name", "value", "derivative")
     return PAGE.format(
-        activations=table(heads, (lines[name] for name in ACTIVATIONS)),
+        activations=table(heads, (lines[name] for name in ACTIVATIONS.own)),
         pairs=table(
             ("name", "value", "gradient of a", "gradient of b"),
             ((f"`{name}`", text(of.value), *map(optional, of.input_gradients)) for name, of in PAIRS.items()),
         ),
         losses=table(
             ("name", "meaning", *heads[1:]),
-            ((f"`{name}`", of.meaning, text(of.value), text(of.slope)) for name, of in TERMS.items()),
+            ((f"`{name}`", of.meaning, text(of.value), text(of.slope)) for name, of in TERMS.own.items()),
         ),
         optimisers=table(
             ("form", "w becomes", "what is kept becomes"),
             ((f"`{form}`", *step(weight, after)) for form, (weight, after) in FORMS.items()),
         ),
-        functions=table(heads, (lines[name] for name in FUNCTIONS if name not in ACTIVATIONS)),
+        functions=table(heads, (lines[name] for name in OWN if name not in ACTIVATIONS.own)),
     )
 
 

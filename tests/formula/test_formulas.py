@@ -17,7 +17,7 @@ from volumetric.formula.cells import CELLS
 from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import DERIVATIVES
 from volumetric.formula.expression import Expression, node, variable
-from volumetric.formula.functions import ACTIVATIONS, FROM_RESULT, FUNCTIONS, SLOPES, X
+from volumetric.formula.functions import ACTIVATIONS, FUNCTIONS, OWN, SLOPES, X, slopes_of
 from volumetric.formula.losses import TERMS, Y
 from volumetric.formula.optimisers import FORMS, fields_of
 from volumetric.formula.pairs import PAIRS
@@ -60,7 +60,7 @@ def away_from_kinks(name: str) -> np.ndarray:
     return np.abs(points[np.abs(points) > 0.1]) if name in POLES else points
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", OWN)
 def test_slopes_of_functions_are_their_differences(name: str) -> None:
     x, of = away_from_kinks(name), FUNCTIONS[name]
     factors = np.float64(1.7), np.float64(0.3)
@@ -84,13 +84,14 @@ def test_slopes_of_elementary_functions_are_their_differences(name: str) -> None
     np.testing.assert_allclose(values("x", derivative(of, X), x), want, rtol=2e-6, atol=2e-7)
 
 
-@pytest.mark.parametrize("name", FROM_RESULT)
+@pytest.mark.parametrize("name", [name for name in ACTIVATIONS.own if (of := slopes_of(name)) and of.from_result])
 def test_a_slope_by_the_result_is_that_by_the_input(name: str) -> None:
     x = away_from_kinks(name)
-    y = values("x", ACTIVATIONS[name].value, x)
-    np.testing.assert_allclose(
-        values("x", SLOPES[FROM_RESULT[name]], y), values("x", ACTIVATIONS[name].slope, x), rtol=1e-9, atol=1e-12
-    )
+    y, slopes = values("x", ACTIVATIONS[name].value, x), slopes_of(name)
+    assert slopes is not None
+    assert slopes.from_result is not None
+    by_result = values("x", SLOPES[slopes.from_result], y)
+    np.testing.assert_allclose(by_result, values("x", ACTIVATIONS[name].slope, x), rtol=1e-9, atol=1e-12)
 
 
 def test_at_a_kink_the_slope_is_that_from_the_left() -> None:
@@ -99,7 +100,7 @@ def test_at_a_kink_the_slope_is_that_from_the_left() -> None:
         np.testing.assert_array_equal(values("x", SLOPES[name], zero), [want, want])
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", OWN)
 def test_every_device_computes_the_same_function(name: str) -> None:
     x = np.concatenate([POINTS.astype(np.float32), ODD])
     factors = {"alpha": np.float32(1.7), "beta": np.float32(0.3)}
@@ -142,7 +143,7 @@ def test_every_device_computes_the_same_of_pairs(name: str) -> None:
     np.testing.assert_array_equal(wgsl_function(read(f"graph/binary/{name}"), "combine")(a, b), want)
 
 
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", TERMS.own)
 def test_slopes_of_losses_are_their_differences(name: str) -> None:
     of = TERMS[name]
     y, t = np.meshgrid(np.linspace(0.05, 0.95, 9), [0.0, 0.3, 1.0])
@@ -155,7 +156,7 @@ def test_slopes_of_losses_are_their_differences(name: str) -> None:
         np.testing.assert_allclose(values(arguments, slope, y, t, *fields), want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", TERMS.own)
 def test_every_device_computes_the_same_loss(name: str) -> None:
     of = TERMS[name]
     y, t = (each.ravel() for each in np.meshgrid(ODD, np.array([0.0, 0.3, 1.0], np.float32)))
@@ -240,7 +241,7 @@ def test_every_device_computes_the_same_step_of_a_cell(name: str) -> None:
 def test_forms_fit_the_room_of_kernels() -> None:
     assert max(len(fields_of(form)) for form in FORMS) <= optimisers.FIELDS
     assert max(len(slots) for _, slots in FORMS.values()) <= optimisers.SLOTS
-    assert max(len(of.fields) for of in TERMS.values()) <= losses.FIELDS
+    assert max(len(of.fields) for of in TERMS.own.values()) <= losses.FIELDS
 
 
 def test_equals_pass_the_gradient_to_the_first() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from importlib import import_module
+from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 import volumetric.graph.operations.names as operations
-from volumetric import layers
+from volumetric import layers, plugins
 from volumetric.graph.operations import OPS
 from volumetric.layers import LAYERS
 from volumetric.registry import Registry, modules_of
@@ -54,3 +58,51 @@ def test_a_registry_imports_what_is_asked_for():
     del registry["mine"]
     assert not registry.declared("mine")
     assert modules_of("volumetric", {"rng": "generator"})("nothing") is None
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """A package that registers, and says what was imported of it."""
+    home = tmp_path / "a_package_of_things"
+    home.mkdir()
+    (home / "__init__.py").write_text("from volumetric.registry import Registry\nTHINGS: Registry[int]\n")
+    for name, text in (("one", "THINGS['one'] = 1"), ("more", "THINGS['two'] = 2"), ("broken", "1 / 0")):
+        (home / f"{name}.py").write_text(f"from a_package_of_things import THINGS\n{text}\n")
+    entries = {
+        "volumetric.things": ("one", "broken", "ours"),
+        plugins.PLUGINS: ("more",),
+    }
+    module = {"ours": "one"}
+    found = {
+        group: tuple(EntryPoint(name, f"{home.name}.{module.get(name, name)}", group) for name in names)
+        for group, names in entries.items()
+    }
+    monkeypatch.setattr(plugins, "_points", lambda: found)
+    monkeypatch.setattr(plugins, "_begun", set())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield home.name
+    for name in [name for name in sys.modules if name.startswith(home.name)]:
+        del sys.modules[name]
+
+
+def test_a_name_imports_the_one_module_that_a_package_has_for_it(
+    installed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    things: Registry[int] = Registry(group="volumetric.things", own={"ours": 0}, spelled=str.lower)
+    vars(import_module(installed))["THINGS"] = things
+
+    def imported() -> set[str]:
+        return {name.rpartition(".")[2] for name in sys.modules if name.startswith(f"{installed}.")}
+
+    assert things["ours"] == 0
+    assert things.names() == ("ours", "one", "broken")
+    assert not imported()
+    assert things["ONE"] == 1
+    assert imported() == {"one"}
+    assert "broken" not in things  # and what none has an entry for may be in a module that has several
+    assert imported() == {"one", "more"}
+    assert "broken (a_package_of_things.broken) cannot be used: ZeroDivisionError" in caplog.text
+    assert dict(things) == {"ours": 0, "one": 1, "two": 2}
+    alone: Registry[int] = Registry(own={"ours": 0})
+    assert "one" not in alone
+    assert alone.names() == ("ours",)

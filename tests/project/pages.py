@@ -27,7 +27,7 @@ DOCUMENTS = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs"
 _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
 _MARK = re.compile(r"(needs|takes|runs until|stops) ")
 _OF_THE_READER = re.compile(r"(?<![\w.-])(MODEL|DIRECTORY|TEXT|PEER|OTHER|SMOLLM2-F32)(?![\w.-])")
-_NAMED = re.compile(r"# (?P<file>[\w./-]+\.(?:toml|py))\n")
+_NAMED = re.compile(r"(?:#|//) (?P<file>[\w./-]+\.(?:toml|py|wgsl))\n")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def documents_blocks(document: str) -> Iterator[tuple[Literal["python", "sh", "f
     """Yield what a reader copies: Python, shell, and files that begin with their name as a comment."""
     for block in _BLOCK.finditer((ROOT / document).read_text(encoding="utf-8")):
         language, text = block["language"], block["text"]
-        if language in ("toml", "python") and _NAMED.match(text):
+        if language in ("toml", "python", "wgsl") and _NAMED.match(text):
             yield "file", text
         elif language == "python" or language == "sh":
             yield language, text

@@ -35,11 +35,13 @@ def named(text: str, package: str) -> list[str]:
 
 
 def constants(tree: ast.AST) -> Iterator[str]:
-    """Texts of a source that are neither docstrings nor names of loggers."""
+    """Texts of a source that are neither docstrings nor names of loggers or of groups of entry points."""
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger"):
             prose.update(map(id, node.args))
+        if isinstance(node, ast.keyword) and node.arg == "group":
+            prose.add(id(node.value))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             yield node.value
@@ -53,6 +55,7 @@ def constants(tree: ast.AST) -> Iterator[str]:
         ("__import__('volumetric')", ["volumetric"]),
         ("call(target=import_module, args=('volumetric.train',))", ["volumetric.train"]),
         ("import_module('volumetric.layers.program.small')\nimport_module(f'{__name__}.small')", []),
+        ("modules_of('volumetric.layers', {}, group='volumetric.things')", []),
         ("'''volumetric.train'''\nimport_module(x)\nlog = logging.getLogger('volumetric.train')", []),
     ],
 )

@@ -9,6 +9,7 @@ from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.registry import DTYPES, DType, parse_dtype
 from volumetric.dtypes.scaled import scaled_rows
 from volumetric.dtypes.scheme import Scheme
+from volumetric.dtypes.tables import register_dtype
 
 __all__ = [
     "BLOCK_FORMATS",
@@ -24,6 +25,7 @@ __all__ = [
     "from_gguf",
     "parse_dtype",
     "recode",
+    "register_dtype",
     "register_format",
     "scaled_rows",
     "to_gguf",

@@ -3,7 +3,7 @@
 Element j of a row stands at bits [j · width, (j + 1) · width) of the row's bit string; bit b of the string is bit
 b mod 32 of word b div 32. A row is padded with zero bits to a whole word. On a little-endian machine codes of 8 bits
 and more are therefore their own packed bytes, and narrower ones are folded pairwise: two w-bit codes in neighbouring
-bytes become one 2w-bit code, until the bytes are full.
+bytes become one 2w-bit code, until the bytes are full. Codes whose width is no power of two go bit by bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def pack_codes(codes: NDArray[Any], bits: int, words: int) -> U32Array:
 
     Parameters
     ----------
-    codes : uint8 with values below ``2**bits`` if `bits` is at most 8, otherwise any dtype of `bits` bits
+    codes : uint8 with values below ``2**bits`` if `bits` is at most 8, uint16 if it is another width below 16,
+        otherwise any dtype of `bits` bits
     words : words per row, at least ``ceil(k * bits / 32)``
 
     Returns
@@ -31,6 +32,11 @@ def pack_codes(codes: NDArray[Any], bits: int, words: int) -> U32Array:
     A view of `codes` if they are contiguous, of 8 bits or more, and fill the words; otherwise a new array.
     """
     rows, k = codes.shape
+    if bits & (bits - 1):
+        each = np.ascontiguousarray(codes).view(np.uint8).reshape(rows, k, -1)
+        every = np.unpackbits(each, axis=-1, count=bits, bitorder="little").reshape(rows, k * bits)
+        padded = np.pad(np.packbits(every, axis=-1, bitorder="little"), ((0, 0), (0, 4 * words - -(-k * bits // 8))))
+        return np.ascontiguousarray(padded).view(np.uint32)
     columns = words * 32 // bits
     if k != columns:
         padded = np.zeros((rows, columns), codes.dtype)
@@ -45,11 +51,15 @@ def pack_codes(codes: NDArray[Any], bits: int, words: int) -> U32Array:
 
 
 def unpack_codes(payload: U32Array, bits: int, k: int) -> NDArray[Any]:
-    """Unpack ``[rows, words]`` into unsigned codes ``[rows, k]``: uint8, or unsigned integers of `bits` bits if wider.
+    """Unpack ``[rows, words]`` into unsigned codes ``[rows, k]``: the smallest integers that hold `bits` bits.
 
     The result is a view of `payload` where the codes are whole bytes.
     """
     payload = np.ascontiguousarray(payload)
+    if bits & (bits - 1):
+        every = np.unpackbits(payload.view(np.uint8), axis=-1, count=k * bits, bitorder="little")
+        each = np.packbits(every.reshape(len(payload), k, bits), axis=-1, bitorder="little")
+        return np.ascontiguousarray(each).view(np.uint8 if bits < 8 else np.uint16)[..., 0]
     if bits >= 8:
         return payload.view(np.dtype(f"u{bits // 8}"))[:, :k]
     raw = payload.view(np.uint8)

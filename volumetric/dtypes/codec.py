@@ -21,6 +21,7 @@ from volumetric.dtypes.quantize import Quantized, plain_codes, quantize
 from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.dtypes.rounding import cast
 from volumetric.dtypes.scheme import Scheme
+from volumetric.dtypes.tables import numbers_of
 from volumetric.errors import DTypeError
 
 _CHUNK = 1 << 16  # elements; the float32 temporaries of a chunk then stay in a 1 MB second-level cache
@@ -248,11 +249,13 @@ def _code_values(payload: NDArray[np.uint32], dtype: DType, k: int, *, wide: boo
 
     The array is fresh where there are scales; codes that are floats of 16 bits and more are a view of `payload`.
     """
-    if dtype.bits <= 8:
+    if dtype.bits in (1, 2, 4, 8):
         raw = np.ascontiguousarray(payload).view(np.uint8)
         values = np.take(_values_of_byte(dtype), raw, axis=0).reshape(len(raw), -1)[:, :k]
         return values.astype(np.float64) if wide else values
     codes = unpack_codes(payload, dtype.bits, k)
+    if dtype.kind == "table":
+        return numbers_of(dtype)[codes].astype(np.float64 if wide else np.float32, copy=False)
     if dtype.kind == "float":
         return codes.view(dtype.host)
     return codes.view(dtype.host).astype(np.float64)

@@ -8,7 +8,8 @@ to a whole word; 64-bit codes take two words, low word first. Codes by kind:
 - int: two's complement in `bits` bits;
 - uint: plain binary;
 - ternary: 0, 1, 2 stand for −1, 0, +1;
-- binary: 0, 1 stand for −1, +1.
+- binary: 0, 1 stand for −1, +1;
+- table: the place in the table.
 
 The value of a code is ``scale · code`` or ``scale · code + offset``, where scale and offset are those of its group.
 
@@ -31,6 +32,7 @@ from volumetric._typing import Array, Shape, U32Array
 from volumetric.dtypes.bits import pack_codes, unpack_codes
 from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.dtypes.scheme import Scheme
+from volumetric.dtypes.tables import numbers_of
 from volumetric.errors import DTypeError, ShapeError
 
 
@@ -147,13 +149,15 @@ class Packed:
         """Return the codes ``[rows, k]`` as numbers, without scale and offset.
 
         Integers narrower than a byte come as int8 or uint8, ternary and binary as int8 in {−1, 0, +1}, float4 as
-        `ml_dtypes.float4_e2m1fn`. Codes of whole bytes are a view of the payload. Those of block formats come as int8,
-        as what their scales multiply.
+        `ml_dtypes.float4_e2m1fn`, those of a table as its numbers in float32. Codes of whole bytes are a view of the
+        payload. Those of block formats come as int8, as what their scales multiply.
         """
         dtype, blocks = self.scheme.dtype, self.scheme.blocks
         if blocks is not None:
             return blocks.numbers(blocks.split(self.raw_blocks()).codes).reshape(self.rows, -1)[:, : self.k]
         raw = unpack_codes(self.payload, dtype.bits, self.k)
+        if dtype.values is not None:
+            return numbers_of(dtype)[raw]
         if dtype.kind == "ternary":
             return raw.view(np.int8) - np.int8(1)
         if dtype.kind == "binary":

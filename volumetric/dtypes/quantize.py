@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from volumetric.dtypes.registry import DType
 from volumetric.dtypes.rounding import cast, largest, smallest
+from volumetric.dtypes.tables import nearest_codes
 
 _SMALLEST_INVERTIBLE = np.float32(2.938736e-39)  # below this, 1/d is infinite in float32
 _SHORT = 64  # NumPy reduces rows shorter than this slowly: 3.3 ns for each of 32 elements, against 0.7 transposed
@@ -42,7 +43,7 @@ def quantize(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantiz
 
 
 def _rule(dtype: DType) -> Callable[[NDArray[Any], DType, np.dtype[Any]], Quantized]:
-    if dtype.is_float:
+    if dtype.is_float or dtype.kind == "table":
         return _float_peak
     if dtype.kind == "ternary":
         return _ternary
@@ -59,6 +60,8 @@ def plain_codes(x: NDArray[Any], dtype: DType) -> NDArray[Any]:
     """Codes of values that have no scale: rounded to nearest even, saturating; ternary beyond ±½, binary by sign."""
     if dtype.is_float:
         return _float_codes(x, dtype)
+    if dtype.kind == "table":
+        return nearest_codes(x, dtype)
     if dtype.kind == "ternary":
         return _sign_codes(x, np.asarray(0.5))
     if dtype.kind == "binary":
@@ -101,16 +104,20 @@ def _float_codes(x: NDArray[Any], dtype: DType) -> NDArray[Any]:
 
 
 def _float_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
-    """float8 and float4: the largest finite magnitude of a group maps to the type's largest number."""
+    """float8, float4 and tables: the largest finite magnitude of a group maps to the type's largest number."""
     peak = _largest_magnitude(blocks)
     odd = ~np.isfinite(peak)
     if odd.any():
         peak = _largest_magnitude(np.where(np.isfinite(blocks), blocks, 0))
-    scales = _stored(peak / np.float64(largest(dtype.host)), host)  # in float32 a quotient may vanish unseen
+    scales = _stored(peak / np.float64(_top(dtype)), host)  # in float32 a quotient may vanish unseen
     scales[odd & (scales == 0)] = 1  # an infinity among zeros must decode to infinity, not to 0 · inf
     divisor = scales.astype(blocks.dtype)
     divisor[divisor == 0] = 1
-    return Quantized(_float_codes(blocks / divisor[..., None], dtype), scales)
+    return Quantized(plain_codes(blocks / divisor[..., None], dtype), scales)
+
+
+def _top(dtype: DType) -> float:
+    return largest(dtype.host) if dtype.values is None else max(map(abs, dtype.values))
 
 
 def _stored(scales: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The 21 numeric types that a weight can be stored in: one table, and the parser for every common spelling of them."""
+"""The 21 numeric types that a weight can be stored in, those that packages add, and the parser for all spellings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import ml_dtypes
 import numpy as np
 
 from volumetric.errors import DTypeError
+from volumetric.registry import Registry
 
-Kind = Literal["float", "int", "uint", "ternary", "binary"]
+Kind = Literal["float", "int", "uint", "ternary", "binary", "table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,10 +27,11 @@ class DType:
     name : canonical spelling, that of numpy, ml_dtypes and torch: ``"bfloat16"``
     short : spelling for tables and command lines: ``"bf16"``
     bits : stored bits for each element, 64 … 1
-    kind : ``"float"``, ``"int"``, ``"uint"``, ``"ternary"`` (−1, 0, +1) or ``"binary"`` (−1, +1)
-    host : NumPy dtype of unpacked elements; int8 stands in for ternary and binary
+    kind : ``"float"``, ``"int"``, ``"uint"``, ``"ternary"`` (−1, 0, +1), ``"binary"`` (−1, +1) or ``"table"``
+    host : NumPy dtype of unpacked elements; int8 stands in for ternary and binary, unsigned codes for a table
     aliases : further spellings, as people write them; case, ``_``, ``-`` and ``.`` do not matter when parsing
     safetensors : tag in a safetensors header, or None if the format has none
+    values : of a table, what each code stands for
     """
 
     name: str
@@ -39,6 +41,7 @@ class DType:
     host: np.dtype[Any]
     aliases: tuple[str, ...]
     safetensors: str | None = None
+    values: tuple[float, ...] | None = None
 
     @property
     def is_float(self) -> bool:
@@ -91,7 +94,7 @@ DTYPES: tuple[DType, ...] = (
     _row("ternary", "tern", 2, "ternary", np.int8, "trit", "b1.58"),
     _row("binary", "bin", 1, "binary", np.int8, "bit", "int1"),
 )
-"""All types, in the order of the numeric ids that the loom file formats use (0 = float64 … 20 = binary)."""
+"""The types of the engine, in the order of the numeric ids of the loom file formats (0 = float64 … 20 = binary)."""
 # fmt: on
 
 
@@ -108,7 +111,36 @@ def _spellings() -> dict[str, DType]:
     return table
 
 
-_SPELLINGS = _spellings()
+_SPELLINGS: Registry[DType] = Registry(group="volumetric.dtypes", own=_spellings(), spelled=_fold)
+_ADDED: list[DType] = []
+
+
+def add_dtype(dtype: DType) -> DType:
+    """Add a type to those that `parse_dtype` knows, see `tables.register_dtype`.
+
+    Raises
+    ------
+    DTypeError : one of its spellings is that of another type
+    """
+    spellings = (dtype.name, dtype.short, *dtype.aliases)
+    for text in spellings:
+        if _SPELLINGS.declared(text):
+            raise DTypeError(f"{text!r} is a spelling of {_SPELLINGS[text]}", hint="choose another name")
+    for text in spellings:
+        _SPELLINGS[text] = dtype
+    _ADDED.append(dtype)
+    return dtype
+
+
+def declared_dtype(spelling: str) -> DType | None:
+    """Return the type of that spelling, if no package has to be asked for it."""
+    return _SPELLINGS[spelling] if _SPELLINGS.declared(spelling) else None
+
+
+def added_names() -> tuple[str, ...]:
+    """Return the names of what packages add: types, and what else they have under the group of these."""
+    declared = {name for name in _SPELLINGS.names() if name not in _SPELLINGS.own and not _SPELLINGS.declared(name)}
+    return tuple(dict.fromkeys((*(dtype.name for dtype in _ADDED), *sorted(declared))))
 
 
 def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
@@ -135,7 +167,7 @@ def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str):
-        found = _SPELLINGS.get(_fold(spec))
+        found = _SPELLINGS.get(spec)
     else:
         found = _from_numpy(spec)
     if found is None:
@@ -149,7 +181,7 @@ def _from_numpy(spec: Any) -> DType | None:
     try:
         return _of_name(np.dtype(spec))
     except TypeError:
-        return _SPELLINGS.get(_fold(str(spec)))  # a torch.dtype prints as "torch.bfloat16"
+        return declared_dtype(str(spec))  # a torch.dtype prints as "torch.bfloat16"
 
 
 @lru_cache(64)  # NumPy writes the name anew each time, and a model asks for each of its tensors
@@ -160,8 +192,9 @@ def _of_name(spec: np.dtype[Any]) -> DType | None:
 
 def _close_names(text: str) -> str:
     """Return a hint that names the types spelled most like `text`, or all of them if none is close."""
-    close = difflib.get_close_matches(_fold(text), _SPELLINGS, n=4, cutoff=0.6)
-    names = dict.fromkeys(_SPELLINGS[spelling].name for spelling in close)
+    known = {name: _SPELLINGS[name].name if _SPELLINGS.declared(name) else name for name in _SPELLINGS.names()}
+    close = difflib.get_close_matches(_fold(text), known, n=4, cutoff=0.6)
+    names = dict.fromkeys(known[spelling] for spelling in close)
     if names:
         return f"did you mean {' or '.join(names)}?"
-    return f"the types are {', '.join(dtype.name for dtype in DTYPES)}"
+    return f"the types are {', '.join((*(dtype.name for dtype in DTYPES), *added_names()))}"

@@ -15,9 +15,8 @@ from functools import lru_cache
 from math import prod
 
 from volumetric.dtypes.blocks import BlockFormat, find_format
-from volumetric.dtypes.registry import DType, parse_dtype
+from volumetric.dtypes.registry import DType, added_names, parse_dtype
 from volumetric.errors import DTypeError
-from volumetric.plugins import load_plugins
 
 _GGUF = {"Q8_0": "int8:g32", "Q4_0": "int4:g32", "Q4_1": "uint4:g32"}
 SPELLINGS = (
@@ -80,8 +79,9 @@ class Scheme:
     def default(dtype: DType | str) -> Scheme:
         """Return the scheme that a bare type name stands for.
 
-        Floats of 16 bits and more have no scale. float4, int8/4/2 and uint8/4/2 have a float16 scale for each 32;
-        float8, wider integers, ternary and binary a float32 scale for each row. Unsigned types have an offset as well.
+        Floats of 16 bits and more have no scale. float4, int8/4/2, uint8/4/2 and tables of at most 8 bits have a
+        float16 scale for each 32; float8, wider integers and tables, ternary and binary a float32 scale for each row.
+        Unsigned types have an offset as well.
         """
         dtype = parse_dtype(dtype)
         if dtype.is_float and dtype.bits >= 16:
@@ -177,7 +177,7 @@ class Scheme:
 
 
 def _has_small_codes(dtype: DType) -> bool:
-    return dtype.name == "float4_e2m1fn" or (dtype.kind in ("int", "uint") and dtype.bits <= 8)
+    return dtype.name == "float4_e2m1fn" or (dtype.kind in ("int", "uint", "table") and dtype.bits <= 8)
 
 
 @lru_cache(64)
@@ -188,6 +188,12 @@ def _default_scale_dtype(dtype: DType) -> DType:
 def _counterpart(dtype: DType) -> str:
     """The integer type of the same width and the other signedness."""
     return f"int{dtype.bits}" if dtype.kind == "uint" else f"uint{dtype.bits}"
+
+
+def _spellings() -> str:
+    """What a person may write, with what packages add first."""
+    added = added_names()
+    return SPELLINGS.replace("known: ", f"known: {', '.join(added)}, ") if added else SPELLINGS
 
 
 @lru_cache(1024)
@@ -202,13 +208,12 @@ def _parse(spec: str) -> Scheme:
     try:
         dtype = parse_dtype(head)
     except DTypeError as error:
-        load_plugins()
-        if find_format(head) is not None:
+        if find_format(head) is not None:  # a package has it, whose module is imported now
             return _parse(spec)
         from volumetric.dtypes.file_types import what_it_is_here  # for those who name a type as others do
 
         close = f"{error.hint} " if error.hint and error.hint.endswith("?") else ""
-        raise DTypeError(str(error), hint=what_it_is_here(head) or close + SPELLINGS) from None
+        raise DTypeError(str(error), hint=what_it_is_here(head) or close + _spellings()) from None
     if modifiers and re.fullmatch(r"q\d[_.\- ]?\d", head.strip().lower()):
         raise DTypeError(f"{head} is a whole scheme and takes no {':'.join(modifiers)!r}", hint=f"use {dtype}:gN")
     return _build(dtype, modifiers, spec)

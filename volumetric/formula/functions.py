@@ -1,12 +1,16 @@
 """Functions of one number, each in one line: activations, and what else graphs compute of single elements.
 
-A new activation is a line of `ACTIVATIONS`: value and derivative on every device, in graphs and in layers, follow.
+A new activation is a line of `ACTIVATIONS`, or is registered there by a package: value and derivative on every device,
+in graphs and in layers, follow.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from functools import cache
+from typing import Final, TypeAlias
 
 from volumetric.formula.derivative import derivative, scaled
 from volumetric.formula.elementary import (
@@ -25,6 +29,7 @@ from volumetric.formula.elementary import (
     twice_normal,
 )
 from volumetric.formula.expression import Expression, replaced, variable, walk, where
+from volumetric.registry import Registry
 
 X: Final = variable("x")
 """What a function is applied to."""
@@ -77,7 +82,7 @@ _positive = positive(X)
 LEAKY_SLOPE: Final = 0.01
 """Of leaky_relu below 0: torch's default."""
 
-ACTIVATIONS: Final[dict[str, Function]] = {
+_ACTIVATIONS: Final[dict[str, Function]] = {
     "linear": Function(X),
     "relu": Function(_positive, same_side=True),
     "silu": Function(X * sigmoid(X)),
@@ -89,10 +94,11 @@ ACTIVATIONS: Final[dict[str, Function]] = {
     "relu2": Function(_positive * _positive, derivative=where(X <= 0, 0.0, X + X)),  # Primer (arXiv 2109.08668)
     "quick_gelu": Function(X * sigmoid(1.702 * X)),  # the other approximation of Hendrycks and Gimpel; CLIP's
 }
+
+ACTIVATIONS: Final[Registry[Function]] = Registry(group="volumetric.activations", own=_ACTIVATIONS)
 """Name → activation."""
 
-FUNCTIONS: Final[dict[str, Function]] = {
-    **ACTIVATIONS,
+_OTHERS: Final[dict[str, Function]] = {
     "exp": Function(exp(X)),
     "log": Function(log(X)),
     "neg": Function(-X),
@@ -108,29 +114,66 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "cos": Function(cos(X)),
     "affine": Function(X * ALPHA + BETA),
 }
-"""Name → function."""
 
-_CURVED: Final = {name: each for name, each in ACTIVATIONS.items() if name != "linear"}
-_BY_RESULT: Final = {
-    name: replaced(found, {Y: X})
-    for name, each in _CURVED.items()
-    if not each.same_side and (found := each.slope_from_result) is not None
+FUNCTIONS: Final[Mapping[str, Function]] = ChainMap(_OTHERS, ACTIVATIONS)
+"""Name → function; activations come first."""
+OWN: Final[Mapping[str, Function]] = {**ACTIVATIONS.own, **_OTHERS}
+"""Those of the engine: what kernels know by number. One that a package registers has kernels of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """The derivatives of an activation by their names.
+
+    Attributes
+    ----------
+    of : name → derivative, of `X`; where the name begins with ``from_``, `X` is the result
+    from_result : name of the one that follows from the result: nobody needs to keep what the activation was applied to
+    """
+
+    of: Mapping[str, Expression]
+    from_result: str | None
+
+
+def slopes_of(activation: str) -> Slopes | None:
+    """Return the derivatives of an activation; None of another function, and of linear, whose derivative is 1."""
+    if activation == "linear" or activation in _OTHERS or activation not in ACTIVATIONS:
+        return None
+    return _slopes(activation, ACTIVATIONS[activation])
+
+
+@cache
+def _slopes(name: str, of: Function) -> Slopes:
+    if of.same_side:
+        return Slopes({name: of.slope}, name)
+    by_result = of.slope_from_result
+    if by_result is None:
+        return Slopes({name: of.slope}, None)
+    return Slopes({name: of.slope, f"from_{name}": replaced(by_result, {Y: X})}, f"from_{name}")
+
+
+def slope_called(name: str) -> Expression:
+    """Return a derivative by its name, see `Slopes`.
+
+    Raises
+    ------
+    KeyError : no activation has one of that name
+    """
+    if name in SLOPES:
+        return SLOPES[name]
+    found = slopes_of(name) or slopes_of(name.removeprefix("from_"))
+    return ({} if found is None else found.of)[name]
+
+
+_SLOPES: Final = [found for name in ACTIVATIONS.own if (found := slopes_of(name)) is not None]
+SLOPES: Final[Mapping[str, Expression]] = {
+    name: each
+    for by_result in (False, True)
+    for found in _SLOPES
+    for name, each in found.of.items()
+    if name.startswith("from_") == by_result
 }
+"""Name → derivative, of the activations of the engine."""
 
-SLOPES: Final[dict[str, Expression]] = {
-    **{name: each.slope for name, each in _CURVED.items()},
-    **{f"from_{name}": each for name, each in _BY_RESULT.items()},
-}
-"""Name → derivative of an activation, of `X`; where the name begins with ``from_``, `X` is the result."""
-
-FROM_RESULT: Final[dict[str, str]] = {
-    **{name: name for name, each in _CURVED.items() if each.same_side},
-    **{name: f"from_{name}" for name in _BY_RESULT},
-}
-"""Activation → slope that follows from its result: nobody needs to keep what it was applied to."""
-
-if TYPE_CHECKING:
-    Activation: TypeAlias = str
-else:
-    Activation = Literal[tuple(ACTIVATIONS)]
+Activation: TypeAlias = str
 """Name of an activation."""

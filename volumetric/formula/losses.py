@@ -1,6 +1,7 @@
 """Losses of single elements, each in one entry: the term of a prediction and a target, and its derivative.
 
-An entry makes a loss on every device and, by its name, in `volumetric.train`, where a class of its own can say more.
+An entry, also one that a package registers, makes a loss on every device and, by its name, in `volumetric.train`,
+where a class of its own can say more.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from volumetric.errors import SpecError
 from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import exp, larger, log, log_of_one_plus, magnitude, positive, smaller
 from volumetric.formula.expression import Expression, variables, where
+from volumetric.registry import Registry
+
+FIELDS: Final = 2
+"""Parameters of a loss that kernels have room for."""
 
 Y, T, DELTA = variables("y t delta")
 """The prediction, the target, and the field of huber."""
@@ -37,13 +43,18 @@ class Term:
     derivative: Expression | None = None
     fields: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Check that kernels have room for the fields."""
+        if len(self.fields) > FIELDS:
+            raise SpecError(f"a loss has at most {FIELDS} fields, got {', '.join(self.fields)}")
+
     @property
     def slope(self) -> Expression:
         """The derivative by `Y`."""
         return derivative(self.value, Y) if self.derivative is None else self.derivative
 
 
-TERMS: Final[dict[str, Term]] = {
+_TERMS: Final[dict[str, Term]] = {
     "mse": Term(_D * _D, "Mean squared error."),
     "l1": Term(
         magnitude(_D),
@@ -67,10 +78,9 @@ TERMS: Final[dict[str, Term]] = {
         where(Y < 0, _SMALL, 1.0) / (1 + _SMALL) - T,
     ),
 }
-"""Name → term of an element."""
 
-FIELDS: Final = 2
-"""Parameters of a loss that kernels have room for."""
+TERMS: Final[Registry[Term]] = Registry(group="volumetric.losses", own=_TERMS)
+"""Name → term of an element."""
 
 
 def term_of(attrs: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Steps of optimisers, each in one entry: a weight and its slots after an update, of those before and the gradient.
 
-An entry makes an optimiser on every device and, by its name, in `volumetric.train`, where a class says more of it.
+An entry, also one that a package registers, makes an optimiser on every device and, by its name, in
+`volumetric.train`, where a class says more of it.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import product
+from functools import cache
+from itertools import compress, product
 from typing import Any, Final
 
+from volumetric.errors import SpecError
 from volumetric.formula.elementary import sqrt
 from volumetric.formula.expression import Expression, equal, variable, variables, walk, where
+from volumetric.registry import Registry
 
 W, G, RATE, FIRST, SECOND = variables("w g rate first second")
 """Weight, gradient, learning rate of the update, and what `Optimiser.knobs` makes of its number."""
@@ -23,7 +27,7 @@ Attributes = Mapping[str, Any]
 """Field → its value."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Optimiser:
     """The step of an optimiser.
 
@@ -93,7 +97,7 @@ def _unbiased(at: Attributes, step: int) -> tuple[float, float]:
 
 
 _ADAM: Final = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
-OPTIMISERS: Final[dict[str, Optimiser]] = {
+_OPTIMISERS: Final[dict[str, Optimiser]] = {
     "sgd": Optimiser(_sgd, {"weight_decay": 0.0}),
     "momentum": Optimiser(
         _momentum,
@@ -109,27 +113,48 @@ OPTIMISERS: Final[dict[str, Optimiser]] = {
     "adam": Optimiser(_adam, {"weight_decay": 0.0, **_ADAM}, knobs=_unbiased),
     "adamw": Optimiser(_adamw, {"weight_decay": 1e-2, **_ADAM}, knobs=_unbiased),
 }
+
+OPTIMISERS: Final[Registry[Optimiser]] = Registry(group="volumetric.optimisers", own=_OPTIMISERS)
 """Name → step."""
 
-FORMS: Final[dict[str, Moved]] = {
-    "-".join((name, *(option for option, on in zip(of.options, chosen, strict=True) if on))): of.moved(
-        dict(zip(of.options, chosen, strict=True))
-    )
-    for name, of in OPTIMISERS.items()
-    for chosen in product((False, True), repeat=len(of.options))
-}
-"""Name of an optimiser, and of its options that are set → the step."""
+FIELDS: Final = 8
+"""Fields of a form that kernels have room for."""
+SLOTS: Final = 3
+"""Slots that they have room for."""
+
+
+def step_of(form: str) -> Moved:
+    """Return the step of an optimiser, whose name is followed by its options that are set.
+
+    Raises
+    ------
+    KeyError : there is no such optimiser
+    SpecError : kernels have no room for its fields or slots
+    """
+    name, *options = form.split("-")
+    return _step(OPTIMISERS[name], tuple(options))
+
+
+@cache
+def _step(of: Optimiser, options: tuple[str, ...]) -> Moved:
+    weight, slots = of.moved({option: option in options for option in of.options})
+    if len(slots) > SLOTS or len(_fields(weight, slots)) > FIELDS:
+        raise SpecError(f"a step computes with at most {SLOTS} slots and {FIELDS} fields")
+    return weight, slots
 
 
 def form_of(attrs: Attributes) -> str:
-    """Return the name in `FORMS` of an optimiser with these attributes, of which one is its name."""
+    """Return the form of an optimiser with these attributes, of which one is its name."""
     of = OPTIMISERS[attrs["name"]]
     return "-".join((attrs["name"], *(option for option in of.options if attrs[option])))
 
 
 def fields_of(form: str) -> tuple[str, ...]:
     """Return the fields that a form computes with, those with ``rest_`` too."""
-    moved, slots = FORMS[form]
+    return _fields(*step_of(form))
+
+
+def _fields(moved: Expression, slots: Mapping[str, Expression]) -> tuple[str, ...]:
     found = {each.text for each in walk(moved, *slots.values()) if each.op == "variable"}
     return tuple(sorted(found - {"w", "g", "rate", "first", "second", *slots}))
 
@@ -139,7 +164,10 @@ def field(attrs: Attributes, name: str) -> float:
     return 1 - float(attrs[name.removeprefix("rest_")]) if name.startswith("rest_") else float(attrs[name])
 
 
-FIELDS: Final = 8
-"""Fields of a form that kernels have room for."""
-SLOTS: Final = 3
-"""Slots that they have room for."""
+FORMS: Final[dict[str, Moved]] = {
+    form: step_of(form)
+    for name, of in OPTIMISERS.own.items()
+    for chosen in product((False, True), repeat=len(of.options))
+    for form in ["-".join((name, *compress(of.options, chosen)))]
+}
+"""Forms of the optimisers of the engine → the step: what kernels know by number."""

@@ -169,7 +169,7 @@ def _load(kind: str | None) -> None:
             getattr(package, name)
 
 
-LAYERS: Registry[type[LayerSpec]] = Registry(_load)
+LAYERS: Registry[type[LayerSpec]] = Registry(_load, group="volumetric.layers")
 """Kind → spec class, filled by `layer`. A kind is its class's name in small letters, words parted by underscores."""
 
 L = TypeVar("L", bound=type[LayerSpec])

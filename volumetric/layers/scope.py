@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from volumetric._typing import Shape
+from volumetric.formula.functions import OWN
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.rowwise import LINEAR
 from volumetric.graph.state import no_resets
@@ -211,6 +212,10 @@ def linear(
     weights = {f"weight.{i}": p[f"{name}weight"] for i, name in enumerate(names)}
     biases = {f"bias.{i}": p[f"{name}bias"] for i, name in enumerate(names) if f"{name}bias" in p}
     if work.takes("linear", (x,), (*weights.values(), *biases.values())):
+        if activation not in OWN:  # products end with activations of the engine alone
+            ends = {"limit": limit, "up_offset": up_offset} if combine == "gated" else {}
+            made = [linear(work, p, (name,), x) for name in names] if ends else [linear(work, p, names, x)]
+            return work.emit("activate", made, activation=activation, **ends)[0]
         given = {"x": x, **weights, **biases}
         parts = tuple(work.shape(weight)[0] for weight in weights.values())
         attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}

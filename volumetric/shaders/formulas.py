@@ -9,9 +9,9 @@ from typing import Final
 from volumetric.errors import SpecError
 from volumetric.formula.cells import CELLS
 from volumetric.formula.expression import Expression
-from volumetric.formula.functions import FUNCTIONS, SLOPES
+from volumetric.formula.functions import FUNCTIONS, OWN, SLOPES, slope_called
 from volumetric.formula.losses import TERMS
-from volumetric.formula.optimisers import FORMS, fields_of
+from volumetric.formula.optimisers import FORMS, fields_of, step_of
 from volumetric.formula.pairs import FUSED, PAIRS
 from volumetric.formula.writing import BASIC, Language, written
 
@@ -51,7 +51,7 @@ def _unary(name: str) -> str:
 
 
 def _slope(name: str) -> str:
-    return _function("fn slope(x: f32) -> f32", [SLOPES[name]], "{0}")
+    return _function("fn slope(x: f32) -> f32", [slope_called(name)], "{0}")
 
 
 def _pair(name: str) -> str:
@@ -77,7 +77,7 @@ def _term(name: str) -> str:
 
 def _update(form: str, *, trial: bool = False) -> str:
     """What becomes of a weight; unless it is a trial, its slots are written too."""
-    weight, after = FORMS[form]
+    weight, after = step_of(form)
     access = "read" if trial else "read_write"
     lines = [f"@group(0) @binding({2 + i}) var<storage, {access}> slot_{i}: array<f32>;" for i in range(len(after))]
     lines += ["fn moved(w: f32, g: f32, i: u32) -> f32 {", *(f"let old_{i} = slot_{i}[i];" for i in range(len(after)))]
@@ -111,16 +111,16 @@ def _cell(name: str) -> str:
 
 
 FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] = {
-    "unary": (FUNCTIONS, _unary),
+    "unary": (OWN, _unary),
     "graph/slope": (SLOPES, _slope),
     "graph/binary": (PAIRS, _pair),
-    "graph/loss": (TERMS, _term),
+    "graph/loss": (TERMS.own, _term),
     "graph/update": (FORMS, _update),
     "graph/trial": (FORMS, partial(_update, trial=True)),
     "graph/cell": (CELLS, _cell),
     "graph/fused": ({"steps": FUSED}, _steps),
 }
-"""Folder → what is in it by name, and what writes it."""
+"""Folder → what of the engine's is in it by name, and what writes it; packages may register more."""
 
 
 @cache
@@ -132,6 +132,8 @@ def prelude(folder: str, name: str) -> str:
     SpecError : there is no such formula
     """
     known, write = FOLDERS[folder]
-    if name not in known:
-        raise SpecError(f"there is no formula of the prelude {folder}/{name}", hint=f"there are: {', '.join(known)}")
-    return write(name)
+    try:
+        return write(name)
+    except KeyError:
+        hint = f"there are: {', '.join(known)}"
+        raise SpecError(f"there is no formula of the prelude {folder}/{name}", hint=hint) from None

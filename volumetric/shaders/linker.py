@@ -177,7 +177,7 @@ def _constant(name: str, value: int | float | bool) -> str:
 def read(name: str) -> str:
     """Return the text of a shader file without its comments; a brace or binding in one must not be taken for code.
 
-    What is a formula has no file, but is written from it (`formulas`).
+    What is a formula has no file, but is written from it (`formulas`). ``package:name`` is a file of that package.
 
     Raises
     ------
@@ -186,7 +186,9 @@ def read(name: str) -> str:
     folder, _, last = name.rpartition("/")
     if folder in FOLDERS:
         return prelude(folder, last)
-    file = resources.files(_PACKAGE) / f"{name}.wgsl"
+    package, _, path = name.rpartition(":")
+    file = resources.files(package or _PACKAGE) / f"{path}.wgsl"
     if not file.is_file():
-        raise SpecError(f"no shader file {name!r}", hint=f"there are: {', '.join(available(folder))}")
+        hint = f"{package} has no {path}.wgsl" if package else f"there are: {', '.join(available(folder))}"
+        raise SpecError(f"no shader file {name!r}", hint=hint)
     return _COMMENT.sub("", file.read_text(encoding="utf-8"))

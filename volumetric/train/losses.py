@@ -18,6 +18,7 @@ from volumetric.formula.losses import TERMS, Term
 from volumetric.graph.numeric.formulas import terms_of
 from volumetric.graph.numeric.softmax import log_softmax
 from volumetric.keywords import explained
+from volumetric.registry import Registry
 from volumetric.train.fitting import (
     check_bits,
     check_classes,
@@ -286,9 +287,16 @@ def _made(name: str, of: Term) -> type[Loss]:
 
 
 _CLASSES: Final[tuple[type[Loss], ...]] = (MSE, L1, CrossEntropy, BCE, Huber)
-LOSSES: Final[dict[str, type[Loss]]] = {
-    "mae": L1,
-    **{cls.kind: cls for cls in _CLASSES},
-    **{name: _made(name, of) for name, of in TERMS.items() if name not in {"bce_logits", *(c.kind for c in _CLASSES)}},
-}
-"""Name → loss; the mean absolute error has two."""
+
+
+def _of_terms(name: str | None) -> None:
+    """Make the class of a loss that has a term and no class yet; for None, of all such that are imported."""
+    for each in TERMS.imported() if name is None else (name,):
+        if not LOSSES.declared(each) and each != "bce_logits" and each in TERMS and not LOSSES.declared(each):
+            LOSSES[each] = _made(each, TERMS[each])
+
+
+LOSSES: Final[Registry[type[Loss]]] = Registry(
+    _of_terms, group=TERMS.group, own={"mae": L1, **{cls.kind: cls for cls in _CLASSES}}
+)
+"""Name → loss; the mean absolute error has two. What has a term alone is one, too."""

@@ -16,10 +16,11 @@ from volumetric import tables
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.formula import optimisers as formula
-from volumetric.formula.optimisers import FORMS, form_of
 from volumetric.formula.optimisers import OPTIMISERS as STEPS
+from volumetric.formula.optimisers import form_of, step_of
 from volumetric.graph.numeric.formulas import moved
 from volumetric.keywords import explained
+from volumetric.registry import Registry
 
 Slots: TypeAlias = Mapping[str, Array]
 """Slot name → array, for one weight."""
@@ -49,7 +50,7 @@ class Optimiser:
     @property
     def slots(self) -> tuple[str, ...]:
         """Names of the state arrays of each weight."""
-        return tuple(FORMS[form_of(self.attributes)][1])
+        return tuple(step_of(form_of(self.attributes))[1])
 
     def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
         """Return the new weight and its new slots; nothing is changed in place.
@@ -185,8 +186,16 @@ def _made(name: str, of: formula.Optimiser) -> type[Optimiser]:
 
 
 _CLASSES: Final[tuple[type[Optimiser], ...]] = (SGD, Momentum, RMSprop, Adam, AdamW)
-OPTIMISERS: Final[dict[str, type[Optimiser]]] = {
-    **{cls.kind: cls for cls in _CLASSES},
-    **{name: _made(name, of) for name, of in STEPS.items() if name not in {cls.kind for cls in _CLASSES}},
-}
-"""Name → optimiser."""
+
+
+def _of_steps(name: str | None) -> None:
+    """Make the class of an optimiser that has a step and no class yet; for None, of all such that are imported."""
+    for each in STEPS.imported() if name is None else (name,):
+        if not OPTIMISERS.declared(each) and each in STEPS and not OPTIMISERS.declared(each):
+            OPTIMISERS[each] = _made(each, STEPS[each])
+
+
+OPTIMISERS: Final[Registry[type[Optimiser]]] = Registry(
+    _of_steps, group=STEPS.group, own={cls.kind: cls for cls in _CLASSES}
+)
+"""Name → optimiser. What has a step alone is one, too."""

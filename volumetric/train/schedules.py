@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from volumetric import tables
 from volumetric.errors import SpecError
 from volumetric.keywords import explained
+from volumetric.registry import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,5 +124,7 @@ class WarmUp(Schedule):
         return (done + 1) / self.steps if done < self.steps else self.then(done - self.steps)
 
 
-SCHEDULES: Final[dict[str, type[Schedule]]] = {cls.kind: cls for cls in (Constant, Linear, Cosine, StepDecay, WarmUp)}
+SCHEDULES: Final[Registry[type[Schedule]]] = Registry(
+    group="volumetric.schedules", own={cls.kind: cls for cls in (Constant, Linear, Cosine, StepDecay, WarmUp)}
+)
 """Name → schedule."""

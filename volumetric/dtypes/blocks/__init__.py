@@ -10,7 +10,7 @@ from volumetric.dtypes.blocks.fours import IQ4_NL, IQ4_XS, MXFP4
 from volumetric.dtypes.blocks.k_quants import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from volumetric.dtypes.blocks.ternaries import TQ1_0, TQ2_0
 from volumetric.dtypes.blocks.threes import Q3_NL
-from volumetric.dtypes.registry import parse_dtype
+from volumetric.dtypes.registry import declared_dtype
 from volumetric.errors import DTypeError
 
 BLOCK_FORMATS = MappingProxyType(
@@ -43,12 +43,11 @@ def register_format(form: BlockFormat) -> BlockFormat:
     folded = form.name.strip().lower().translate(_DROPPED)
     if folded in _FOLDED:
         raise DTypeError(f"a block format {form.name!r} is there already", hint="choose another name")
-    try:
-        taken = parse_dtype(form.name)
-    except DTypeError:
-        _ALL[form.name] = _FOLDED[folded] = form
-        return form
-    raise DTypeError(f"{form.name!r} is a spelling of {taken}", hint="choose another name")
+    taken = declared_dtype(form.name)
+    if taken is not None:
+        raise DTypeError(f"{form.name!r} is a spelling of {taken}", hint="choose another name")
+    _ALL[form.name] = _FOLDED[folded] = form
+    return form
 
 
 _DROPPED = str.maketrans("", "", "_-. ")

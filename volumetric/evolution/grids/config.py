@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from volumetric.errors import SpecError
 from volumetric.evolution.config import ReproductionConfig, RunConfig, SpeciesConfig, check_chances
-from volumetric.graph.numeric.activations import ACTIVATIONS
+from volumetric.formula.functions import ACTIVATIONS
 
 KINDS: Final = (
     "dense", "multi_head_attention", "swiglu", "mlp", "rms_norm", "layer_norm", "conv1d", "conv2d", "conv3d",

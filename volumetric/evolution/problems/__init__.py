@@ -9,8 +9,9 @@ from volumetric.evolution.evaluate import Problem
 from volumetric.evolution.novelty import NoveltySearch
 from volumetric.evolution.problems.gym import Gym
 from volumetric.evolution.problems.table import Table, function, parity, xor
+from volumetric.registry import Registry
 
 __all__ = ["PROBLEMS", "Gym", "NoveltySearch", "Table", "function", "parity", "xor"]
 
-PROBLEMS: Final[dict[str, Callable[..., Problem]]] = {}
+PROBLEMS: Final[Registry[Callable[..., Problem]]] = Registry(group="volumetric.problems")
 """Name → what makes the problem of the options that a file gives. Ours are in `volumetric.evolution.job`."""

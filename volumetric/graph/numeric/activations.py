@@ -10,16 +10,21 @@ from volumetric.errors import SpecError
 from volumetric.formula.functions import ACTIVATIONS as _ACTIVATIONS
 from volumetric.formula.functions import Activation
 from volumetric.graph.numeric.formulas import erf, function_of, sigmoid
+from volumetric.hints import suggestion
 
 __all__ = ["ACTIVATIONS", "Activation", "activate", "check_activation", "erf", "sigmoid", "slope"]
 
-ACTIVATIONS: tuple[Activation, ...] = tuple(_ACTIVATIONS)
+ACTIVATIONS: tuple[Activation, ...] = tuple(_ACTIVATIONS.own)
+"""Those of the engine, which products can end with."""
 
 
 def check_activation(name: str) -> None:
     """Raise `SpecError` unless `name` is an activation."""
-    if name not in ACTIVATIONS:
-        raise SpecError(f"unknown activation {name!r}", hint="one of " + ", ".join(ACTIVATIONS))
+    if name not in _ACTIVATIONS:
+        names = _ACTIVATIONS.names()
+        near = suggestion(name, names, "")
+        listed = "one of " + ", ".join(names)
+        raise SpecError(f"unknown activation {name!r}", hint=f"{near} {listed}" if near else listed)
 
 
 def activate(name: str, x: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.formula.expression import Expression, varies
 from volumetric.formula.losses import TERMS, term_of
-from volumetric.formula.optimisers import FORMS, field, fields_of, form_of
+from volumetric.formula.optimisers import field, fields_of, form_of, step_of
 from volumetric.formula.writing import BASIC, Language, written
 
 
@@ -102,6 +102,6 @@ def moved(
 @cache
 def _step(form: str) -> tuple[Callable[..., tuple[Array, ...]], tuple[str, ...]]:
     """Return the function of a step of an optimiser, and the fields that it takes behind gradient and knobs."""
-    (new, after), fields = FORMS[form], fields_of(form)
+    (new, after), fields = step_of(form), fields_of(form)
     arguments = " ".join(("w", "g", "rate", "first", "second", *fields, *after))
     return function_of(arguments, new, *after.values()), fields

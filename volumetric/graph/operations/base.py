@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
 from volumetric.graph.operations.names import DECLARED
 from volumetric.graph.ops import Node, Tensor
-from volumetric.registry import Registry, modules_of
+from volumetric.registry import Registry, import_named, modules_of
 
 if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
@@ -36,6 +37,7 @@ class Op:
 
     Of several outputs only the first has a gradient, and the others help to compute gradients; unless there is a
     `vjp_of_all`, which stands in the place of `vjp`. What is `written_out` runs on devices without a kernel for it.
+    `kernels` has the modules of a package that register kernels of its operation, by the device: ``"cpu"``, ``"gpu"``.
     """
 
     name: str
@@ -44,9 +46,10 @@ class Op:
     vjp: Vjp | None = None
     vjp_of_all: VjpOfAll | None = None
     written_out: WrittenOut | None = None
+    kernels: Mapping[str, str] = field(default_factory=dict)
 
 
-OPS: Registry[Op] = Registry(modules_of("volumetric.graph.operations", DECLARED))
+OPS: Registry[Op] = Registry(modules_of("volumetric.graph.operations", DECLARED), group="volumetric.operations")
 """Name → operation, filled by `declare`."""
 
 
@@ -58,9 +61,22 @@ def declare(
     *,
     vjp_of_all: VjpOfAll | None = None,
     written_out: WrittenOut | None = None,
+    kernels: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Register an operation."""
-    OPS[name] = Op(name=name, infer=infer, run=run, vjp=vjp, vjp_of_all=vjp_of_all, written_out=written_out)
+    OPS[name] = Op(
+        name=name, infer=infer, run=run, vjp=vjp, vjp_of_all=vjp_of_all, written_out=written_out, kernels=kernels
+    )
+
+
+def kernels_for(device: str) -> Callable[[str | None], None]:
+    """Return what imports the kernel of an operation that a package has for a device, see `Op`."""
+
+    def load(name: str | None) -> None:
+        if name is not None and OPS.declared(name) and device in OPS[name].kernels:
+            import_named(OPS[name].kernels[device])
+
+    return load
 
 
 def recomputed(written_out: WrittenOut, wanted: Collection[int]) -> Vjp:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.formula.functions import FROM_RESULT, FUNCTIONS, SLOPES
+from volumetric.formula.functions import FUNCTIONS, OWN, SLOPES, slope_called, slopes_of
 from volumetric.formula.pairs import PAIRS
 from volumetric.graph.emitting import emitted
 from volumetric.graph.numeric.formulas import function_of
@@ -27,14 +27,14 @@ from volumetric.graph.ops import Node, Tensor
 if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
-UNARY: tuple[str, ...] = tuple(FUNCTIONS)
-"""Names of `unary`."""
+UNARY: tuple[str, ...] = tuple(OWN)
+"""Names of `unary`; activations that packages register are further ones."""
 
 
 def _infer_unary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("unary", inputs)
-    if attrs["name"] not in UNARY:
-        raise SpecError(f"unary: unknown name {attrs['name']!r}", hint="one of " + ", ".join(UNARY))
+    if attrs["name"] not in FUNCTIONS:
+        raise SpecError(f"unary: unknown name {attrs['name']!r}", hint="one of " + ", ".join(FUNCTIONS))
     return [out(attrs["name"], *inputs[0].shape)]
 
 
@@ -49,24 +49,25 @@ def _factors(x: Array, attrs: Attrs) -> tuple[Any, Any]:
 
 def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     x, y, name = node.inputs[0], node.outputs[0], node.attrs["name"]
-    if name in FROM_RESULT:
-        return [work.unary_grad(g, y, FROM_RESULT[name])]
-    if name in SLOPES:
-        return [work.unary_grad(g, x, name)]
+    slopes = slopes_of(name)
+    if slopes is not None:
+        return [work.unary_grad(g, y if slopes.from_result else x, slopes.from_result or name)]
     return emitted(work, [FUNCTIONS[name].input_gradient], {"x": x, "y": y, "g": g}, node.attrs)
 
 
 def _infer_unary_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("unary_grad", inputs)
-    if attrs["name"] not in SLOPES:
-        raise SpecError(f"unary_grad: unknown name {attrs['name']!r}", hint="one of " + ", ".join(SLOPES))
+    try:
+        slope_called(attrs["name"])
+    except KeyError as error:
+        raise SpecError(f"unary_grad: unknown name {error}", hint="one of " + ", ".join(SLOPES)) from None
     require(inputs[0].shape == inputs[1].shape, "unary_grad", "both inputs have one shape")
     return [out("grad", *inputs[1].shape)]
 
 
 def _run_unary_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     g, x = inputs
-    return [g * function_of("x", SLOPES[attrs["name"]])(x)[0]]
+    return [g * function_of("x", slope_called(attrs["name"]))(x)[0]]
 
 
 BINARY: tuple[str, ...] = tuple(PAIRS)

@@ -27,7 +27,7 @@ from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.errors import SpecError
 from volumetric.formula.losses import TERMS
-from volumetric.formula.optimisers import FORMS, OPTIMISERS, form_of
+from volumetric.formula.optimisers import OPTIMISERS, form_of, step_of
 from volumetric.graph.numeric.formulas import moved, terms_of
 from volumetric.graph.numeric.softmax import log_softmax
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
@@ -36,19 +36,13 @@ from volumetric.graph.ops import Node, Tensor
 if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
-LOSS_FIELDS: dict[str, tuple[str, ...]] = {
-    **{name: tuple(of.fields) for name, of in TERMS.items() if name != "bce_logits"},
-    "bce": ("logits",),
-    "cross_entropy": ("ignore_index", "label_smoothing"),
-}
-"""Loss → its attributes besides the name."""
-
 
 def _infer_loss(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     prediction, target, *weights = inputs
     name = attrs["name"]
-    if name not in LOSS_FIELDS:
-        raise SpecError(f"loss: unknown name {name!r}", hint="one of " + ", ".join(LOSS_FIELDS))
+    if name == "bce_logits" or (name != "cross_entropy" and name not in TERMS):
+        known = (each for each in (*TERMS.names(), "cross_entropy") if each != "bce_logits")
+        raise SpecError(f"loss: unknown name {name!r}", hint="one of " + ", ".join(known))
     floats("loss", [prediction, *weights])
     terms = prediction.shape
     if name == "cross_entropy":
@@ -97,16 +91,12 @@ def _vjp_loss(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     return [work.binary("mul", node.outputs[2], g), *none]
 
 
-UPDATE_FIELDS: dict[str, tuple[str, ...]] = {name: tuple(of.fields) for name, of in OPTIMISERS.items()}
-"""Optimiser → its attributes besides the name."""
-
-
 def _infer_update(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("update", inputs)
-    if attrs["name"] not in UPDATE_FIELDS:
-        raise SpecError(f"update: unknown name {attrs['name']!r}", hint="one of " + ", ".join(UPDATE_FIELDS))
+    if attrs["name"] not in OPTIMISERS:
+        raise SpecError(f"update: unknown name {attrs['name']!r}", hint="one of " + ", ".join(OPTIMISERS.names()))
     param, grad, *slots, scalars = inputs
-    own = len(FORMS[form_of(attrs)][1])
+    own = len(step_of(form_of(attrs))[1])
     require(len(slots) == own, "update", f"{attrs['name']} has {own} slots, got {len(slots)}")
     require(all(t.shape == param.shape for t in (grad, *slots)), "update", "shapes differ from the parameter's")
     require(scalars.shape == (5,), "update", "needs 5 scalars")

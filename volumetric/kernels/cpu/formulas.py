@@ -2,13 +2,19 @@
 
 A kernel of an expression is text, compiled as if it stood in the module that asks for it: its compiled code is kept as
 that of the module's own kernels, under a name that its text has a part in.
+
+The formulas of the engine are computed by number, as one kernel with a branch for each. One that a package registers
+gets a kernel of its own, in the place of that one in a copy of the operation (`or_registered`), whose name has that of
+the kernel in it: no compiled code ever meets a formula that it was not compiled for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -58,7 +64,7 @@ def by_code(home: str, name: str, arguments: str, bodies: Iterable[Sequence[str]
     *several, last = bodies
     for code, body in enumerate(several):
         lines += [f"    {'if' if code == 0 else 'elif'} code == {code}:", *(f"        {line}" for line in body)]
-    lines += ["    else:", *(f"        {line}" for line in last)]
+    lines += ["    else:" if several else "    if True:", *(f"        {line}" for line in last)]
     text = "\n".join(lines)
     scope: dict[str, Any] = {"__name__": home, "np": np, "f32": np.float32, **{each.__name__: each for each in words}}
     exec(compile(text, str(sys.modules[home].__file__), "exec"), scope)
@@ -70,3 +76,37 @@ def placed(results: Iterable[Expression], loads: Mapping[str, str]) -> tuple[lis
     """Write expressions of which variables are read from memory, each once: name → text, of operations too."""
     leaves = {variable(name): node(name) for name in loads}
     return written([replaced(each, leaves) for each in results], Language(VECTORS.constant, {**VECTORS.words, **loads}))
+
+
+def code_of(name: str, names: Sequence[str]) -> int | str:
+    """Return the number of a formula of the engine, or the name of one that a package has registered."""
+    return names.index(name) if name in names else name
+
+
+def or_registered(kernels_of: Callable[[str], Mapping[str, Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let what makes an operation of the number of a formula also take the name of a registered one; a decorator.
+
+    Parameters
+    ----------
+    kernels_of : of that name, the kernels in the place of those that know the engine's formulas, by their names
+    """
+
+    def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(make)
+        def made(code: int | str, *constants: str | int) -> Any:
+            return (
+                with_kernels(make(0, *constants), kernels_of(code)) if isinstance(code, str) else make(code, *constants)
+            )
+
+        return made
+
+    return decorate
+
+
+def with_kernels(function: Any, kernels: Mapping[str, Any]) -> Any:
+    """Return a function, or that of a kernel, that calls other kernels than its module has by these names."""
+    function = getattr(function, "py_func", function)
+    named = {**function.__globals__, **kernels}
+    other = FunctionType(function.__code__, named, function.__name__, function.__defaults__, function.__closure__)
+    other.__qualname__ = "_".join((function.__qualname__, *(each.py_func.__qualname__ for each in kernels.values())))
+    return other

@@ -2,7 +2,8 @@
 
 Numba's own cache looks only at the file of the function that it compiles, so an edit in an imported module (every
 micro-kernel here) would leave stale code behind. The kernels of a module are therefore kept in a directory named by a
-hash over the module and all that it imports; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
+hash over the module and all that it imports, of another package over all of its modules and what they import of this
+one; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from numba.core.runtime._nrt_python import c_helpers
 import volumetric
 from volumetric.kernels.cpu import parts
 from volumetric.kernels.cpu.kernel_files import KernelFiles
+from volumetric.registry import import_named
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +39,9 @@ FASTMATH = frozenset({"contract", "reassoc", "nsz", "arcp"})
 OPERATION = types.void(types.int64, types.int64, types.int64, types.int64)
 """Signature of an operation: (step address, thread, threads, control address)."""
 
-_IMPORT = re.compile(r"^from (volumetric[.\w]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^(?:from (volumetric(?:\.\w+)*) import (\([^)]*\)|.*)|import (volumetric(?:\.\w+)+).*)$", re.MULTILINE
+)
 
 _PACKAGE = Path(volumetric.__file__).resolve().parent
 _KERNELS = _PACKAGE / "kernels" / "cpu"
@@ -57,7 +61,7 @@ def source_hash(module: Path) -> str:
 
 def _sources(module: Path) -> set[Path]:
     """`module`, how kernels are compiled, and every file of the package that either needs."""
-    wanted = {module, Path(__file__).resolve()}
+    wanted = {module, Path(__file__).resolve(), *_package_of(module)}
     unread = list(wanted)
     while unread:
         new = _imported(unread.pop()) - wanted
@@ -66,12 +70,22 @@ def _sources(module: Path) -> set[Path]:
     return wanted
 
 
+def _package_of(module: Path) -> set[Path]:
+    """All modules of the package that a module of others belongs to: which of them its kernels need, nobody knows."""
+    home = module.parent
+    if module.is_relative_to(_PACKAGE) or not (home / "__init__.py").exists():
+        return set()
+    while (home.parent / "__init__.py").exists():
+        home = home.parent
+    return set(home.rglob("*.py"))
+
+
 @cache
 def _imported(path: Path) -> set[Path]:
-    """The files that `path` imports at its top; of a package outside of the kernels, everything that lies in it."""
+    """The files that `path` imports of ours at its top; of a package outside of the kernels, all that lies in it."""
     files = set[Path]()
-    for name, what in _IMPORT.findall(_read(path).decode()):
-        target = _PACKAGE.joinpath(*name.split(".")[1:])
+    for source, what, whole in _IMPORT.findall(_read(path).decode()):
+        target = _PACKAGE.joinpath(*(source or whole).split(".")[1:])
         if target.with_suffix(".py").exists():
             files.add(target.with_suffix(".py"))
         elif target.is_relative_to(_KERNELS):
@@ -264,6 +278,8 @@ def _operation(function: Callable[..., None]) -> Any:
 class Library:
     """Operations by name, compiled when first asked for, so that a table costs only what it uses.
 
+    One of a package is ``module:function``: the operation, or what makes it where there are constants.
+
     Parameters
     ----------
     home : ``module:name`` of the library, by which another process finds it
@@ -308,6 +324,10 @@ class Library:
         """An operation that is not compiled yet, the same one until it is."""
         if key not in self._open:
             name, constants = key
-            make = self._specialised.get(name)
-            self._open[key] = _operation(make(*constants) if make else self._plain[name])
+            if ":" in name:
+                found = import_named(name)
+                self._open[key] = _operation(found(*constants) if constants else found)
+            else:
+                make = self._specialised.get(name)
+                self._open[key] = _operation(make(*constants) if make else self._plain[name])
         return self._open[key]

@@ -7,6 +7,8 @@ processors are slow with these, GPUs mostly have none. Errors, measured over the
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from volumetric.formula import functions
@@ -231,8 +233,13 @@ WORDS = (
 )
 """What formulas are written with."""
 
-ACTIVATIONS = tuple(functions.ACTIVATIONS)
+ACTIVATIONS = tuple(functions.ACTIVATIONS.own)
 """Position = the code that a step holds."""
 
-activate = one_of(__name__, "activate", "x", [each.value for each in functions.ACTIVATIONS.values()], WORDS)
+activate = one_of(__name__, "activate", "x", [each.value for each in functions.ACTIVATIONS.own.values()], WORDS)
 """(code, x) → activation number `code` of `ACTIVATIONS`."""
+
+
+def activate_by(name: str) -> Any:
+    """Return `activate` of an activation that a package has registered."""
+    return one_of(__name__, "activate", "x", [functions.ACTIVATIONS[name].value], WORDS)

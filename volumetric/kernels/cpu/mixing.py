@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.kernels.cpu.formulas import or_registered, with_kernels
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import activate
+from volumetric.kernels.cpu.maths import activate, activate_by
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
 from volumetric.kernels.cpu.products import UNGATED, gated_value
 from volumetric.kernels.cpu.simd import load, splat, store
@@ -56,6 +57,13 @@ ACTIVATE_ARGUMENTS = ("input", "factor", "output", "width", "limit", "up_offset"
 """`factor` is the slot of what the result is multiplied by, -1 for nothing; the last two as in `gated_value`."""
 
 
+def _activate_by(name: str) -> dict[str, Any]:
+    """Return `activate` and `gated_value` of an activation that a package has registered."""
+    found = {"activate": activate_by(name)}
+    return {**found, "gated_value": kernel(with_kernels(gated_value, found))}
+
+
+@or_registered(_activate_by)
 def activate_rows(activation: int, gated: int) -> Callable[..., None]:
     """``act(x)``, or `gated_value` of x and `factor`, element by element."""
 

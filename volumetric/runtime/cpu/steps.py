@@ -19,6 +19,7 @@ from volumetric.graph.liveness import roots
 from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.kernels.cpu.jit import Library
 from volumetric.kernels.cpu.walk import GUARD, GUARD_ARGUMENTS, LOOP, UNLESS
+from volumetric.registry import Registry
 
 GUARDS = {"guard": GUARD, "unless": UNLESS}
 """Steps of which the walker runs the body if a column of weights is not 0 in all rows, or if it is."""
@@ -195,12 +196,21 @@ class Draft:
         """Make each thread's scratch at least `size` bytes."""
         self.scratch = max(self.scratch, size)
 
-    def add(self, name: str, names: Sequence[str], /, *constants: str | int, **given: Any) -> None:
+    def add(
+        self, name: str | Callable[..., None], names: Sequence[str], /, *constants: str | int, **given: Any
+    ) -> None:
         """Append a step; see `step`."""
         self.steps.append(self.step(name, names, *constants, **given))
 
     def step(
-        self, name: str, names: Sequence[str], /, *constants: str | int, reads: Places, writes: Places, **given: Any
+        self,
+        name: str | Callable[..., Any],
+        names: Sequence[str],
+        /,
+        *constants: str | int,
+        reads: Places,
+        writes: Places,
+        **given: Any,
     ) -> Step:
         """Return a step with the arguments `given`, in the order of `names`; each must be there, and no other.
 
@@ -208,6 +218,8 @@ class Draft:
 
         Parameters
         ----------
+        name : of the operation in the library; or a function of a package's module that is one, or makes it of the
+            `constants`
         reads, writes : tensors, or those that are arguments by their names; None in the place of one that is missing
         """
         found: list[list[int]] = [[], []]
@@ -221,7 +233,7 @@ class Draft:
             raise TypeError(f"{name}: arguments differ from the operation's: {sorted(set(names) ^ set(given))}")
         arguments = tuple(given[argument] for argument in names)
         return Step(
-            name=name,
+            name=name if isinstance(name, str) else f"{name.__module__}:{name.__qualname__}",
             constants=constants,
             arguments=arguments,
             reads=tuple(found[0]),
@@ -259,7 +271,7 @@ _OF_STEP = {"flat", "shared", "over", "work", "tail", "note", "body"}
 StepRule: TypeAlias = Callable[[Any, Node], None]
 
 
-class Rules(dict[str, StepRule]):
+class Rules(Registry[StepRule]):
     """Operation of a graph → what appends its steps to a draft."""
 
     def __call__(self, *names: str) -> Callable[[StepRule], StepRule]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from volumetric.formula import functions
@@ -21,10 +23,10 @@ def power(x, exponent):
     return where_equal(x, zero, zero, exp(log(x) * exponent))
 
 
-FUNCTIONS = tuple(functions.FUNCTIONS)
+FUNCTIONS = tuple(functions.OWN)
 """Position = the code of a function; activations come first."""
 
-apply = one_of(__name__, "apply", "x alpha beta", [each.value for each in functions.FUNCTIONS.values()], WORDS)
+apply = one_of(__name__, "apply", "x alpha beta", [each.value for each in functions.OWN.values()], WORDS)
 """(code, x, alpha, beta) → function number `code` of `FUNCTIONS`; `alpha` and `beta` (vectors) are those of affine."""
 
 SLOPES = tuple(functions.SLOPES)
@@ -32,3 +34,13 @@ SLOPES = tuple(functions.SLOPES)
 
 slope = one_of(__name__, "slope", "x", list(functions.SLOPES.values()), WORDS)
 """(code, x) → slope number `code` of `SLOPES` at `x`; at a kink that from the left."""
+
+
+def apply_by(name: str) -> dict[str, Any]:
+    """Return `apply` of an activation that a package has registered, by its name."""
+    return {"apply": one_of(__name__, "apply", "x alpha beta", [functions.ACTIVATIONS[name].value], WORDS)}
+
+
+def slope_by(name: str) -> dict[str, Any]:
+    """Return `slope` of an activation that a package has registered, by its name."""
+    return {"slope": one_of(__name__, "slope", "x", [functions.slope_called(name)], WORDS)}

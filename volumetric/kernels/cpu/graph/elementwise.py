@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from volumetric.formula import pairs
-from volumetric.kernels.cpu.formulas import one_of
-from volumetric.kernels.cpu.graph.curves import apply, slope
+from volumetric.kernels.cpu.formulas import one_of, or_registered
+from volumetric.kernels.cpu.graph.curves import apply, apply_by, slope, slope_by
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.lanes import load_part, store_part
@@ -22,6 +22,7 @@ from volumetric.kernels.cpu.steps import number, word
 UNARY_ARGUMENTS = ("x", "y", "count", "alpha", "beta")
 
 
+@or_registered(apply_by)
 def unary(code: int) -> Callable[..., None]:
     """Function number `code` of each element."""
 
@@ -42,6 +43,7 @@ def unary(code: int) -> Callable[..., None]:
 UNARY_GRAD_ARGUMENTS = ("g", "x", "y", "count")
 
 
+@or_registered(slope_by)
 def unary_grad(code: int) -> Callable[..., None]:
     """``g · f'(x)`` of each element."""
 

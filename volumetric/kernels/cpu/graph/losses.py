@@ -10,7 +10,7 @@ import numpy as np
 
 from volumetric.formula import losses
 from volumetric.formula.expression import Expression, replaced, variables
-from volumetric.kernels.cpu.formulas import one_of
+from volumetric.kernels.cpu.formulas import one_of, or_registered
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.lanes import load_part, load_part_or, store_part, where_equal
@@ -40,13 +40,19 @@ def _by_place(of: losses.Term) -> list[Expression]:
     return [replaced(part, places) for part in (of.value, of.slope)]
 
 
-TERMS = tuple(losses.TERMS)
+TERMS = tuple(losses.TERMS.own)
 """Position = the code of a loss of elements."""
 
-_term = one_of(__name__, "term", "y t field0 field1", list(map(_by_place, losses.TERMS.values())), WORDS)
+_term = one_of(__name__, "term", "y t field0 field1", list(map(_by_place, losses.TERMS.own.values())), WORDS)
 """(code, prediction, target, …) → the term of loss number `code` of `TERMS`, and its derivative."""
 
 
+def _term_by(name: str) -> dict[str, Any]:
+    """Return `_term` of a loss that a package has registered."""
+    return {"_term": one_of(__name__, "term", "y t field0 field1", [_by_place(losses.TERMS[name])], WORDS)}
+
+
+@or_registered(_term_by)
 def element_loss(code: int) -> Callable[..., None]:
     """Loss number `code` of `TERMS`."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric.formula import optimisers
 from volumetric.formula.expression import Expression, replaced, variable
-from volumetric.kernels.cpu.formulas import one_of
+from volumetric.kernels.cpu.formulas import one_of, or_registered
 from volumetric.kernels.cpu.graph.reduce import CHUNK, square_sum
 from volumetric.kernels.cpu.graph.shares import flat_share, share
 from volumetric.kernels.cpu.jit import kernel
@@ -56,7 +56,7 @@ def _field(step, i):
 
 def _by_place(form: str) -> list[Expression]:
     """What becomes of a weight and of three slots, of numbered slots and numbered fields."""
-    weight, after = optimisers.FORMS[form]
+    weight, after = optimisers.step_of(form)
     names = dict(zip((*after, *optimisers.fields_of(form)), (*_SLOTS[: len(after)], *_FIELDS), strict=False))
     places = {variable(name): variable(place) for name, place in names.items()}
     return [*(replaced(each, places) for each in (weight, *after.values())), *map(variable, _SLOTS[len(after) :])]
@@ -74,6 +74,12 @@ sum: where formulas are written in the order of these arguments, nothing is swap
 """
 
 
+def _moved_by(form: str) -> dict[str, Any]:
+    """Return `_moved` of a form of an optimiser that a package has registered."""
+    return {"_moved": one_of(__name__, "moved", " ".join(_ARGUMENTS), [_by_place(form)], WORDS)}
+
+
+@or_registered(_moved_by)
 def update(code: int, slots: int, trial: int) -> Callable[..., None]:
     """One step of form number `code` of an optimiser, with so many slots.
 

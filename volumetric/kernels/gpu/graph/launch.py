@@ -104,9 +104,12 @@ def launch(
     preludes: tuple[str, ...] = (),
     workgroup: int = WORKGROUP,
 ) -> Launch:
-    """Describe a launch of ``graph/kernel`` over a flat grid, which the device folds where it is too long."""
+    """Describe a launch of ``graph/kernel`` over a flat grid, which the device folds where it is too long.
+
+    A kernel of a package is ``package:kernel``, see `shaders.linker.read`.
+    """
     dispatch = Dispatch(
-        kernel=f"graph/{kernel}",
+        kernel=kernel if ":" in kernel else f"graph/{kernel}",
         grid=Grid(x=groups),
         constants={"WG": workgroup, **(constants or {})},
         preludes=(NONE.prelude, *preludes),

@@ -39,6 +39,8 @@ def fake_quant(request: Request) -> Lowered:
     scheme = Scheme.parse(request.attrs["scheme"])
     if scheme.blocks is not None:
         raise unsupported("fake_quant", f"{scheme}: a block format is for weights that are trained no more")
+    if scheme.dtype.kind == "table":
+        raise unsupported("fake_quant", f"{scheme}: it has a codec alone")
     if scheme.dtype.bits == 64:
         raise unsupported("fake_quant", f"{scheme}: it has no 64-bit numbers")
     if scheme.dtype.name == "float32":

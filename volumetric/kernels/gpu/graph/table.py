@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from volumetric._typing import Shape
+from volumetric.graph.operations.base import kernels_for
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.graph import (
     cells,
@@ -26,8 +27,9 @@ from volumetric.kernels.gpu.graph import (
     windows,
 )
 from volumetric.kernels.gpu.graph.launch import Lowered, Lowerer, Request, unsupported
+from volumetric.registry import Registry
 
-LOWERERS: Mapping[str, Lowerer] = {
+_OWN: Mapping[str, Lowerer] = {
     "gemm": gemm.gemm,
     "gemm_of_parts": few_rows.gemm_of_parts,
     "formula": formulas.formula,
@@ -80,6 +82,9 @@ LOWERERS: Mapping[str, Lowerer] = {
     "sumsq": reduce.sumsq,
     "fake_quant": quantise.fake_quant,
 }
+
+LOWERERS: Registry[Lowerer] = Registry(kernels_for("gpu"), own=_OWN)
+"""Operation → what makes launches of it; packages register those of their operations."""
 
 GUARDED = frozenset(
     {

@@ -108,7 +108,9 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Module → rules that it declares, with their nodes."""
 
-RULES: Registry[type[Attention]] = Registry(modules_of("volumetric.layers.program.attention", DECLARED))
+RULES: Registry[type[Attention]] = Registry(
+    modules_of("volumetric.layers.program.attention", DECLARED), group="volumetric.attention"
+)
 """Name → rule, filled by `attention`."""
 
 A = TypeVar("A", bound=type[Attention])
@@ -198,7 +200,7 @@ Lowering: TypeAlias = Callable[[Reading], int]
 
 BY_HEADS: Final = frozenset(DECLARED["by_heads"].split())
 """Rules whose keys and values are maps of what is read, row by row."""
-LOWERINGS: Registry[Lowering] = Registry(modules_of("volumetric.layers.program.attention", DECLARED))
+LOWERINGS: Registry[Lowering] = Registry(modules_of("volumetric.layers.program.attention", DECLARED), group=RULES.group)
 L = TypeVar("L", bound=Lowering)
 
 

@@ -12,6 +12,7 @@ from volumetric.graph.layout import BINARY_AXES, broadcast_layout, merged, reduc
 from volumetric.graph.numeric.noise import threshold_of
 from volumetric.graph.ops import Node
 from volumetric.graph.strides import strides_of
+from volumetric.kernels.cpu.formulas import code_of
 from volumetric.kernels.cpu.graph.curves import FUNCTIONS, SLOPES
 from volumetric.kernels.cpu.graph.elementwise import BINARY_ARGUMENTS, PAIRS, UNARY_ARGUMENTS, UNARY_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS, FILL_ARGUMENTS, TRANSPOSE_ARGUMENTS
@@ -29,7 +30,7 @@ def _flat(
     name: str,
     names: Sequence[str],
     /,
-    *constants: int,
+    *constants: int | str,
     reads: Mapping[str, int | None],
     y: int,
     cost: float = 0.0,
@@ -48,7 +49,7 @@ def unary(draft: Draft, node: Node) -> None:
     """One function of each element."""
     [x], [y], name = node.inputs, node.outputs, node.attrs["name"]
     given = {key: float(node.attrs[key]) for key in ("alpha", "beta")}
-    code, cost = FUNCTIONS.index(name), _COST.get(name, 0.2)
+    code, cost = code_of(name, FUNCTIONS), _COST.get(name, 0.2)
     _flat(draft, "unary", UNARY_ARGUMENTS, code, reads={"x": x}, y=y, cost=cost, over=(x,), **given)
 
 
@@ -83,7 +84,7 @@ def normal(draft: Draft, node: Node) -> None:
 def unary_grad(draft: Draft, node: Node) -> None:
     """``g f'(x)``."""
     (g, x), [y], name = node.inputs, node.outputs, node.attrs["name"]
-    code, cost = SLOPES.index(name), _COST.get(name, 0.2)
+    code, cost = code_of(name, SLOPES), _COST.get(name, 0.2)
     _flat(draft, "unary_grad", UNARY_GRAD_ARGUMENTS, code, reads={"g": g, "x": x}, y=y, cost=cost, over=(g, x))
 
 

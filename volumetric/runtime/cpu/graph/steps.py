@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from volumetric.graph.operations.base import kernels_for
 from volumetric.graph.ops import Node
 from volumetric.runtime.cpu.steps import Draft, Rules
 
-rule = Rules()
-"""Operation → what appends its steps; the modules beside this one register theirs."""
+rule = Rules(kernels_for("cpu"))
+"""Operation → what appends its steps; the modules beside this one register theirs, packages that of theirs."""
 
 READ_SPEED = 12.0
 """Bytes a core moves in a nanosecond, for estimates."""

@@ -11,6 +11,7 @@ from volumetric.formula.losses import TERMS as LOSSES
 from volumetric.formula.losses import term_of
 from volumetric.formula.optimisers import FIELDS, field, fields_of, form_of
 from volumetric.graph.ops import Node
+from volumetric.kernels.cpu.formulas import code_of
 from volumetric.kernels.cpu.graph.losses import (
     CHUNK as LOSS_CHUNK,
 )
@@ -56,7 +57,7 @@ def loss(draft: Draft, node: Node) -> None:
         name = term_of(attrs)
         numbers = {"field0": 0.0, "field1": 0.0, "count": size}
         numbers |= {f"field{i}": float(attrs[field]) for i, field in enumerate(LOSSES[name].fields)}
-        code = TERMS.index(name)
+        code = code_of(name, TERMS)
         draft.add(
             "element_loss", ELEMENT_LOSS_ARGUMENTS, code, reads=reads, writes=writes, work=work, **common, **numbers
         )
@@ -103,7 +104,7 @@ def update(draft: Draft, node: Node) -> None:
     given |= {"scalars": Address(scalars), "new_weight": Address(made[0]), "count": count}
     values = [field(node.attrs, name) for name in fields_of(form)]
     given |= {f"field{i}": values[i] if i < len(values) else 0.0 for i in range(FIELDS)}
-    draft.add("update", UPDATE_ARGUMENTS, FORMS.index(form), len(slots), int(trial), **places, **given)
+    draft.add("update", UPDATE_ARGUMENTS, code_of(form, FORMS), len(slots), int(trial), **places, **given)
     if trial:
         _sum_up(draft, partial, _chunks(draft, param), node.outputs[0])
 

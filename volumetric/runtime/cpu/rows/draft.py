@@ -104,7 +104,7 @@ class RowDraft(Draft):
         names: Sequence[str],
         node: Node,
         /,
-        *constants: int,
+        *constants: int | str,
         over: Sequence[int] = (),
         **given: Any,
     ) -> None:

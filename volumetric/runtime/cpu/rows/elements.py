@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from volumetric.graph.ops import Node
+from volumetric.kernels.cpu.formulas import code_of
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.mixing import ACTIVATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
@@ -112,7 +113,7 @@ def activate(draft: RowDraft, node: Node) -> None:
     given: dict[str, Any] = {"over": node.inputs, "factor": node.inputs[1] if gated else -1}
     given |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs.get("up_offset", 0.0))}
     given |= {"width": draft.width(node.outputs[0])}
-    constants = ACTIVATIONS.index(node.attrs["activation"]), gating(limit) if gated else UNGATED
+    constants = code_of(node.attrs["activation"], ACTIVATIONS), gating(limit) if gated else UNGATED
     draft.by_rows("activate", ACTIVATE_ARGUMENTS, node, *constants, **_ends(node), **given)
 
 
