@@ -19,7 +19,7 @@ from volumetric.network import Network, initialise
 from volumetric.runtime import lower
 from volumetric.runtime.graph.network import DIALECT, open_graph
 
-SMALL = {"recurrence", "mix", "linear", "sum", "softcap", "columns", "causal_conv", "selective_scan", "grouped_norm"}
+SMALL = {"recurrence", "mix", "linear", "sum", "softcap", "causal_conv", "selective_scan", "grouped_norm"}
 STATELESS = DIALECT - SMALL
 """Of a device that multiplies and adds in small operations."""
 LAYERS = {

@@ -172,10 +172,7 @@ def flat(work: GraphBuilder, x: int) -> int:
 
 def columns(work: GraphBuilder, x: int, start: int, width: int) -> int:
     """Emit `width` elements of the last axis, from `start` on."""
-    shape = work.shape(x)
-    if (start, width) != (0, shape[-1]) and work.takes("columns", (x,)):
-        return work.emit("columns", (x,), start=start, stop=start + width)[0]
-    return work.part(x, len(shape) - 1, start, start + width)
+    return work.part(x, len(work.shape(x)) - 1, start, start + width)
 
 
 def scaled(work: GraphBuilder, x: int, factor: float) -> int:

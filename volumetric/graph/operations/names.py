@@ -27,7 +27,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "rowwise": "activate linear embedding position_embedding attend mix sum scaled_softmax softcap",
         "scan": "scan",
         "sequences": "rope recurrent recurrent_grad recurrence",
-        "state_space": "columns causal_conv selective_scan grouped_norm",
+        "state_space": "causal_conv selective_scan grouped_norm",
         "training": "loss update sumsq fake_quant",
         "weighing": "weigh_rows",
     }

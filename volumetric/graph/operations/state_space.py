@@ -1,6 +1,5 @@
 """Operations on the rows of a call that state-space layers are made of, with states of fixed size.
 
-``columns``     x → its columns ``start`` … ``stop`` - 1.
 ``causal_conv`` x [ROWS,W], weight [C,1,taps] [, bias [C]], past: state [taps-1,C] → y [ROWS,C], past after the last
                 row. ``y[t] = act(Σ_k f · weight[:,k] · row[t + k - taps + 1] + bias)`` over C columns of x from
                 ``start`` on, before them those of past; ``activation``; ``factors``: runs of channels and their f,
@@ -26,18 +25,6 @@ from volumetric.graph.numeric.selective_scan import Given, selective_scan, softp
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.operations.rowwise import given_by_role
 from volumetric.graph.ops import Tensor
-
-
-def _infer_columns(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("columns", inputs)
-    rows, width = axes_of("columns", inputs[0], 2)
-    start, stop = attrs["start"], attrs["stop"]
-    require(0 <= start < stop <= width, "columns", f"{start} to {stop} are not of {width} columns")
-    return [out("columns", rows, stop - start)]
-
-
-def _run_columns(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    return [np.ascontiguousarray(inputs[0][:, attrs["start"] : attrs["stop"]])]
 
 
 def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -133,7 +120,6 @@ def _kept(state: Tensor) -> Tensor:
     return Tensor(name=state.name, shape=state.shape, key=state.key)
 
 
-declare("columns", _infer_columns, _run_columns)
 declare("causal_conv", _infer_conv, _run_conv)
 declare("selective_scan", _infer_scan, _run_scan)
 declare("grouped_norm", _infer_norm, _run_norm)

@@ -16,6 +16,7 @@ from volumetric.layers import LayerSpec, StateSpec
 from volumetric.layers.scope import GetStack, GraphTraining, Scope, all_apart, joined
 from volumetric.network import INPUT, Network
 from volumetric.runtime.graph.low_rank import ADAPTERS, with_low_rank
+from volumetric.runtime.graph.on_rows import GENERAL
 from volumetric.runtime.lower import looks_ahead, lower, mixes_rows, sees_batch
 from volumetric.runtime.plan import DELAYS, Plan, Step
 
@@ -31,7 +32,6 @@ DIALECT = frozenset(
         "scaled_softmax",
         "softcap",
         "activate",
-        "columns",
         "causal_conv",
         "selective_scan",
         "grouped_norm",
@@ -39,8 +39,8 @@ DIALECT = frozenset(
 )
 """Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""
 
-NATIVE = DIALECT | {"norm", "concat", "keep_largest"}
-"""Those, and the small operations that fast devices run on rows of features, too."""
+NATIVE = DIALECT | GENERAL.keys()
+"""All that fast devices run on the rows of a call."""
 
 GROUPED = frozenset({"experts"})
 """Operations that a pass makes of those, for devices that have them."""
