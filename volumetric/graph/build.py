@@ -202,6 +202,10 @@ class GraphBuilder:
             return x
         return self.emit("unary", (x,), name="affine", alpha=float(alpha), beta=float(beta))[0]
 
+    def copy(self, x: int) -> int:
+        """Return the same values in a tensor of their own."""
+        return self.emit("unary", (x,), name="affine", alpha=1.0, beta=0.0)[0]
+
     def unary_grad(self, g: int, x: int, name: str) -> int:
         """``g · f'(x)`` of an activation."""
         return g if name == "linear" else self.emit("unary_grad", (g, x), name=name)[0]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from volumetric.graph.fusion import is_sum
 from volumetric.graph.guards import Guard
 from volumetric.graph.operations.experts import experts_of
 from volumetric.graph.operations.rowwise import LINEAR
@@ -103,7 +104,7 @@ class _Finder:
 
     def adds(self, node: Node, mix: Node, at: int) -> bool:
         """Whether a node is the sum of a mixture and of one other value that exists before it."""
-        plain = node.op == "sum" and len(node.inputs) == 2 and node.attrs["scale"] == 1.0 and node.guard == mix.guard
+        plain = is_sum(self.graph, node) and node.guard == mix.guard
         others = [i for i in node.inputs if i != mix.outputs[0]]
         return plain and len(others) == 1 and self.made_by.get(others[0], -1) < at
 

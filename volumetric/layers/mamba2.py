@@ -21,7 +21,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
 from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, columns, flat, gated, linear, scaled
+from volumetric.layers.scope import Scope, columns, flat, gated, linear
 from volumetric.layers.selective_scan import Columns, Scan
 
 
@@ -176,7 +176,7 @@ class Mamba2(LayerSpec):
             if late:
                 gate = columns(work, *z, inner)
                 factor = self.multipliers[0]
-                y = gated(work, gate if factor == 1 else scaled(work, gate, factor), y, "silu")
+                y = gated(work, work.affine(gate, factor), y, "silu")
             return linear(work, p, ("out.",), y)
 
 

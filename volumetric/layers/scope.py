@@ -175,13 +175,6 @@ def columns(work: GraphBuilder, x: int, start: int, width: int) -> int:
     return work.part(x, len(work.shape(x)) - 1, start, start + width)
 
 
-def scaled(work: GraphBuilder, x: int, factor: float) -> int:
-    """Emit ``factor · x``."""
-    if work.takes("sum", (x,)):
-        return work.emit("sum", (x,), scale=float(factor))[0]
-    return work.affine(x, factor)
-
-
 def gated(work: GraphBuilder, gate: int, x: int, activation: str) -> int:
     """Emit ``act(gate) · x``, element by element."""
     if work.takes("activate", (gate, x)):
@@ -243,6 +236,4 @@ def joined(work: GraphBuilder, values: Sequence[int], combine: str) -> int:
     if combine == "concat":
         return work.concat(values, len(work.shape(values[0])) - 1)
     scale = 1 / len(values) if combine == "avg" else 1.0
-    if work.takes("sum", values):
-        return work.emit("sum", values, scale=scale)[0]
     return work.affine(work.add(*values), scale)

@@ -17,9 +17,7 @@
                 of their own call.
 ``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are. Where not
                 ``weighted``, the sum of the xᵢ whose weight is not 0.
-``sum``         1 or more x → ``scale`` · (their sum, from left to right).
 ``scaled_softmax`` x → softmax(x / ``temperature``) by row.
-``softcap``     x → ``cap · tanh(x / cap)``.
 """
 
 from __future__ import annotations
@@ -198,19 +196,6 @@ def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Arr
     return heads if attrs["rope"] is None else rotate(attrs["rope"], heads, places)
 
 
-def _infer_sum(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("sum", inputs)
-    require(len({t.shape for t in inputs}) == 1, "sum", "all inputs have one shape")
-    return [out("sum", *inputs[0].shape)]
-
-
-def _run_sum(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    total = inputs[0]
-    for other in inputs[1:]:
-        total = total + other
-    return [total * total.dtype.type(attrs["scale"])]
-
-
 def _infer_rows(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("an operation on rows", inputs)
     return [out("rows", *axes_of("an operation on rows", inputs[0], 2))]
@@ -259,6 +244,4 @@ declare("embedding", _infer_embedding, _run_embedding)
 declare("position_embedding", _infer_positions, _run_positions)
 declare("attend", _infer_attend, _run_attend)
 declare("mix", _infer_mix, _run_mix)
-declare("sum", _infer_sum, _run_sum)
 declare("scaled_softmax", _infer_rows, _run_softmax)
-declare("softcap", _infer_rows, lambda inputs, attrs: [_capped(inputs[0], attrs["cap"])])

@@ -51,6 +51,8 @@ ROWS = Library(
         "cell": _of("cells", "cell", plain=False),
         "keep_largest": _of("mixing", "keep_largest"),
         "mix": _of("mixing", "mix"),
+        "unary": _of("elements", "unary", plain=False),
+        "binary": _of("elements", "binary", plain=False),
         "activate": _of("mixing", "activate_rows", plain=False),
         "route": _of("mixtures.routing", "route"),
         "spread": _of("mixtures.routing", "spread"),

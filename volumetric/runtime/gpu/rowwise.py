@@ -57,24 +57,17 @@ def _norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return [entry(dispatch, buffers)]
 
 
-def _join(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    """Join inputs two by two. A running result cannot be read and written at once: rounds alternate two buffers."""
-    width = r.width(node.outputs[0])
-    inputs = [frame.values[i] for i in node.inputs]
-    scale = float(node.attrs["scale"])
-    if len(inputs) == 1:
-        inputs, scale = [inputs[0], inputs[0]], scale / 2  # (x + x) * scale / 2, exact in binary
-    y = frame.values[node.outputs[0]]
-    spare = r.spare_like(y) if len(inputs) > 2 else y
-    entries = []
-    left = inputs[0]
-    for at, right in enumerate(inputs[1:], start=1):
-        final = at == len(inputs) - 1
-        out = y if (len(inputs) - 1 - at) % 2 == 0 else spare
-        dispatch = elementwise.join(width=width, scale=scale if final else 1.0)
-        entries.append(entry(dispatch, {"a": left, "b": right, "y": out}, control=frame.control))
-        left = out
-    return entries
+def _unary(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    facts = {name: node.attrs[name] for name in ("name", "alpha", "beta")}
+    dispatch = elementwise.unary(width=r.width(node.outputs[0]), **facts)
+    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
+    return [entry(dispatch, buffers, control=frame.control)]
+
+
+def _binary(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    a, b = (frame.values[i] for i in node.inputs)
+    dispatch = elementwise.binary(width=r.width(node.outputs[0]), name=node.attrs["name"])
+    return [entry(dispatch, {"a": a, "b": b, "y": frame.values[node.outputs[0]]}, control=frame.control)]
 
 
 def _concat(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
@@ -87,13 +80,6 @@ def _concat(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
         )
         at += r.width(i)
     return entries
-
-
-def _softcap(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    dispatch = elementwise.apply(width=r.width(node.inputs[0]), softcap=node.attrs["cap"])
-    return [
-        entry(dispatch, {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}, control=frame.control)
-    ]
 
 
 def _softmax(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
@@ -128,7 +114,7 @@ def _activate(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
         bounds = {key: node.attrs[key] for key in ("limit", "up_offset") if key in node.attrs}
         dispatch = elementwise.gated(width=width, activation=name, **bounds)
         return [entry(dispatch, {"x": x, "factor": factor[0], "y": y}, control=frame.control)]
-    return [entry(elementwise.apply(width=width, activation=name), {"x": x, "y": y}, control=frame.control)]
+    return [entry(elementwise.unary(width=width, name=name), {"x": x, "y": y}, control=frame.control)]
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
@@ -136,9 +122,9 @@ WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingP
         "embedding": _embedding,
         "position_embedding": _position_embedding,
         "norm": _norm,
-        "sum": _join,
+        "unary": _unary,
+        "binary": _binary,
         "concat": _concat,
-        "softcap": _softcap,
         "scaled_softmax": _softmax,
         "keep_largest": _keep_largest,
         "mix": _mix,

@@ -28,9 +28,7 @@ DIALECT = frozenset(
         "attend",
         "recurrence",
         "mix",
-        "sum",
         "scaled_softmax",
-        "softcap",
         "activate",
         "causal_conv",
         "selective_scan",
@@ -125,7 +123,7 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
     outputs: list[int] = []
     for y in made.values():  # each a tensor of its own
         apart = work.tensors[y].role == "input" or y in outputs
-        outputs.append(joined(work, (y,), "add") if apart else y)
+        outputs.append(work.copy(y) if apart else y)
     graph = work.finish(outputs)
     # Samples with noise by their number in the call: the rows that are open stand beside each other.
     numbered = any(node.op == "gumbel" and graph.tensors[node.inputs[0]].shape[1] < 0 for node in graph.nodes)

@@ -58,6 +58,11 @@ def _of_values(graph: Graph, node: Node) -> bool:
     return len(_values(graph, node.inputs)) == len(node.inputs)
 
 
+def _alike(graph: Graph, node: Node) -> bool:
+    """Whether all that a node reads and makes has one shape."""
+    return len({graph.tensors[i].shape for i in (*node.inputs, *node.outputs)}) == 1
+
+
 def _with_parameters(graph: Graph, node: Node) -> bool:
     """Whether a node reads one value of the call, and else parameters as they are stored."""
     x, *others = node.inputs
@@ -66,10 +71,12 @@ def _with_parameters(graph: Graph, node: Node) -> bool:
 
 GENERAL: Mapping[str, Callable[[Graph, Node], bool]] = MappingProxyType(
     {
+        "binary": lambda graph, node: _of_values(graph, node) and _alike(graph, node),
         "concat": lambda graph, node: node.attrs["axis"] == 1 and _of_values(graph, node),
         "keep_largest": _of_values,
         "norm": _with_parameters,
         "slice": lambda graph, node: node.attrs["stops"][0] == ROWS and _of_values(graph, node),
+        "unary": _of_values,
     }
 )
 """General operations that devices run on rows → whether they do so with a node whose values are rows of features."""

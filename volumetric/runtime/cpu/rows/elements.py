@@ -68,10 +68,16 @@ def _join(draft: RowDraft, node: Node, name: str, scale: float, **given: Any) ->
     draft.by_rows(name, JOIN_ARGUMENTS, node, **given, **more)
 
 
-@rule("sum")
-def add(draft: RowDraft, node: Node) -> None:
-    """Sum of values."""
-    _join(draft, node, "add", float(node.attrs["scale"]), over=node.inputs)
+@rule("unary", "binary")
+def function(draft: RowDraft, node: Node) -> None:
+    """A function of one value or two; a factor is a sum of one value."""
+    name, plain = node.attrs["name"], node.attrs.get("beta", 0) == 0
+    if name == "add" or (name == "affine" and plain):
+        _join(draft, node, "add", float(node.attrs.get("alpha", 1.0)), over=node.inputs)
+        return
+    from volumetric.runtime.cpu.rows.functions import append_binary, append_unary  # kernels that most do without
+
+    (append_unary if node.op == "unary" else append_binary)(draft, node)
 
 
 @rule("concat")
@@ -80,12 +86,11 @@ def concat(draft: RowDraft, node: Node) -> None:
     _join(draft, node, "concat", 1.0)
 
 
-@rule("scaled_softmax", "softcap")
-def element(draft: RowDraft, node: Node) -> None:
-    """Functions of a row with one parameter."""
-    name, parameter = ("softcap", "cap") if node.op == "softcap" else ("softmax", "temperature")
-    width, number = draft.width(node.inputs[0]), float(node.attrs[parameter])
-    draft.by_rows(name, ELEMENT_ARGUMENTS, node, over=node.inputs, **_ends(node), width=width, parameter=number)
+@rule("scaled_softmax")
+def softmax(draft: RowDraft, node: Node) -> None:
+    """Softmax of rows."""
+    width, number = draft.width(node.inputs[0]), float(node.attrs["temperature"])
+    draft.by_rows("softmax", ELEMENT_ARGUMENTS, node, over=node.inputs, **_ends(node), width=width, parameter=number)
 
 
 @rule("keep_largest")

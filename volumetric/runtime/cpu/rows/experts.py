@@ -84,7 +84,7 @@ def _guarded(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
     mixed = out if residual is None else draft.value(width)
     _append(draft, node, "mix", (weights, *branches), mixed, {"weighted": True})
     if residual is not None:
-        _append(draft, node, "sum", (mixed, residual), out, {"scale": 1.0})
+        _append(draft, node, "binary", (mixed, residual), out, {"name": "add"})
 
 
 def _hidden(first: Node) -> int:
