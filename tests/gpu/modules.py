@@ -137,7 +137,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         yield draw(9)
     for name in ACTIVATIONS:
         yield elementwise.gated(width=7, activation=name)
-    yield elementwise.softmax(width=9, temperature=0.5)
+    yield elementwise.softmax(width=9)
     yield elementwise.copy_pages(96)
     yield moves.move_rows(96)
     yield moves.move_places(9)

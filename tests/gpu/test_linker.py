@@ -16,7 +16,7 @@ from volumetric.shaders.unroll import unroll
 
 JOIN = {"WG": 64, "WIDTH4": 8}
 MAP = {**JOIN, "ALPHA": 1.0, "BETA": 0.0}
-SOFTMAX = {"WG": 64, "WIDTH": 8, "TEMPERATURE": 1.0}
+SOFTMAX = {"WG": 64, "WIDTH": 8}
 EMBEDDING = {"WG": 64, "K": 8, "PIECES": 2, "GROUPS": 0, "SCALE": 1.0}
 
 

@@ -64,7 +64,7 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
         dispatches += [attention.split(shape, caps), attention.combine(shape, caps)]
     dispatches += [
         elementwise.norm(width=5, groups=2, kind="rms", eps=1e-5, unit_offset=True, weight=True, bias=False),
-        elementwise.softmax(width=9, temperature=0.5),
+        elementwise.softmax(width=9),
         elementwise.binary(width=9, name="add"),
         elementwise.concat(width=3, at=2, out_width=9),
         elementwise.argmax(width=9, final=False),

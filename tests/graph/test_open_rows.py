@@ -114,7 +114,7 @@ def test_branches_of_a_mixture_run_where_they_are_chosen() -> None:
     inner = Sequential(layers=(RMSNorm(num_features=6), dense, Residual(source="input")))
     gate = Gate(in_features=6, out_features=2, top_k=1)
     graph = open_graph(lower(chain(Parallel(branches=(dense, inner), combine="filter", gate=gate), shape=(6,))))
-    assert ops(graph) == ["linear", "keep_largest", "scaled_softmax", "linear", "linear", "mix"]
+    assert ops(graph) == ["linear", "keep_largest", "softmax", "linear", "linear", "mix"]
     weights = graph.nodes[-1].inputs[0]
     assert [node.guard for node in graph.nodes[3:5]] == [Guard(weights, 0), Guard(weights, 1)]
     assert graph.nodes[4].attrs["residual"]

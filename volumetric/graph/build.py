@@ -286,8 +286,6 @@ class GraphBuilder:
 
     def softmax(self, x: int) -> int:
         """Softmax of rows."""
-        if self.takes("scaled_softmax", (x,)):
-            return self.emit("scaled_softmax", (x,), temperature=1.0)[0]
         return self.emit("softmax", (x,))[0]
 
     def softmax_grad(self, y: int, g: int) -> int:

@@ -17,7 +17,6 @@
                 of their own call.
 ``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are. Where not
                 ``weighted``, the sum of the xᵢ whose weight is not 0.
-``scaled_softmax`` x → softmax(x / ``temperature``) by row.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from volumetric.graph.numeric.activations import activate, check_activation
 from volumetric.graph.numeric.attention import seen_rows, softmax_with_sinks, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean
 from volumetric.graph.numeric.rope import rotate
-from volumetric.graph.numeric.softmax import softmax
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.ops import HELD, Tensor
 
@@ -196,15 +194,6 @@ def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Arr
     return heads if attrs["rope"] is None else rotate(attrs["rope"], heads, places)
 
 
-def _infer_rows(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("an operation on rows", inputs)
-    return [out("rows", *axes_of("an operation on rows", inputs[0], 2))]
-
-
-def _run_softmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    return [softmax(inputs[0] / inputs[0].dtype.type(attrs["temperature"]))]
-
-
 def _infer_mix(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("mix", inputs)
     weights, *branches = inputs
@@ -244,4 +233,3 @@ declare("embedding", _infer_embedding, _run_embedding)
 declare("position_embedding", _infer_positions, _run_positions)
 declare("attend", _infer_attend, _run_attend)
 declare("mix", _infer_mix, _run_mix)
-declare("scaled_softmax", _infer_rows, _run_softmax)

@@ -28,9 +28,9 @@ def norm(*, width: int, groups: int, kind: str, eps: float, unit_offset: bool, w
     return Dispatch(kernel="norm", grid=Grid(x=groups, rows_each=1), constants=constants)
 
 
-def softmax(*, width: int, temperature: float) -> Dispatch:
+def softmax(*, width: int) -> Dispatch:
     """Softmax over rows of `width`. Buffers: x, y."""
-    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH": width, "TEMPERATURE": float(temperature)}
+    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH": width}
     return Dispatch(kernel="softmax", grid=Grid(x=1, rows_each=1), constants=constants)
 
 

@@ -83,7 +83,7 @@ def _concat(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _softmax(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    dispatch = elementwise.softmax(width=r.width(node.inputs[0]), temperature=node.attrs["temperature"])
+    dispatch = elementwise.softmax(width=r.width(node.inputs[0]))
     buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
     return [entry(dispatch, buffers)]
 
@@ -125,7 +125,7 @@ WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingP
         "unary": _unary,
         "binary": _binary,
         "concat": _concat,
-        "scaled_softmax": _softmax,
+        "softmax": _softmax,
         "keep_largest": _keep_largest,
         "mix": _mix,
         "activate": _activate,

@@ -28,7 +28,6 @@ DIALECT = frozenset(
         "attend",
         "recurrence",
         "mix",
-        "scaled_softmax",
         "activate",
         "causal_conv",
         "selective_scan",

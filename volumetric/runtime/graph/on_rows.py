@@ -76,6 +76,7 @@ GENERAL: Mapping[str, Callable[[Graph, Node], bool]] = MappingProxyType(
         "keep_largest": _of_values,
         "norm": _with_parameters,
         "slice": lambda graph, node: node.attrs["stops"][0] == ROWS and _of_values(graph, node),
+        "softmax": _of_values,
         "unary": _of_values,
     }
 )

@@ -10,13 +10,13 @@ from volumetric.kernels.cpu.mixing import ACTIVATE_ARGUMENTS, LARGEST_ARGUMENTS,
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
 from volumetric.kernels.cpu.products import UNGATED, gating
 from volumetric.kernels.cpu.rows import (
-    ELEMENT_ARGUMENTS,
     EMBEDDING_ARGUMENTS,
     GATHER_ARGUMENTS,
     JOIN_ARGUMENTS,
     NORM_ARGUMENTS,
     POSITION_ARGUMENTS,
 )
+from volumetric.kernels.cpu.softmax import SOFTMAX_ARGUMENTS
 from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 
@@ -86,11 +86,11 @@ def concat(draft: RowDraft, node: Node) -> None:
     _join(draft, node, "concat", 1.0)
 
 
-@rule("scaled_softmax")
+@rule("softmax")
 def softmax(draft: RowDraft, node: Node) -> None:
     """Softmax of rows."""
-    width, number = draft.width(node.inputs[0]), float(node.attrs["temperature"])
-    draft.by_rows("softmax", ELEMENT_ARGUMENTS, node, over=node.inputs, **_ends(node), width=width, parameter=number)
+    width = draft.width(node.inputs[0])
+    draft.by_rows("softmax", SOFTMAX_ARGUMENTS, node, over=node.inputs, **_ends(node), width=width)
 
 
 @rule("keep_largest")
