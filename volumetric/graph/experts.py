@@ -25,7 +25,7 @@ _PLAIN = MappingProxyType(
 )
 
 _GATES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {"activate": {"activation": "relu"}, "keep_largest": {}, "softmax": {}}
+    {"unary": {"name": "relu"}, "keep_largest": {}, "softmax": {}}
 )
 """Operations of a gate behind its product → attributes with which a mixture can do them itself."""
 
@@ -144,9 +144,9 @@ class _Finder:
         top_k = count if kept is None else min(kept.attrs["k"], count)
         if names[:2] == ["softmax", "keep_largest"]:
             return ops[1].inputs[0], "softmax", top_k
-        if names[:3] == ["activate", "keep_largest", "softmax"]:
+        if names[:3] == ["unary", "keep_largest", "softmax"]:
             return ops[2].inputs[0], "softmax_all", top_k
-        if names[:2] == ["activate", "keep_largest"]:
+        if names[:2] == ["unary", "keep_largest"]:
             return ops[1].inputs[0], "largest", top_k
         return (ops[0].inputs[0], "softmax", count) if names[:1] == ["softmax"] else (weights, "given", count)
 

@@ -6,19 +6,19 @@ The rules look at the data flow alone, so any network gains them: a pre-norm tra
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from volumetric.graph.ops import Graph, Node
-from volumetric.graph.pruning import pruned
+from volumetric.graph.row_fusion import fuse_on_rows
 
 
-def fuse_rows(graph: Graph) -> Graph:
-    """Let each `linear` do what stands beside it."""
+def fuse_rows(graph: Graph, operations: Collection[str]) -> Graph:
+    """Let each `linear` do what stands beside it, and `operations` of the device what layers write in several."""
     for rule in (_norm_into_linear, _sum_into_linear, _softcap_into_linear):
         graph = dataclasses.replace(graph, nodes=tuple(rule(graph)))
-    return pruned(graph)
+    return fuse_on_rows(graph, operations)
 
 
 def mark_tail(graph: Graph) -> Graph:

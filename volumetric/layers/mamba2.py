@@ -185,8 +185,6 @@ def _normed(scope: Scope, spec: Mamba2, y: int, gain: int) -> int:
     work, shape = scope.work, scope.work.shape(y)
     if spec.groups == 1:
         return work.reshape(work.norm(flat(work, y), gain, kind="rms", eps=spec.norm_eps), shape)
-    if work.takes("grouped_norm", (y,), (gain,)):
-        return work.emit("grouped_norm", (y, gain), groups=spec.groups, eps=spec.norm_eps)[0]
     rows = flat(work, y)
     apart = work.reshape(rows, (work.shape(rows)[0] * spec.groups, spec.inner // spec.groups))
     normal = work.norm(apart, kind="rms", eps=spec.norm_eps)

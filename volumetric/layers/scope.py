@@ -177,8 +177,6 @@ def columns(work: GraphBuilder, x: int, start: int, width: int) -> int:
 
 def gated(work: GraphBuilder, gate: int, x: int, activation: str) -> int:
     """Emit ``act(gate) · x``, element by element."""
-    if work.takes("activate", (gate, x)):
-        return work.emit("activate", (gate, x), activation=activation)[0]
     return work.binary("mul", work.unary(gate, activation), x)
 
 

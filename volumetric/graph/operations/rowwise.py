@@ -1,6 +1,6 @@
 """Operations on the rows of a call: what fast devices run on packed weights and on the states of sequences.
 
-``activate``    a [, b] → ``act(a)``, or ``act(a) · b``. ``activation``.
+``gated``       a, b → ``act(a) · b``. ``activation``; ``limit`` and ``up_offset`` as in ``linear``.
 ``linear``      x [, residual], weight.i [Nᵢ,K] …, bias.i [Nᵢ] … [, norm.weight [K] [, norm.bias]] → y. With
                 ``n = norm(x)`` (``norm`` None, rms, layer; ``norm_eps``, ``norm_unit_offset`` as in ``norm``):
                 ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` side by side; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from volumetric.graph.numeric.norms import rms_norm, without_mean
 from volumetric.graph.numeric.rope import rotate
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.ops import HELD, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
 
 LINEAR = MappingProxyType(
     {
@@ -214,20 +217,25 @@ def _run_mix(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [total]
 
 
-def _infer_activate(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("activate", inputs)
+def _infer_gated(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("gated", inputs)
     check_activation(attrs["activation"])
-    require(len({t.shape for t in inputs}) == 1 and len(inputs) <= 2, "activate", "takes one value, or two of a shape")
-    return [out("activated", *axes_of("activate", inputs[0], 2))]
+    gate, up = inputs
+    require(gate.shape == up.shape, "gated", "both values have one shape")
+    return [out("gated", *axes_of("gated", gate, 2))]
 
 
-def _run_activate(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    if len(inputs) == 2:
-        return [_gated(inputs[0], inputs[1], {"limit": None, **attrs})]
-    return [activate(attrs["activation"], inputs[0])]
+def gate_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
+    """Emit ``act(a) · b`` in general operations."""
+    gate, up = inputs
+    if attrs["limit"] is not None:
+        limit = attrs["limit"]
+        gate, up = (work.binary("min", of, work.scalar(limit)) for of in (gate, up))
+        up = work.affine(work.binary("max", up, work.scalar(-limit)), 1.0, attrs["up_offset"])
+    return (work.binary("mul", work.unary(gate, attrs["activation"]), up),)
 
 
-declare("activate", _infer_activate, _run_activate)
+declare("gated", _infer_gated, lambda inputs, attrs: [_gated(inputs[0], inputs[1], attrs)], written_out=gate_nodes)
 declare("linear", infer_linear, run_linear)
 declare("embedding", _infer_embedding, _run_embedding)
 declare("position_embedding", _infer_positions, _run_positions)

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from volumetric.graph.numeric.selective_scan import Given, selective_scan, softp
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.operations.rowwise import given_by_role
 from volumetric.graph.ops import Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
 
 
 def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -116,10 +120,18 @@ def _run_norm(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [rms_norm(x.reshape(shape), gain.reshape(shape[1:]), attrs["eps"])[0].reshape(x.shape)]
 
 
+def grouped_norm_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
+    """Emit the norms of parts of rows in general operations."""
+    x, gain = inputs
+    (rows, width), groups = work.shape(x), attrs["groups"]
+    normal = work.norm(work.reshape(x, (rows * groups, width // groups)), kind="rms", eps=attrs["eps"])
+    return (work.binary("mul", work.reshape(normal, (rows, width)), gain),)
+
+
 def _kept(state: Tensor) -> Tensor:
     return Tensor(name=state.name, shape=state.shape, key=state.key)
 
 
 declare("causal_conv", _infer_conv, _run_conv)
 declare("selective_scan", _infer_scan, _run_scan)
-declare("grouped_norm", _infer_norm, _run_norm)
+declare("grouped_norm", _infer_norm, _run_norm, written_out=grouped_norm_nodes)

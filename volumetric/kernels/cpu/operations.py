@@ -52,7 +52,7 @@ ROWS = Library(
         "softmax": _of("softmax", "softmax"),
         "unary": _of("elements", "unary", plain=False),
         "binary": _of("elements", "binary", plain=False),
-        "activate": _of("mixing", "activate_rows", plain=False),
+        "gated": _of("mixing", "gated", plain=False),
         "route": _of("mixtures.routing", "route"),
         "spread": _of("mixtures.routing", "spread"),
         "unite": _of("mixtures.routing", "unite"),

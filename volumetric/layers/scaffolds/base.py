@@ -115,11 +115,6 @@ def inside(scope: Scope, path: str, spec: LayerSpec, x: int) -> int:
         return scope.child(path).emit(spec, x)
 
 
-def activated(work: GraphBuilder, x: int, name: str) -> int:
-    """Emit ``act(x)``, element by element."""
-    return work.emit("activate", (x,), activation=name)[0] if work.takes("activate", (x,)) else work.unary(x, name)
-
-
 def normed(work: GraphBuilder, norm: LayerNorm, gain: int, x: int, bias: int | None = None) -> int:
     """Emit a layer norm of the last axis."""
     return work.reshape(work.norm(flat(work, x), gain, bias, kind="layer", eps=norm.eps), work.shape(x))
@@ -134,7 +129,7 @@ def join_nodes(work: GraphBuilder, gates: bool, p: Mapping[str, int], name: str,
         return linear(work, p, (f"{name}{matrix}.",), of)
 
     r = joined(work, (product("wr", f), product("ur", x)), "add")
-    new = activated(work, joined(work, (product("wg", f), product("ug", gated(work, r, x, "sigmoid"))), "add"), "tanh")
+    new = work.unary(joined(work, (product("wg", f), product("ug", gated(work, r, x, "sigmoid"))), "add"), "tanh")
     # 1 - z, of which b is the bias as it is stored
     weights = {"weight": p[f"{name}wz.weight"], "bias": p[f"{name}bias"]}
     less_f, less_x = (work.affine(of, -1.0) for of in (f, x))

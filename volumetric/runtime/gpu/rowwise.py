@@ -107,14 +107,11 @@ def _mix(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return entries
 
 
-def _activate(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    x, *factor = (frame.values[i] for i in node.inputs)
-    width, y, name = r.width(node.outputs[0]), frame.values[node.outputs[0]], node.attrs["activation"]
-    if factor:
-        bounds = {key: node.attrs[key] for key in ("limit", "up_offset") if key in node.attrs}
-        dispatch = elementwise.gated(width=width, activation=name, **bounds)
-        return [entry(dispatch, {"x": x, "factor": factor[0], "y": y}, control=frame.control)]
-    return [entry(elementwise.unary(width=width, name=name), {"x": x, "y": y}, control=frame.control)]
+def _gated(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    x, factor = (frame.values[i] for i in node.inputs)
+    facts = {name: node.attrs[name] for name in ("activation", "limit", "up_offset")}
+    dispatch = elementwise.gated(width=r.width(node.outputs[0]), **facts)
+    return [entry(dispatch, {"x": x, "factor": factor, "y": frame.values[node.outputs[0]]}, control=frame.control)]
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
@@ -128,7 +125,7 @@ WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingP
         "softmax": _softmax,
         "keep_largest": _keep_largest,
         "mix": _mix,
-        "activate": _activate,
+        "gated": _gated,
     }
 )
 """Operation → how it is written."""

@@ -177,8 +177,11 @@ class _Writer:
             nodes.append(self._like(node, inputs, made, **changed))
             parts.append(made)
         last = node.outputs[0] if "residual" not in given else self._scratch("activated", self._width(node))
-        bounds = {name: attrs[name] for name in ("limit", "up_offset")} if attrs["combine"] == "gated" else {}
-        nodes.append(self._other(node, "activate", tuple(parts), last, activation=attrs["activation"], **bounds))
+        if attrs["combine"] == "gated":
+            facts = {name: attrs[name] for name in ("activation", "limit", "up_offset")}
+            nodes.append(self._other(node, "gated", tuple(parts), last, **facts))
+        else:
+            nodes.append(self._other(node, "unary", tuple(parts), last, name=attrs["activation"], alpha=1.0, beta=0.0))
         if "residual" in given:
             nodes.append(self._other(node, "binary", (last, given["residual"]), node.outputs[0], name="add"))
         return nodes

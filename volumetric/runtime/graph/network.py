@@ -28,7 +28,7 @@ DIALECT = frozenset(
         "attend",
         "recurrence",
         "mix",
-        "activate",
+        "gated",
         "causal_conv",
         "selective_scan",
         "grouped_norm",
@@ -127,7 +127,7 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
     # Samples with noise by their number in the call: the rows that are open stand beside each other.
     numbered = any(node.op == "gumbel" and graph.tensors[node.inputs[0]].shape[1] < 0 for node in graph.nodes)
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
-    fused = fuse_rows(replace(graph, piece=plan.piece, whole=whole))
+    fused = fuse_rows(replace(graph, piece=plan.piece, whole=whole), dialect)
     adapted = fused
     if plan.low_rank:
         weights = dict(zip(plan.inputs, fused.given, strict=True))[ADAPTERS]

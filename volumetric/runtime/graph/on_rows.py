@@ -73,6 +73,8 @@ GENERAL: Mapping[str, Callable[[Graph, Node], bool]] = MappingProxyType(
     {
         "binary": lambda graph, node: _of_values(graph, node) and _alike(graph, node),
         "concat": lambda graph, node: node.attrs["axis"] == 1 and _of_values(graph, node),
+        "gated": _of_values,
+        "grouped_norm": _with_parameters,
         "keep_largest": _of_values,
         "norm": _with_parameters,
         "slice": lambda graph, node: node.attrs["stops"][0] == ROWS and _of_values(graph, node),

@@ -6,9 +6,9 @@ from typing import Any
 
 from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.maths import ACTIVATIONS
-from volumetric.kernels.cpu.mixing import ACTIVATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
+from volumetric.kernels.cpu.mixing import GATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
-from volumetric.kernels.cpu.products import UNGATED, gating
+from volumetric.kernels.cpu.products import gating
 from volumetric.kernels.cpu.rows import (
     EMBEDDING_ARGUMENTS,
     GATHER_ARGUMENTS,
@@ -110,15 +110,14 @@ def mix(draft: RowDraft, node: Node) -> None:
     draft.by_rows("mix", MIX_ARGUMENTS, node, **given)
 
 
-@rule("activate")
-def activate(draft: RowDraft, node: Node) -> None:
-    """A function of each element, times another value."""
-    limit, gated = node.attrs.get("limit"), len(node.inputs) == 2
-    given: dict[str, Any] = {"over": node.inputs, "factor": node.inputs[1] if gated else -1}
-    given |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs.get("up_offset", 0.0))}
+@rule("gated")
+def gated(draft: RowDraft, node: Node) -> None:
+    """A function of each element of a gate, times another value."""
+    (gate, factor), limit = node.inputs, node.attrs["limit"]
+    given: dict[str, Any] = {"input": gate, "factor": factor, "output": node.outputs[0], "over": node.inputs}
+    given |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs["up_offset"])}
     given |= {"width": draft.width(node.outputs[0])}
-    constants = ACTIVATIONS.index(node.attrs["activation"]), gating(limit) if gated else UNGATED
-    draft.by_rows("activate", ACTIVATE_ARGUMENTS, node, *constants, **_ends(node), **given)
+    draft.by_rows("gated", GATE_ARGUMENTS, node, ACTIVATIONS.index(node.attrs["activation"]), gating(limit), **given)
 
 
 def gather(draft: RowDraft) -> None:

@@ -25,9 +25,9 @@ from volumetric.runtime.cpu.steps import Operation, Step
 
 _SCORING: dict[str, tuple[str, ...]] = {
     "given": (),
-    "largest": ("keep_largest", "activate"),
+    "largest": ("keep_largest", "unary"),
     "softmax": ("keep_largest", "softmax"),
-    "softmax_all": ("softmax", "keep_largest", "activate"),
+    "softmax_all": ("softmax", "keep_largest", "unary"),
 }
 """Scoring of a mixture → the operations that make weights of choices."""
 
@@ -46,7 +46,7 @@ def experts(draft: RowDraft, node: Node) -> None:
 def _weights(draft: RowDraft, node: Node) -> int:
     """Append what makes weights of choices, and return where they are."""
     value = _named(node, "choice")
-    attrs = {"k": node.attrs["top_k"], "activation": "relu"}
+    attrs = {"k": node.attrs["top_k"], "name": "relu", "alpha": 1.0, "beta": 0.0}
     for op in _SCORING[node.attrs["scoring"]]:
         if op != "keep_largest" or node.attrs["top_k"] < node.attrs["count"]:
             made = draft.value(node.attrs["count"])

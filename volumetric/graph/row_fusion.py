@@ -1,0 +1,92 @@
+"""Operations that devices run as one on rows, found in the general operations that layers write."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from volumetric._typing import ROWS
+from volumetric.graph.numeric.activations import ACTIVATIONS
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.pruning import pruned
+
+
+def fuse_on_rows(graph: Graph, operations: Collection[str]) -> Graph:
+    """Let nodes that only serve each other be one, as far as the device has the `operations`."""
+    rules = {"gated": _gate, "grouped_norm": _norm_of_groups}
+    of = _Graph(graph)
+    for name, rule in rules.items():
+        for at, node in enumerate(graph.nodes if name in operations else ()):
+            of.nodes[at] = rule(of, node) or of.nodes[at]
+    return pruned(dataclasses.replace(graph, nodes=tuple(of.nodes)))
+
+
+class _Graph:
+    """A graph with what is asked of it often: who makes a value, and whether one node alone reads it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.nodes = list(graph.nodes)
+        self._maker = {node.outputs[0]: node for node in graph.nodes}
+
+    @cached_property
+    def _reads(self) -> Mapping[int, int]:
+        reads: dict[int, int] = dict.fromkeys(self._graph.outputs, 2)
+        for node in self._graph.nodes:
+            for i in node.inputs:
+                reads[i] = reads.get(i, 0) + 1
+        return reads
+
+    def shape(self, i: int) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        return self._graph.tensors[i].shape
+
+    def is_rows(self, i: int) -> bool:
+        """Whether a tensor is features of the rows of a call."""
+        known = self._graph.tensors[i]
+        return known.role in ("input", "scratch") and len(known.shape) == 2 and known.shape[0] == ROWS
+
+    def is_stored(self, i: int, *shape: int) -> bool:
+        """Whether a tensor is a parameter of this shape."""
+        return self._graph.tensors[i].role == "parameter" and self.shape(i) == shape
+
+    def before(self, i: int, like: Node, op: str, **attrs: Any) -> Node | None:
+        """Return the node that makes a value for `like` alone, if it is an operation with such attributes."""
+        node = self._maker.get(i)
+        if node is None or node.op != op or node.guard != like.guard or self._reads[i] != 1:
+            return None
+        return node if all(node.attrs[name] == value for name, value in attrs.items()) else None
+
+
+def _gate(graph: _Graph, node: Node) -> Node | None:
+    """``act(a) · b`` of two values of one shape."""
+    if node.op != "binary" or node.attrs["name"] != "mul" or not all(map(graph.is_rows, node.inputs)):
+        return None
+    for side, other in (node.inputs, node.inputs[::-1]):
+        gate = graph.before(side, node, "unary")
+        if gate is not None and gate.attrs["name"] in ACTIVATIONS and graph.shape(side) == graph.shape(other):
+            attrs = {"activation": gate.attrs["name"], "limit": None, "up_offset": 0.0}
+            return _fused(node, "gated", (gate.inputs[0], other), attrs)
+    return None
+
+
+def _norm_of_groups(graph: _Graph, node: Node) -> Node | None:
+    """The norm of each part of a row, times a gain as wide as the row."""
+    if node.op != "binary" or node.attrs["name"] != "mul" or not graph.is_rows(node.outputs[0]):
+        return None
+    width = graph.shape(node.outputs[0])[1]
+    for side, gain in (node.inputs, node.inputs[::-1]):
+        whole = graph.before(side, node, "reshape") if graph.is_stored(gain, width) else None
+        normal = graph.before(whole.inputs[0], node, "norm", kind="rms") if whole else None
+        parts = graph.before(normal.inputs[0], node, "reshape") if normal and len(normal.inputs) == 1 else None
+        if normal and parts and graph.is_rows(parts.inputs[0]) and graph.shape(parts.inputs[0]) == (ROWS, width):
+            attrs = {"groups": width // graph.shape(parts.outputs[0])[1], "eps": normal.attrs["eps"]}
+            return _fused(node, "grouped_norm", (parts.inputs[0], gain), attrs)
+    return None
+
+
+def _fused(node: Node, op: str, inputs: tuple[int, ...], attrs: Mapping[str, Any]) -> Node:
+    return dataclasses.replace(node, op=op, inputs=inputs, attrs=MappingProxyType(attrs))
