@@ -16,7 +16,7 @@ from volumetric.graph.pruning import pruned
 
 def fuse_on_rows(graph: Graph, operations: Collection[str]) -> Graph:
     """Let nodes that only serve each other be one, as far as the device has the `operations`."""
-    rules = {"gated": _gate, "grouped_norm": _norm_of_groups}
+    rules = {"lookup": _lookup, "gated": _gate, "grouped_norm": _norm_of_groups}
     of = _Graph(graph)
     for name, rule in rules.items():
         for at, node in enumerate(graph.nodes if name in operations else ()):
@@ -49,6 +49,20 @@ class _Graph:
         known = self._graph.tensors[i]
         return known.role in ("input", "scratch") and len(known.shape) == 2 and known.shape[0] == ROWS
 
+    def is_position(self, i: int) -> bool:
+        """Whether a tensor follows from the places of the rows."""
+        return i in self._graph.derived
+
+    def table(self, i: int) -> tuple[int, int] | None:
+        """Return the parameter that a tensor is, or is the last rows of, and the first row of them."""
+        if self._graph.tensors[i].role == "parameter":
+            return i, 0
+        part = self._maker.get(i)
+        if part is None or part.op != "slice" or self._graph.tensors[part.inputs[0]].role != "parameter":
+            return None
+        first, *others = part.attrs["starts"]
+        return None if any(others) or part.attrs["stops"] != self.shape(part.inputs[0]) else (part.inputs[0], first)
+
     def is_stored(self, i: int, *shape: int) -> bool:
         """Whether a tensor is a parameter of this shape."""
         return self._graph.tensors[i].role == "parameter" and self.shape(i) == shape
@@ -59,6 +73,31 @@ class _Graph:
         if node is None or node.op != op or node.guard != like.guard or self._reads[i] != 1:
             return None
         return node if all(node.attrs[name] == value for name, value in attrs.items()) else None
+
+
+def _lookup(graph: _Graph, node: Node) -> Node | None:
+    """Rows of a table by ids, times a factor, or by positions, added to others."""
+    if node.op == "gather_rows":
+        return _rows_of_table(graph, node, node)
+    if node.op == "unary" and node.attrs["name"] == "affine" and node.attrs["beta"] == 0:
+        rows = graph.before(node.inputs[0], node, "gather_rows")
+        return None if rows is None else _rows_of_table(graph, node, rows, scale=node.attrs["alpha"])
+    if node.op == "binary" and node.attrs["name"] == "add":
+        for side, x in (node.inputs, node.inputs[::-1]):
+            rows = graph.before(side, node, "gather_rows")
+            alike = graph.is_rows(x) and graph.shape(x) == graph.shape(side)
+            if rows is not None and alike and graph.is_position(rows.inputs[1]):
+                return _rows_of_table(graph, node, rows, x)
+    return None
+
+
+def _rows_of_table(graph: _Graph, node: Node, rows: Node, *x: int, scale: float = 1.0) -> Node | None:
+    """Return the lookup that stands for `node`, of the rows that the node `rows` takes: by positions beside some x."""
+    table, ids = graph.table(rows.inputs[0]), rows.inputs[1]
+    if table is None or graph.is_position(ids) != bool(x) or (table[1] and not x) or graph.shape(ids) != (ROWS,):
+        return None
+    attrs = {"roles": ("ids", "weight", "x")[: 2 + len(x)], "scale": scale, "offset": table[1]}
+    return _fused(node, "lookup", (ids, table[0], *x), attrs)
 
 
 def _gate(graph: _Graph, node: Node) -> Node | None:

@@ -24,7 +24,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "products": "gemm",
         "rotate_scan": "rotate_scan",
         "rows": "gather_rows scatter_rows softmax softmax_grad entmax entmax_grad keep_largest",
-        "rowwise": "gated linear embedding position_embedding attend mix",
+        "rowwise": "gated linear lookup attend mix",
         "scan": "scan",
         "sequences": "rope recurrent recurrent_grad recurrence",
         "state_space": "causal_conv selective_scan grouped_norm",

@@ -6,8 +6,7 @@
                 ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` side by side; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
                 ``limit`` and ``up_offset`` bound the factors of a gated one, as in `layers.SwiGLU`.
                 Then ``+ residual``; then ``softcap · tanh(y / softcap)`` unless None. ``activation``; ``parts``: (Nᵢ).
-``embedding``   ids [ROWS], weight [V,D] → y. ``scale``: factor on the row of ``weight`` that an id names.
-``position_embedding`` x, positions int32 [ROWS], weight [P,D] → x + weight[positions + ``offset``].
+``lookup``      ids int32 [ROWS], weight [V,D] [, x] → ``scale · weight[ids + offset]`` [+ x].
 ``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, sinks [heads]]
                 [, k, v: states [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows].
                 Head norms (``qk_norm`` rms, layer, None; ``qk_norm_eps``, ``qk_norm_unit_offset``; with
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import GenerationError, SpecError
+from volumetric.errors import SpecError
 from volumetric.graph.numeric.activations import activate, check_activation
 from volumetric.graph.numeric.attention import seen_rows, softmax_with_sinks, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean
@@ -115,33 +114,19 @@ def _capped(y: Array, cap: float | None) -> Array:
     return y if cap is None else y.dtype.type(cap) * np.tanh(y / y.dtype.type(cap))
 
 
-def _infer_embedding(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    ids, weight = inputs
-    require(ids.dtype == "int32", "embedding", "ids are int32")
-    (rows,), (_, width) = axes_of("embedding", ids, 1), axes_of("embedding", weight, 2)
+def _infer_lookup(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    ids, weight, *others = inputs
+    floats("lookup", [weight, *others])
+    require(ids.dtype == "int32", "lookup", "ids are int32")
+    (rows,), (_, width) = axes_of("lookup", ids, 1), axes_of("lookup", weight, 2)
+    require(all(x.shape == (rows, width) for x in others), "lookup", "what is added has another shape")
     return [out("rows", rows, width)]
 
 
-def _run_embedding(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    ids, weight = inputs
-    return [weight[ids] * weight.dtype.type(attrs["scale"])]
-
-
-def _infer_positions(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    x, positions, weight = inputs
-    floats("position_embedding", [x, weight])
-    rows, width = axes_of("position_embedding", x, 2)
-    require(positions.dtype == "int32" and positions.shape == (rows,), "position_embedding", "a position for each row")
-    require(axes_of("position_embedding", weight, 2)[1] == width, "position_embedding", f"rows of {width} elements")
-    return [out("placed", rows, width)]
-
-
-def _run_positions(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    x, positions, weight = inputs
-    at = positions + attrs["offset"]
-    if at.size and at.max() >= len(weight):
-        raise GenerationError(f"position {at.max()} is beyond the {len(weight)} learned positions")
-    return [x + weight[at]]
+def _run_lookup(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    ids, weight, *others = inputs
+    found = weight[ids + attrs["offset"]] * weight.dtype.type(attrs["scale"])
+    return [sum(others, found)]
 
 
 def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -237,7 +222,6 @@ def gate_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple
 
 declare("gated", _infer_gated, lambda inputs, attrs: [_gated(inputs[0], inputs[1], attrs)], written_out=gate_nodes)
 declare("linear", infer_linear, run_linear)
-declare("embedding", _infer_embedding, _run_embedding)
-declare("position_embedding", _infer_positions, _run_positions)
+declare("lookup", _infer_lookup, _run_lookup)
 declare("attend", _infer_attend, _run_attend)
 declare("mix", _infer_mix, _run_mix)

@@ -16,27 +16,20 @@ if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder
 
 
-def _embedding(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _lookup(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     matrix = r.weights.matrix((r.graph.keys(node)["weight"],))
-    ids, y = frame.values[node.inputs[0]], frame.values[node.outputs[0]]
-    entries = []
-    for shard in matrix.shards:
-        dispatch = elementwise.embedding(
-            width=matrix.k, layout=matrix.format, scale=node.attrs["scale"], first=shard.first, units=shard.units
-        )
-        entries.append(entry(dispatch, {"ids": ids, "y": y, **shard.buffers}, control=frame.control))
-    return entries
-
-
-def _position_embedding(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    matrix = r.weights.matrix((r.graph.keys(node)["weight"],))
+    x, y = node.named("x"), frame.values[node.outputs[0]]
+    if x is None:
+        ids = frame.values[node.inputs[0]]
+        facts = {"width": matrix.k, "layout": matrix.format, "scale": node.attrs["scale"]}
+        shards = [(elementwise.embedding(**facts, first=s.first, units=s.units), s.buffers) for s in matrix.shards]
+        return [entry(dispatch, {"ids": ids, "y": y, **own}, control=frame.control) for dispatch, own in shards]
     if len(matrix.shards) != 1:
         raise UnsupportedError(f"{node.where}: a position table over several bindings", hint="use a smaller dtype")
     dispatch = elementwise.position_embedding(
         width=matrix.k, layout=matrix.format, offset=node.attrs["offset"], limit=matrix.units
     )
-    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
-    return [entry(dispatch, {**buffers, **matrix.shards[0].buffers}, control=frame.control)]
+    return [entry(dispatch, {"x": frame.values[x], "y": y, **matrix.shards[0].buffers}, control=frame.control)]
 
 
 def _norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
@@ -116,8 +109,7 @@ def _gated(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
     {
-        "embedding": _embedding,
-        "position_embedding": _position_embedding,
+        "lookup": _lookup,
         "norm": _norm,
         "unary": _unary,
         "binary": _binary,

@@ -22,8 +22,7 @@ from volumetric.runtime.plan import DELAYS, Plan, Step
 
 DIALECT = frozenset(
     {
-        "embedding",
-        "position_embedding",
+        "lookup",
         "linear",
         "attend",
         "recurrence",

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
+from volumetric.graph.binding import tables_of_positions
 from volumetric.graph.guards import Guard
 from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
@@ -126,9 +127,7 @@ class Cut:
     @cached_property
     def positions(self) -> int | None:
         """Rows that a sequence can have because of learned positions; None: any number."""
-        nodes = [node for node in self.rows if node.op == "position_embedding"]
-        tables = [(self.graph.tensors[node.inputs[-1]].shape[0], node.attrs["offset"]) for node in nodes]
-        return min((rows - offset for rows, offset in tables), default=None)
+        return min((positions for _, positions in tables_of_positions(self.graph)), default=None)
 
 
 def row_wise(plan: Plan, native: Collection[str]) -> bool:

@@ -23,31 +23,24 @@ from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
 
 
-def _table(draft: RowDraft, node: Node) -> tuple[int, dict[str, Any]]:
-    """Number of the format of a table, and where it is."""
-    table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
-    code = FORMAT_CODES[table.form.name]
-    return code, {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
-
-
 def _ends(node: Node) -> dict[str, Any]:
     return {"input": node.inputs[0], "output": node.outputs[0]}
 
 
-@rule("embedding")
-def embedding(draft: RowDraft, node: Node) -> None:
-    """Rows of a table."""
-    scale = float(node.attrs["scale"])
-    code, table = _table(draft, node)
-    draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, code, **_ends(node), **table, scale=scale)
-
-
-@rule("position_embedding")
-def position_embedding(draft: RowDraft, node: Node) -> None:
-    """A row of a table for each position."""
-    offset = int(node.attrs["offset"])
-    code, table = _table(draft, node)
-    draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, code, **_ends(node), **table, offset=offset)
+@rule("lookup")
+def lookup(draft: RowDraft, node: Node) -> None:
+    """Rows of a table: one for each id, or for each position, which is added to other rows."""
+    table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
+    code = FORMAT_CODES[table.form.name]
+    given: dict[str, Any] = {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
+    given |= {"output": node.outputs[0]}
+    x = node.named("x")
+    if x is None:
+        given |= {"input": node.inputs[0], "scale": float(node.attrs["scale"])}
+        draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, code, **given)
+    else:
+        given |= {"input": x, "offset": int(node.attrs["offset"])}
+        draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, code, **given)
 
 
 @rule("norm")
