@@ -144,6 +144,15 @@ class GraphBuilder:
         if not kept and not any(n.guard for n in inside):
             self.nodes[first:] = guarded_nodes(inside, Guard(weights, column, parts, zeros), self.shape)
 
+    def fused(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
+        """Add an operation on rows, or others that give the same where the device does not run it on these values."""
+        written_out = OPS[op].written_out
+        values = [i for i in inputs if self.tensors[i].role in ("input", "scratch")]
+        parameters = [i for i in inputs if i not in values]
+        if written_out is None or self.takes(op, values, parameters):
+            return self.emit(op, inputs, **attrs)
+        return written_out(self, MappingProxyType(attrs), inputs)
+
     def takes(self, op: str, rows: Sequence[int], parameters: Sequence[int] = ()) -> bool:
         """Whether the device runs an operation on these values: rows of a call, and parameters as they are stored."""
         return (

@@ -198,30 +198,11 @@ def linear(
     """
     weights = {f"weight.{i}": p[f"{name}weight"] for i, name in enumerate(names)}
     biases = {f"bias.{i}": p[f"{name}bias"] for i, name in enumerate(names) if f"{name}bias" in p}
-    if work.takes("linear", (x,), (*weights.values(), *biases.values())):
-        given = {"x": x, **weights, **biases}
-        parts = tuple(work.shape(weight)[0] for weight in weights.values())
-        attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
-        attrs |= {"limit": limit, "up_offset": up_offset}
-        return work.emit("linear", tuple(given.values()), **attrs)[0]
-    if limit is not None:
-        gate, up = (work.binary("min", _product(work, p, name, x), work.scalar(limit)) for name in names)
-        up = work.affine(work.binary("max", up, work.scalar(-limit)), 1.0, up_offset)
-        return work.binary("mul", work.unary(gate, activation), up)
-    if combine == "gated":
-        gate, up = names
-        return work.binary("mul", _product(work, p, gate, x, activation), _product(work, p, up, x))
-    made = [_product(work, p, name, x, activation) for name in names]
-    return work.concat(made, len(work.shape(x)) - 1)
-
-
-def _product(work: GraphBuilder, p: Mapping[str, int], name: str, x: int, activation: str = "linear") -> int:
-    *lead, width = work.shape(x)
-    weight = p[name + "weight"]
-    rows, wide = prod(lead), work.shape(weight)[0]
-    a, b = work.reshape(x, (1, rows, width)), work.reshape(weight, (1, wide, width))
-    y = work.unary(work.gemm(a, b, p.get(name + "bias"), trans_b=True), activation)
-    return work.reshape(y, (*lead, wide))
+    given = {"x": x, **weights, **biases}
+    parts = tuple(work.shape(weight)[0] for weight in weights.values())
+    attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
+    attrs |= {"limit": limit, "up_offset": up_offset}
+    return work.fused("linear", tuple(given.values()), **attrs)[0]
 
 
 def spread_by_channel(work: GraphBuilder, vector: int, axes: int) -> int:

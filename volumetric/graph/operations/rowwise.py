@@ -21,6 +21,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,27 @@ def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
         y = np.concatenate([activate(attrs["activation"], part) for part in made], 1)
     y = y + given["residual"] if "residual" in given else y
     return [_capped(y, attrs["softcap"])]
+
+
+def linear_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
+    """Emit a `linear` that is products and no more, on the last axis of x, in general operations."""
+    given = given_by_role(inputs, attrs)
+    x, activation = given["x"], attrs["activation"]
+
+    def product(i: int, name: str) -> int:
+        *lead, width = work.shape(x)
+        weight = given[f"weight.{i}"]
+        rows, wide = prod(lead), work.shape(weight)[0]
+        a, b = work.reshape(x, (1, rows, width)), work.reshape(weight, (1, wide, width))
+        y = work.unary(work.gemm(a, b, given.get(f"bias.{i}"), trans_b=True), name)
+        return work.reshape(y, (*lead, wide))
+
+    if attrs["combine"] == "concat":
+        made = [product(i, activation) for i in range(len(attrs["parts"]))]
+        return (work.concat(made, len(work.shape(x)) - 1),)
+    if attrs["limit"] is not None:
+        return gate_nodes(work, attrs, (product(0, "linear"), product(1, "linear")))
+    return (work.binary("mul", product(0, activation), product(1, "linear")),)
 
 
 def _gated(gate: Array, up: Array, attrs: Attrs) -> Array:
@@ -202,6 +224,16 @@ def _run_mix(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [total]
 
 
+def mix_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
+    """Emit a `mix` of values with any axes in general operations."""
+    weights, *branches = inputs
+    factors = work.split(weights, [1] * len(branches), len(work.shape(weights)) - 1)
+    if not attrs["weighted"]:  # the sign of a weight, which is not negative, says whether the branch counts
+        factors = [work.unary(factor, "sign") for factor in factors]
+    pairs = zip(branches, factors, strict=True)
+    return (work.add(*(work.binary("mul_nonzero", branch, factor) for branch, factor in pairs)),)
+
+
 def _infer_gated(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("gated", inputs)
     check_activation(attrs["activation"])
@@ -221,7 +253,7 @@ def gate_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple
 
 
 declare("gated", _infer_gated, lambda inputs, attrs: [_gated(inputs[0], inputs[1], attrs)], written_out=gate_nodes)
-declare("linear", infer_linear, run_linear)
+declare("linear", infer_linear, run_linear, written_out=linear_nodes)
 declare("lookup", _infer_lookup, _run_lookup)
 declare("attend", _infer_attend, _run_attend)
-declare("mix", _infer_mix, _run_mix)
+declare("mix", _infer_mix, _run_mix, written_out=mix_nodes)
