@@ -119,8 +119,8 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
     work = GraphBuilder(dialect, parted=parted)
     made = _emit_open(work, plan).outputs
     outputs: list[int] = []
-    for y in made.values():  # each a tensor of its own
-        apart = work.tensors[y].role == "input" or y in outputs
+    for y in made.values():  # of features, each a tensor of its own
+        apart = (work.tensors[y].role == "input" or y in outputs) and len(work.shape(y)) <= 2
         outputs.append(work.copy(y) if apart else y)
     graph = work.finish(outputs)
     # Samples with noise by their number in the call: the rows that are open stand beside each other.
