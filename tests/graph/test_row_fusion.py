@@ -55,8 +55,8 @@ def test_one_node_gives_what_several_gave(name: str) -> None:
     graphs = [apart, fused, *([] if op == "lookup" else [write_out(bind(fused, 3))])]
     found = []
     for graph in graphs:
-        names = {"a": np.sin(np.arange(18.0)).reshape(3, 6), "b": np.cos(np.arange(18.0)).reshape(3, 6)}
-        names["positions"] = np.arange(4, 7, dtype=np.int32)
+        names: dict[str, np.ndarray] = {"positions": np.arange(4, 7, dtype=np.int32)}
+        names |= {"a": np.sin(np.arange(18.0)).reshape(3, 6), "b": np.cos(np.arange(18.0)).reshape(3, 6)}
         given = [names[graph.tensors[i].name] for i in graph.inputs]
         found.append(interpret(graph, given, dict(buffers), np.float64)[0])
     for other in found[1:]:
