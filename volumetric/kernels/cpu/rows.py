@@ -76,17 +76,16 @@ def position_embedding(code: int) -> Callable[..., None]:
     return position_embedding
 
 
-NORM_ARGUMENTS = ("input", "output", "width", "groups", "norm", "eps", "weight", "bias")
+NORM_ARGUMENTS = ("input", "output", "width", "norm", "eps", "weight", "bias")
 
 
 def norm(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """RMS or layer norm of each of `groups` equal parts of a row."""
-    size = word(step, 2) // word(step, 3)
+    """RMS or layer norm of each row."""
+    width = word(step, 2)
     for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        for group in range(word(step, 3)):
-            x = _row(control, word(step, 0), row) + 4 * size * group
-            out = _row(control, word(step, 1), row) + 4 * size * group
-            normalise(x, out, size, size, word(step, 4), number(step, 5), word(step, 6), word(step, 7))
+        x = _row(control, word(step, 0), row)
+        out = _row(control, word(step, 1), row)
+        normalise(x, out, width, width, word(step, 3), number(step, 4), word(step, 5), word(step, 6))
 
 
 JOIN_ARGUMENTS = ("inputs", "count", "output", "width", "scale")

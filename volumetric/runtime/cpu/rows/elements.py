@@ -47,7 +47,7 @@ def lookup(draft: RowDraft, node: Node) -> None:
 def norm(draft: RowDraft, node: Node) -> None:
     """Norm of rows."""
     attrs, params, weights = node.attrs, draft.graph.keys(node), draft.settings.weights
-    given: dict[str, Any] = {"width": draft.width(node.inputs[0]), "groups": 1, "norm": NORMS[attrs["kind"]]}
+    given: dict[str, Any] = {"width": draft.width(node.inputs[0]), "norm": NORMS[attrs["kind"]]}
     given |= {"eps": float(attrs["eps"])}
     given |= {"weight": weights.vector(params.get("weight"), unit_offset=bool(attrs["unit_offset"]))}
     given |= {"bias": weights.vector(params.get("bias"))}
