@@ -71,7 +71,7 @@ def run_child(code: str, **environment: str) -> str:
 
 CHILD = """
 from volumetric.kernels.cpu.operations import ROWS
-print(ROWS.compiled("softcap").cache_hits)
+print(ROWS.compiled("add").cache_hits)
 """
 
 

@@ -16,6 +16,7 @@ from tests.graph.op_cases.case import case_graph
 from volumetric import Coord, Grid, Network, initialise
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.numeric.activations import ACTIVATIONS
+from volumetric.graph.operations.elementwise import BINARY, UNARY
 from volumetric.kernels.gpu import (
     attention,
     drawing,
@@ -115,8 +116,10 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     for layout in FORMATS.values():
         yield elementwise.embedding(width=40, layout=layout, scale=2.0, first=0, units=9)
         yield elementwise.position_embedding(width=40, layout=layout, offset=2, limit=9)
-    for name, cap in itertools.product(ACTIVATIONS, (0.0, 2.0)):
-        yield elementwise.apply(width=7, activation=name, softcap=cap)
+    for name in UNARY:
+        yield elementwise.unary(width=7, name=name, alpha=2.0, beta=1.0)
+    for name in BINARY:
+        yield elementwise.binary(width=9, name=name)
     for kind, flag in itertools.product(("rms", "layer"), (False, True)):
         yield elementwise.norm(
             width=5, groups=2, kind=kind, eps=1e-5, unit_offset=not flag, weight=flag, bias=flag and kind == "layer"
@@ -133,10 +136,9 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         drawing.token,
     ):
         yield draw(9)
-    yield elementwise.join(width=9)
     for name in ACTIVATIONS:
         yield elementwise.gated(width=7, activation=name)
-    yield elementwise.softmax(width=9, temperature=0.5)
+    yield elementwise.softmax(width=9)
     yield elementwise.copy_pages(96)
     yield moves.move_rows(96)
     yield moves.move_places(9)

@@ -14,8 +14,9 @@ from volumetric.kernels.gpu.tiles import TILES, gemm
 from volumetric.shaders import Target, available, link, linker, read
 from volumetric.shaders.unroll import unroll
 
-JOIN = {"WG": 64, "WIDTH4": 8, "SCALE": 1.0}
-SOFTMAX = {"WG": 64, "WIDTH": 8, "TEMPERATURE": 1.0}
+JOIN = {"WG": 64, "WIDTH4": 8}
+MAP = {**JOIN, "ALPHA": 1.0, "BETA": 0.0}
+SOFTMAX = {"WG": 64, "WIDTH": 8}
 EMBEDDING = {"WG": 64, "K": 8, "PIECES": 2, "GROUPS": 0, "SCALE": 1.0}
 
 
@@ -60,8 +61,8 @@ def test_unroll_rejects(source: str, message: str) -> None:
 
 
 def test_text_starts_with_the_constants_in_their_types() -> None:
-    text = link("join", constants=JOIN, target=Target()).text
-    assert text.startswith("const WG: u32 = 64u;\nconst WIDTH4: u32 = 8u;\nconst SCALE: f32 = 1.0f;\n")
+    text = link("map", constants=MAP, target=Target()).text
+    assert text.startswith("const WG: u32 = 64u;\nconst WIDTH4: u32 = 8u;\nconst ALPHA: f32 = 1.0f;\n")
     assert "//" not in text
 
 
@@ -123,8 +124,8 @@ def test_unknown_files_are_named() -> None:
 
 @pytest.mark.parametrize("value", [-1, 2**32, float("inf"), float("nan")])
 def test_constants_that_wgsl_cannot_hold(value: float) -> None:
-    with pytest.raises(SpecError, match="shader constant SCALE"):
-        link("join", constants={**JOIN, "SCALE": value}, target=Target())
+    with pytest.raises(SpecError, match="shader constant ALPHA"):
+        link("map", constants={**MAP, "ALPHA": value}, target=Target())
 
 
 def test_every_kernel_stays_within_eight_storage_buffers() -> None:

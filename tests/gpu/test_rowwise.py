@@ -43,36 +43,42 @@ def test_softmax(kernel: Kernel, rng: np.random.Generator, width: int) -> None:
     x[2] = -np.inf
     x[3] = 3e4
     y = kernel.empty(4, -(-width // 4) * 4)
-    dispatch = elementwise.softmax(width=width, temperature=0.7)
+    dispatch = elementwise.softmax(width=width)
     kernel.run((dispatch, {"x": kernel.array(aligned(x)), "y": y}), rows=4)
     with np.errstate(invalid="ignore", divide="ignore"):
-        z = np.exp((x - x.max(-1, keepdims=True)) / 0.7, dtype=np.float64)
+        z = np.exp(x - x.max(-1, keepdims=True), dtype=np.float64)
         expected = np.where(np.isfinite(x), z / np.nansum(z, -1, keepdims=True), 0)
     assert_close(kernel.read(y, 4, width), expected)
 
 
-def test_join(kernel: Kernel, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("name", ["add", "mul", "max"])
+def test_pairs(kernel: Kernel, rng: np.random.Generator, name: str) -> None:
     a, b = rng.standard_normal((2, 3, 131)).astype(np.float32)
     y = kernel.empty(3, 132)
-    dispatch = elementwise.join(width=131, scale=0.5)
+    dispatch = elementwise.binary(width=131, name=name)
     buffers = {"a": kernel.array(aligned(a)), "b": kernel.array(aligned(b)), "y": y, "ctl": kernel.control(rows=3)}
     kernel.run((dispatch, buffers), rows=3)
-    assert_close(kernel.read(y, 3, 131), 0.5 * (a + b))
+    assert_close(kernel.read(y, 3, 131), {"add": a + b, "mul": a * b, "max": np.maximum(a, b)}[name])
+
+
+def test_affine(kernel: Kernel, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 131)).astype(np.float32)
+    y = kernel.empty(3, 132)
+    dispatch = elementwise.unary(width=131, name="affine", alpha=0.5, beta=3.0)
+    kernel.run((dispatch, {"x": kernel.array(aligned(x)), "y": y, "ctl": kernel.control(rows=3)}), rows=3)
+    assert_close(kernel.read(y, 3, 131), 0.5 * x + 3)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_and_soft_cap(native_kernel: Kernel, name: str) -> None:
+def test_activations(native_kernel: Kernel, name: str) -> None:
     x = np.concatenate([np.linspace(-12, 12, 997), [0.0, -0.0, 1e-6, -1e-6, 88.0, -88.0, 1e4, -1e4]])[None]
-    for cap in (0.0, 30.0):
-        y = native_kernel.empty(1, 1008)
-        dispatch = elementwise.apply(width=x.shape[1], activation=name, softcap=cap)
-        buffers = {"x": native_kernel.array(aligned(x)), "y": y, "ctl": native_kernel.control()}
-        native_kernel.run((dispatch, buffers))
-        with np.errstate(over="ignore"):
-            expected = activate(name, x.astype(np.float32).astype(np.float64))
-        expected = cap * np.tanh(expected / cap) if cap else expected
-        error = np.abs(native_kernel.read(y, 1, x.shape[1]) - expected)
-        assert np.all(error <= 3e-6 * np.maximum(np.abs(expected), 1)), f"{name}: {error.max()}"
+    y = native_kernel.empty(1, 1008)
+    dispatch = elementwise.unary(width=x.shape[1], name=name)
+    native_kernel.run((dispatch, {"x": native_kernel.array(aligned(x)), "y": y, "ctl": native_kernel.control()}))
+    with np.errstate(over="ignore"):
+        expected = activate(name, x.astype(np.float32).astype(np.float64))
+    error = np.abs(native_kernel.read(y, 1, x.shape[1]) - expected)
+    assert np.all(error <= 3e-6 * np.maximum(np.abs(expected), 1)), f"{name}: {error.max()}"
 
 
 @pytest.mark.thorough
@@ -85,7 +91,7 @@ def test_activations_hand_nan_on(native_kernel: Kernel, name: str) -> None:
         expected = activate(name, x)
     found = {}
     y = kernel.empty(1, 8)
-    apply = elementwise.apply(width=7, activation=name)
+    apply = elementwise.unary(width=7, name=name)
     kernel.run((apply, {"x": kernel.array(aligned(x)), "y": y, "ctl": kernel.control()}))
     found["alone"] = kernel.read(y, 1, 7)
     y = kernel.empty(1, 7)

@@ -52,7 +52,7 @@ def test_activations_of_products_compile(fallback_device: GpuDevice, scheme: str
 @pytest.mark.thorough
 def test_the_other_kernels_compile(device: GpuDevice) -> None:
     caps = device.context.caps
-    dispatches = [elementwise.apply(width=7, activation=name, softcap=2.0) for name in ACTIVATIONS]
+    dispatches = [elementwise.unary(width=7, name=name) for name in ACTIVATIONS]
     for layout in FORMATS.values():
         dispatches.append(elementwise.embedding(width=40, layout=layout, scale=2.0, first=0, units=9))
         dispatches.append(elementwise.position_embedding(width=40, layout=layout, offset=2, limit=9))
@@ -64,8 +64,8 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
         dispatches += [attention.split(shape, caps), attention.combine(shape, caps)]
     dispatches += [
         elementwise.norm(width=5, groups=2, kind="rms", eps=1e-5, unit_offset=True, weight=True, bias=False),
-        elementwise.softmax(width=9, temperature=0.5),
-        elementwise.join(width=9),
+        elementwise.softmax(width=9),
+        elementwise.binary(width=9, name="add"),
         elementwise.concat(width=3, at=2, out_width=9),
         elementwise.argmax(width=9, final=False),
         elementwise.argmax(width=9, final=True),

@@ -19,7 +19,7 @@ from volumetric.network import Network, initialise
 from volumetric.runtime import lower
 from volumetric.runtime.graph.network import DIALECT, open_graph
 
-SMALL = {"recurrence", "mix", "linear", "sum", "softcap", "columns", "causal_conv", "selective_scan", "grouped_norm"}
+SMALL = {"recurrence", "mix", "linear", "causal_conv", "selective_scan", "grouped_norm"}
 STATELESS = DIALECT - SMALL
 """Of a device that multiplies and adds in small operations."""
 LAYERS = {
@@ -104,7 +104,7 @@ def ops(graph: Graph) -> list[str]:
 def test_what_is_no_operation_on_rows_stands_beside_those_that_are() -> None:
     dense = Dense(in_features=6, out_features=6)
     graph = open_graph(lower(chain(RMSNorm(num_features=6), dense, Entmax(), Residual(), shape=(6,))))
-    assert ops(graph) == ["linear", "entmax", "sum"]
+    assert ops(graph) == ["linear", "entmax", "binary"]
     assert is_open(graph)
     assert not is_open(bind(graph, 3))
 
@@ -114,7 +114,7 @@ def test_branches_of_a_mixture_run_where_they_are_chosen() -> None:
     inner = Sequential(layers=(RMSNorm(num_features=6), dense, Residual(source="input")))
     gate = Gate(in_features=6, out_features=2, top_k=1)
     graph = open_graph(lower(chain(Parallel(branches=(dense, inner), combine="filter", gate=gate), shape=(6,))))
-    assert ops(graph) == ["linear", "keep_largest", "scaled_softmax", "linear", "linear", "mix"]
+    assert ops(graph) == ["linear", "keep_largest", "softmax", "linear", "linear", "mix"]
     weights = graph.nodes[-1].inputs[0]
     assert [node.guard for node in graph.nodes[3:5]] == [Guard(weights, 0), Guard(weights, 1)]
     assert graph.nodes[4].attrs["residual"]
@@ -129,7 +129,7 @@ def test_a_branch_that_keeps_a_state_always_runs() -> None:
 
 def test_a_network_without_an_operation_hands_its_input_on() -> None:
     graph = open_graph(lower(chain(Dropout(p=0.5), shape=(6,))))
-    assert ops(graph) == ["sum"]
+    assert ops(graph) == ["unary"]
 
 
 def test_inputs_agree_on_their_rows() -> None:

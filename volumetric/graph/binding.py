@@ -49,6 +49,17 @@ def rows_of(graph: Graph, inputs: Mapping[int, Array]) -> int:
     return found.pop()
 
 
+def tables_of_positions(graph: Graph) -> list[tuple[str, int]]:
+    """Return the layers that read a row of a table for each position, and how many positions that table has."""
+    found: list[tuple[str, int]] = []
+    for node in graph.nodes:
+        if node.op == "gather_rows" and node.inputs[1] in graph.derived:
+            found.append((node.where, graph.tensors[node.inputs[0]].shape[0]))
+        elif node.op == "lookup" and node.inputs[0] in graph.derived:
+            found.append((node.where, graph.tensors[node.inputs[1]].shape[0] - node.attrs["offset"]))
+    return found
+
+
 def _sizes(sizes: Shape, rows: int) -> Shape:
     return tuple(n if n >= 0 or n == HELD else -n * rows for n in sizes)
 

@@ -121,16 +121,8 @@ class GraphBuilder(OperationMethods):
                 before = self.stored(key, self.shape(i), self.tensors[i].dtype)  # the same shape and type
                 self.tensors[i] = replace(self.tensors[i], role=self.tensors[before].role)
                 self._stored[key] = i
-        self.nodes.append(
-            Node(
-                op=op,
-                inputs=tuple(inputs),
-                outputs=outputs,
-                attrs=MappingProxyType(attrs),
-                where=self.where,
-                mixes=self._mixes,
-            )
-        )
+        facts = {"attrs": MappingProxyType(attrs), "where": self.where, "mixes": self._mixes}
+        self.nodes.append(Node(op=op, inputs=tuple(inputs), outputs=outputs, **facts))
         return outputs
 
     @contextmanager
@@ -143,13 +135,19 @@ class GraphBuilder(OperationMethods):
         if not kept and not any(n.guard for n in inside):
             self.nodes[first:] = guarded_nodes(inside, Guard(weights, column, parts, zeros), self.shape)
 
-    def takes(self, op: str, rows: Sequence[int], parameters: Sequence[int] = ()) -> bool:
+    def fused(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
+        """Add an operation on rows, or what it is written out as where the device does not run it on these values."""
+        written_out = OPS[op].written_out
+        if written_out is None or self.takes(op, inputs):
+            return self.emit(op, inputs, **attrs)
+        return written_out(self, attrs, inputs)
+
+    def takes(self, op: str, inputs: Sequence[int]) -> bool:
         """Whether the device runs an operation on these values: rows of a call, and parameters as they are stored."""
-        return (
-            op in self.dialect
-            and all(self.shape(i)[0] == ROWS and len(self.shape(i)) <= 2 for i in rows)
-            and all(self.tensors[i].role == "parameter" for i in parameters)
-        )
+        tensors = [self.tensors[i] for i in inputs]
+        values = [t for t in tensors if t.role != "parameter"]
+        rows = all(t.role in ("input", "scratch") and t.shape[0] == ROWS and len(t.shape) <= 2 for t in values)
+        return op in self.dialect and rows
 
     def finish(self, outputs: Sequence[int]) -> Graph:
         """Return the graph that computes `outputs`, without the nodes that nobody needs.

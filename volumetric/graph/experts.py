@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from volumetric.graph.fusion import is_sum
 from volumetric.graph.guards import Guard
 from volumetric.graph.operations.experts import experts_of
 from volumetric.graph.operations.rowwise import LINEAR
@@ -24,7 +25,7 @@ _PLAIN = MappingProxyType(
 )
 
 _GATES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {"activate": {"activation": "relu"}, "keep_largest": {}, "scaled_softmax": {"temperature": 1.0}}
+    {"unary": {"name": "relu"}, "keep_largest": {}, "softmax": {}}
 )
 """Operations of a gate behind its product → attributes with which a mixture can do them itself."""
 
@@ -103,7 +104,7 @@ class _Finder:
 
     def adds(self, node: Node, mix: Node, at: int) -> bool:
         """Whether a node is the sum of a mixture and of one other value that exists before it."""
-        plain = node.op == "sum" and len(node.inputs) == 2 and node.attrs["scale"] == 1.0 and node.guard == mix.guard
+        plain = is_sum(self.graph, node) and node.guard == mix.guard
         others = [i for i in node.inputs if i != mix.outputs[0]]
         return plain and len(others) == 1 and self.made_by.get(others[0], -1) < at
 
@@ -141,13 +142,13 @@ class _Finder:
         names = [node.op for node in ops]
         kept = {node.op: node for node in ops}.get("keep_largest")
         top_k = count if kept is None else min(kept.attrs["k"], count)
-        if names[:2] == ["scaled_softmax", "keep_largest"]:
+        if names[:2] == ["softmax", "keep_largest"]:
             return ops[1].inputs[0], "softmax", top_k
-        if names[:3] == ["activate", "keep_largest", "scaled_softmax"]:
+        if names[:3] == ["unary", "keep_largest", "softmax"]:
             return ops[2].inputs[0], "softmax_all", top_k
-        if names[:2] == ["activate", "keep_largest"]:
+        if names[:2] == ["unary", "keep_largest"]:
             return ops[1].inputs[0], "largest", top_k
-        return (ops[0].inputs[0], "softmax", count) if names[:1] == ["scaled_softmax"] else (weights, "given", count)
+        return (ops[0].inputs[0], "softmax", count) if names[:1] == ["softmax"] else (weights, "given", count)
 
     def _step(self, value: int) -> Node | None:
         """The node of a gate that made a value for one reader, where it is one that a mixture can do itself."""

@@ -6,19 +6,19 @@ The rules look at the data flow alone, so any network gains them: a pre-norm tra
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from volumetric.graph.ops import Graph, Node
-from volumetric.graph.pruning import pruned
+from volumetric.graph.row_fusion import fuse_on_rows
 
 
-def fuse_rows(graph: Graph) -> Graph:
-    """Let each `linear` do what stands beside it."""
+def fuse_rows(graph: Graph, operations: Collection[str]) -> Graph:
+    """Let each `linear` do what stands beside it, and `operations` of the device what layers write in several."""
     for rule in (_norm_into_linear, _sum_into_linear, _softcap_into_linear):
         graph = dataclasses.replace(graph, nodes=tuple(rule(graph)))
-    return pruned(graph)
+    return fuse_on_rows(graph, operations)
 
 
 def mark_tail(graph: Graph) -> Graph:
@@ -68,7 +68,7 @@ def _sum_into_linear(graph: Graph) -> list[Node]:
     nodes: list[Node | None] = list(graph.nodes)
     made_by = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
     for i, total in enumerate(graph.nodes):
-        if total.op != "sum" or len(total.inputs) != 2 or total.attrs["scale"] != 1.0:
+        if not is_sum(graph, total):
             continue
         for value, other in (total.inputs, total.inputs[::-1]):
             at = made_by.get(value)
@@ -84,6 +84,13 @@ def _sum_into_linear(graph: Graph) -> list[Node]:
             nodes[i] = None
             break
     return [node for node in nodes if node is not None]
+
+
+def is_sum(graph: Graph, node: Node) -> bool:
+    """Whether a node adds two values of a call, of one shape."""
+    tensors = [graph.tensors[i] for i in (*node.inputs, *node.outputs)]
+    alike = len({t.shape for t in tensors}) == 1 and all(t.role in ("input", "scratch") for t in tensors)
+    return node.op == "binary" and node.attrs["name"] == "add" and alike
 
 
 def _can_take(graph: Graph, node: Node, value: int) -> bool:
@@ -103,15 +110,36 @@ def _softcap_into_linear(graph: Graph) -> list[Node]:
     """``cap · tanh(x W / cap)`` in one node, where nothing else reads the product."""
     nodes: list[Node | None] = list(graph.nodes)
     made_by = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
-    for i, cap in enumerate(graph.nodes):
-        at = made_by.get(cap.inputs[0]) if cap.op == "softcap" else None
-        product = None if at is None else nodes[at]
-        if at is None or product is None or product.guard != cap.guard or not _can_take(graph, product, cap.inputs[0]):
+    for last in graph.nodes:
+        places = _functions(graph, made_by, last)[:3]
+        functions = [graph.nodes[at] for at in places]
+        if [node.attrs["name"] for node in functions] != ["affine", "tanh", "affine"]:
             continue
-        attrs = MappingProxyType({**product.attrs, "softcap": cap.attrs["cap"]})
-        nodes[at] = dataclasses.replace(product, outputs=cap.outputs, attrs=attrs)
-        nodes[i] = None
+        cap, scale, value = last.attrs["alpha"], functions[2].attrs, functions[2].inputs[0]
+        at = made_by.get(value)
+        product = None if at is None else nodes[at]
+        if at is None or product is None or not _can_take(graph, product, value):
+            continue
+        plain = scale["alpha"] == 1 / cap and scale["beta"] == last.attrs["beta"] == 0
+        if plain and {node.guard for node in functions} == {product.guard}:
+            attrs = MappingProxyType({**product.attrs, "softcap": cap})
+            nodes[at] = dataclasses.replace(product, outputs=last.outputs, attrs=attrs)
+            for place in places:
+                nodes[place] = None
     return [node for node in nodes if node is not None]
+
+
+def _functions(graph: Graph, made_by: Mapping[int, int], last: Node) -> list[int]:
+    """Numbers of the functions of elements that make a value one after the other, the last first, for nobody else."""
+    found: list[int] = []
+    node = last
+    while node.op == "unary":
+        found.append(made_by[node.outputs[0]])
+        value = node.inputs[0]
+        if value not in made_by or value in graph.outputs or len(list(graph.readers(value))) > 1:
+            break
+        node = graph.nodes[made_by[value]]
+    return found
 
 
 def _with(node: Node, given: Mapping[str, int | None], **attrs: Any) -> Node:

@@ -25,10 +25,6 @@ class OperationMethods(ABC):
     def emit(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
         """Add a node and return its outputs."""
 
-    @abstractmethod
-    def takes(self, op: str, rows: Sequence[int], parameters: Sequence[int] = ()) -> bool:
-        """Whether the device runs an operation on these values."""
-
     def gemm(
         self,
         a: int,
@@ -56,6 +52,10 @@ class OperationMethods(ABC):
         if alpha == 1 and beta == 0:
             return x
         return self.emit("unary", (x,), name="affine", alpha=float(alpha), beta=float(beta))[0]
+
+    def copy(self, x: int) -> int:
+        """Return the same values in a tensor of their own."""
+        return self.emit("unary", (x,), name="affine", alpha=1.0, beta=0.0)[0]
 
     def unary_grad(self, g: int, x: int, name: str) -> int:
         """``g · f'(x)`` of an activation."""
@@ -137,8 +137,6 @@ class OperationMethods(ABC):
 
     def softmax(self, x: int) -> int:
         """Softmax of rows."""
-        if self.takes("scaled_softmax", (x,)):
-            return self.emit("scaled_softmax", (x,), temperature=1.0)[0]
         return self.emit("softmax", (x,))[0]
 
     def softmax_grad(self, y: int, g: int) -> int:

@@ -9,7 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.graph.binding import bind
+from volumetric.errors import GenerationError
+from volumetric.graph.binding import bind, tables_of_positions
 from volumetric.graph.fusion import mark_tail
 from volumetric.graph.interpret import Float, Interpreter
 from volumetric.graph.ops import HELD, Graph
@@ -48,6 +49,7 @@ class OpenGraph:
     def __init__(self, graph: Graph, dtype: Float) -> None:
         self._graph, self._dtype = graph, dtype
         self.states = {key: tensor for key, tensor in graph.keyed.items() if tensor.role == "state"}
+        self._tables = tables_of_positions(graph)
         self._bound = lru_cache(_BOUND)(self._bind)
 
     def run(
@@ -94,6 +96,10 @@ class OpenGraph:
         last: bool,
     ) -> list[Array]:
         rows = len(given[0])
+        for where, positions in self._tables:
+            if position + rows > positions:
+                last_one = position + rows - 1
+                raise GenerationError(f"position {last_one} is beyond the {positions} learned positions at {where}")
         bound = self._bound(rows, wanted)
         graph, left = bound.rows.graph, iter(given)
         inputs = [positions_from(position, rows) if i in graph.derived else next(left) for i in graph.inputs]

@@ -16,10 +16,10 @@ Tensors are float32 unless said. Axes are counted from 0. "NumPy" means that the
 result, NaN included. Sizes may be 0. Only the first output of a node has a gradient: the others (statistics, what a
 cell keeps, counts) serve gradients. The exception is ``scan``.
 
-**Operations on the rows of a call** (`rowwise`, `state_space`, ``recurrence``, ``experts``, and ``norm`` and ``concat``
-on rows of features) are what fast devices run on packed weights and on the states of sequences, whatever the number of
-rows; x and y are [ROWS, width] there. They name what they take: ``roles`` has a name for each input. A device that does
-not run one gets other operations in its place (`dialect`); so does training.
+**Operations on the rows of a call** (`rowwise`, `state_space`, ``recurrence``, ``experts``) are what fast devices run
+on packed weights and on the states of sequences, whatever the number of rows; x and y are [ROWS, width] there. They
+name what they take: ``roles`` has a name for each input. A device that does not run one gets other operations in its
+place (`dialect`); so does training. General operations on rows of features run beside them.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _steps(work: GraphBuilder, node: Node, inputs: list[int], memory: _Memory) -
     for i, stack in enumerate(held):
         memory.steps[stack], memory.met[stack] = [step[i] for step in trails[::order]], emitted
     made = {i for each in work.nodes[first:] if each.op != "reshape" for i in each.outputs}
-    last = [state if state in made else _own(work, state) for state in states]
+    last = [state if state in made else work.copy(state) for state in states]
     return [*joined, *last, *(held if attrs["trails"] else [])]
 
 
@@ -157,11 +157,6 @@ def _shaped(work: GraphBuilder, x: int, shape: tuple[int, ...], emitted: Emitted
 def _stacked(work: GraphBuilder, steps: list[int], shape: tuple[int, ...]) -> int:
     """Join values of steps on a new first axis, in a tensor of its own."""
     if not steps:
-        return _own(work, work.zeros((0, *shape)))
+        return work.copy(work.zeros((0, *shape)))
     parts = [work.reshape(step, (1, *shape)) for step in steps]
-    return work.concat(parts, 0) if len(parts) > 1 else _own(work, parts[0])
-
-
-def _own(work: GraphBuilder, x: int) -> int:
-    """Copy what no node has made: an output is a tensor of its own."""
-    return work.emit("unary", (x,), name="affine", alpha=1.0, beta=0.0)[0]
+    return work.concat(parts, 0) if len(parts) > 1 else work.copy(parts[0])

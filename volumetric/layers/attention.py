@@ -195,7 +195,7 @@ class MultiHeadAttention(LayerSpec):
     def emit(self, scope: Scope, x: int) -> int:
 
         work = scope.work
-        if work.takes("attend", (x,), tuple(scope.params(self).values())):
+        if work.takes("attend", (x, *scope.params(self).values())):
             return _over_states(scope, self, x)
         rows = scope.sequenced(x)
         q, k, v = (_heads(scope, self, name, rows) for name in ("q", "k", "v"))

@@ -87,8 +87,4 @@ class AxonLinear(LayerSpec):
             own = linear(work, p, ("",), x)
         beside = scope.child("axon").emit(self.axon, x)
         with work.at(scope.path, mixes=False):
-            return (
-                work.emit("sum", (own, beside), scale=1.0)[0]
-                if work.takes("sum", (own, beside))
-                else work.add(own, beside)
-            )
+            return work.add(own, beside)

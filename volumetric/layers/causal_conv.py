@@ -51,7 +51,7 @@ def causal_conv(
     channels, _, taps = work.shape(weight)
     stored = (weight,) if bias is None else (weight, bias)
     native = taps > 1 and work.shape(weight)[1] == 1
-    if native and scope.keeps_state(x) and work.takes("causal_conv", (x,), stored):
+    if native and scope.keeps_state(x) and work.takes("causal_conv", (x, *stored)):
         given = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
         given["past"] = scope.state(PAST, (taps - 1, channels))
         attrs = {"start": start, "activation": activation, "factors": tuple(factors)}

@@ -52,8 +52,6 @@ class Embedding(LayerSpec):
 
     def emit(self, scope: Scope, ids: int) -> int:
         work, table = scope.work, scope.params(self)["weight"]
-        if work.takes("embedding", (ids,), (table,)):
-            return work.emit("embedding", (ids, table), roles=("ids", "weight"), scale=float(self.scale))[0]
         return work.affine(work.gather_rows(table, ids), self.scale)
 
 
@@ -95,10 +93,9 @@ class PositionEmbedding(LayerSpec):
 
     def emit(self, scope: Scope, x: int) -> int:
         work, table = scope.work, scope.params(self)["weight"]
-        if work.takes("position_embedding", (x,), (table,)):
-            roles = ("x", "positions", "weight")
-            inputs = (x, work.positions(), table)
-            return work.emit("position_embedding", inputs, roles=roles, offset=self.offset)[0]
+        if scope.keeps_state(x):
+            known = work.part(table, 0, self.offset, self.num_embeddings)
+            return work.binary("add", x, work.gather_rows(known, work.positions()))
         rows = scope.sequenced(x)
         end = self.offset + work.shape(rows)[1]
         if end > self.num_embeddings:

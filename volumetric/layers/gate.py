@@ -78,8 +78,7 @@ class Gate(LayerSpec):
         if self.top_k is not None and self.top_k < self.out_features:
             y = work.keep_largest(y, self.top_k)
             if self.scoring != "softmax":  # scores are not below 0: what is not kept becomes 0, and NaN stays
-                native = work.takes("activate", (y,))
-                y = work.emit("activate", (y,), activation="relu")[0] if native else work.unary(y, "relu")
+                y = work.unary(y, "relu")
         if self.scoring == "softmax":
             y = work.softmax(y)
         return work.reshape(y, (*work.shape(x)[:-1], self.out_features))

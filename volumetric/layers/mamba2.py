@@ -18,7 +18,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
 from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, columns, flat, gated, linear, scaled
+from volumetric.layers.scope import Scope, columns, flat, gated, linear
 from volumetric.layers.selective_scan import Columns, Scan, scan_state
 
 
@@ -181,7 +181,7 @@ class Mamba2(LayerSpec):
             if late:
                 gate = columns(work, *z, inner)
                 factor = self.multipliers[0]
-                y = gated(work, gate if factor == 1 else scaled(work, gate, factor), y, "silu")
+                y = gated(work, work.affine(gate, factor), y, "silu")
             return linear(work, p, ("out.",), y)
 
 
@@ -190,8 +190,6 @@ def _normed(scope: Scope, spec: Mamba2, y: int, gain: int) -> int:
     work, shape = scope.work, scope.work.shape(y)
     if spec.groups == 1:
         return work.reshape(work.norm(flat(work, y), gain, kind="rms", eps=spec.norm_eps), shape)
-    if work.takes("grouped_norm", (y,), (gain,)):
-        return work.emit("grouped_norm", (y, gain), groups=spec.groups, eps=spec.norm_eps)[0]
     rows = flat(work, y)
     apart = work.reshape(rows, (work.shape(rows)[0] * spec.groups, spec.inner // spec.groups))
     normal = work.norm(apart, kind="rms", eps=spec.norm_eps)

@@ -15,7 +15,7 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, gated, linear, scaled
+from volumetric.layers.scope import Scope, gated, linear
 
 
 @layer("swiglu")
@@ -76,7 +76,7 @@ class SwiGLU(LayerSpec):
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)
         if self.gate_factor != 1:
-            gate = scaled(work, linear(work, p, ("gate.",), x), self.gate_factor)
+            gate = work.affine(linear(work, p, ("gate.",), x), self.gate_factor)
             return linear(work, p, ("down.",), gated(work, gate, linear(work, p, ("up.",), x), self.activation))
         bounds = {"limit": self.limit, "up_offset": self.up_offset}
         hidden = linear(work, p, ("gate.", "up."), x, activation=self.activation, combine="gated", **bounds)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import prod
 from typing import ClassVar, Literal, get_args
 
-from volumetric._typing import Shape
+from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import (
@@ -121,18 +122,8 @@ class Parallel(Container):
 
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work
-        if self.gate is not None and work.takes("mix", (x,)):
-            return _mixture(scope, self, self.gate, x)
         if self.gate is not None:
-            weights = scope.child("gate").emit(self.gate, x)
-            parts = work.split(weights, [1] * len(self.branches), len(work.shape(weights)) - 1)
-            read, factors = [x] * len(parts), parts
-            if self.weigh == "input":  # the sign of a weight, which is not negative, says whether the branch counts
-                read = [work.binary("mul_nonzero", x, part) for part in parts]
-                factors = [work.unary(part, "sign") for part in parts]
-            made = [scope.child(str(i)).emit(branch, read[i]) for i, branch in enumerate(self.branches)]
-            pairs = zip(made, factors, strict=True)
-            return work.add(*(work.binary("mul_nonzero", branch, factor) for branch, factor in pairs))
+            return _mixture(scope, self, self.gate, x)
         branches = [scope.child(str(i)).emit(branch, x) for i, branch in enumerate(self.branches)]
         if self.grid is not None:
             return _scatter(work, branches, self.cells(), prod(self.grid))
@@ -140,20 +131,21 @@ class Parallel(Container):
 
 
 def _mixture(scope: Scope, spec: Parallel, gate: Gate, x: int) -> int:
-    """A gated sum of which the device computes the branches that some row has chosen."""
+    """A gated sum, of which a device computes the branches that some row of a call has chosen."""
     work = scope.work
+    guards = work.shape(x)[0] == ROWS and len(work.shape(x)) == 2
     weights = scope.child("gate").emit(gate, x)
     branches: list[int] = []
     for i, branch in enumerate(spec.branches):
-        with work.guarded(weights, i):
+        with work.guarded(weights, i) if guards else nullcontext():
             given = x if spec.weigh == "output" else _weighed(work, x, weights, i)
             branches.append(scope.child(str(i)).emit(branch, given))
-    return work.emit("mix", (weights, *branches), weighted=spec.weigh == "output")[0]
+    return work.fused("mix", (weights, *branches), weighted=spec.weigh == "output")[0]
 
 
 def _weighed(work: GraphBuilder, x: int, weights: int, i: int) -> int:
     """Rows times the weight of a branch, 0 where that is 0."""
-    return work.emit("mix", (columns(work, weights, i, 1), x), weighted=True)[0]
+    return work.fused("mix", (columns(work, weights, i, 1), x), weighted=True)[0]
 
 
 def _scatter(work: GraphBuilder, values: Sequence[int], cells: Sequence[int], count: int) -> int:

@@ -94,7 +94,7 @@ class Recurrent(LayerSpec):
         with work.at(scope.path, mixes=False):
             from_x = linear(work, p, ("ih.",), x)
         keeps = scope.keeps_state(x) and not self.reverse
-        if keeps and work.takes("recurrence", (x,), tuple(p.values())):
+        if keeps and work.takes("recurrence", (x, *p.values())):
             given = {"x": from_x, "weight.0": p["hh.weight"]} | ({"bias.0": p["hh.bias"]} if self.bias else {})
             given |= {name: scope.state(name, (1, size)) for name in cell.states}
             parts = work.shape(p["hh.weight"])[:1]

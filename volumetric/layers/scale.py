@@ -6,7 +6,7 @@ import math
 
 from volumetric.errors import SpecError
 from volumetric.layers.base import LayerSpec, layer
-from volumetric.layers.scope import Scope, scaled
+from volumetric.layers.scope import Scope
 
 
 @layer("scale")
@@ -32,4 +32,4 @@ class Scale(LayerSpec):
             raise SpecError(f"scale: factor must be finite, got {self.factor}")
 
     def emit(self, scope: Scope, x: int) -> int:
-        return scaled(scope.work, x, self.factor)
+        return scope.work.affine(x, self.factor)

@@ -173,23 +173,11 @@ def flat(work: GraphBuilder, x: int) -> int:
 
 def columns(work: GraphBuilder, x: int, start: int, width: int) -> int:
     """Emit `width` elements of the last axis, from `start` on."""
-    shape = work.shape(x)
-    if (start, width) != (0, shape[-1]) and work.takes("columns", (x,)):
-        return work.emit("columns", (x,), start=start, stop=start + width)[0]
-    return work.part(x, len(shape) - 1, start, start + width)
-
-
-def scaled(work: GraphBuilder, x: int, factor: float) -> int:
-    """Emit ``factor · x``."""
-    if work.takes("sum", (x,)):
-        return work.emit("sum", (x,), scale=float(factor))[0]
-    return work.affine(x, factor)
+    return work.part(x, len(work.shape(x)) - 1, start, start + width)
 
 
 def gated(work: GraphBuilder, gate: int, x: int, activation: str) -> int:
     """Emit ``act(gate) · x``, element by element."""
-    if work.takes("activate", (gate, x)):
-        return work.emit("activate", (gate, x), activation=activation)[0]
     return work.binary("mul", work.unary(gate, activation), x)
 
 
@@ -211,34 +199,16 @@ def linear(
     """
     weights = {f"weight.{i}": p[f"{name}weight"] for i, name in enumerate(names)}
     biases = {f"bias.{i}": p[f"{name}bias"] for i, name in enumerate(names) if f"{name}bias" in p}
-    if work.takes("linear", (x,), (*weights.values(), *biases.values())):
-        if activation not in OWN:  # products end with activations of the engine alone
-            ends = {"limit": limit, "up_offset": up_offset} if combine == "gated" else {}
-            made = [linear(work, p, (name,), x) for name in names] if ends else [linear(work, p, names, x)]
-            return work.emit("activate", made, activation=activation, **ends)[0]
-        given = {"x": x, **weights, **biases}
-        parts = tuple(work.shape(weight)[0] for weight in weights.values())
-        attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
-        attrs |= {"limit": limit, "up_offset": up_offset}
-        return work.emit("linear", tuple(given.values()), **attrs)[0]
-    if limit is not None:
-        gate, up = (work.binary("min", _product(work, p, name, x), work.scalar(limit)) for name in names)
-        up = work.affine(work.binary("max", up, work.scalar(-limit)), 1.0, up_offset)
-        return work.binary("mul", work.unary(gate, activation), up)
-    if combine == "gated":
-        gate, up = names
-        return work.binary("mul", _product(work, p, gate, x, activation), _product(work, p, up, x))
-    made = [_product(work, p, name, x, activation) for name in names]
-    return work.concat(made, len(work.shape(x)) - 1)
-
-
-def _product(work: GraphBuilder, p: Mapping[str, int], name: str, x: int, activation: str = "linear") -> int:
-    *lead, width = work.shape(x)
-    weight = p[name + "weight"]
-    rows, wide = prod(lead), work.shape(weight)[0]
-    a, b = work.reshape(x, (1, rows, width)), work.reshape(weight, (1, wide, width))
-    y = work.unary(work.gemm(a, b, p.get(name + "bias"), trans_b=True), activation)
-    return work.reshape(y, (*lead, wide))
+    if activation not in OWN:  # products end with activations of the engine alone
+        ends = [linear(work, p, (name,), x) for name in names]
+        if combine == "gated":
+            return work.fused("gated", ends, activation=activation, limit=limit, up_offset=up_offset)[0]
+        return work.unary(work.concat(ends, len(work.shape(x)) - 1), activation)
+    given = {"x": x, **weights, **biases}
+    parts = tuple(work.shape(weight)[0] for weight in weights.values())
+    attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
+    attrs |= {"limit": limit, "up_offset": up_offset}
+    return work.fused("linear", tuple(given.values()), **attrs)[0]
 
 
 def spread_by_channel(work: GraphBuilder, vector: int, axes: int) -> int:
@@ -251,6 +221,4 @@ def joined(work: GraphBuilder, values: Sequence[int], combine: str) -> int:
     if combine == "concat":
         return work.concat(values, len(work.shape(values[0])) - 1)
     scale = 1 / len(values) if combine == "avg" else 1.0
-    if work.takes("sum", values):
-        return work.emit("sum", values, scale=scale)[0]
     return work.affine(work.add(*values), scale)

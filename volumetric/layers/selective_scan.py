@@ -64,7 +64,7 @@ class Scan:
         params = {"a_log": self.a_log, "d": self.d, "dt_bias": self.dt_bias}
         stored = {name: i for name, i in params.items() if i is not None}
         values = tuple(part.of for part in parts.values())
-        if not (scope.keeps_state(self.x.of) and work.takes("selective_scan", values, tuple(stored.values()))):
+        if not (scope.keeps_state(self.x.of) and work.takes("selective_scan", (*values, *stored.values()))):
             return self._written_out(scope)
         given = {name: part.of for name, part in parts.items()} | stored
         given["state"] = scope.state(STATE, (self.size, self.heads * self.head_dim))

@@ -24,10 +24,10 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "products": "gemm",
         "rotate_scan": "rotate_scan",
         "rows": "gather_rows scatter_rows softmax softmax_grad entmax entmax_grad keep_largest",
-        "rowwise": "activate linear embedding position_embedding attend mix sum scaled_softmax softcap",
+        "rowwise": "gated linear lookup attend mix",
         "scan": "scan",
         "sequences": "rope recurrent recurrent_grad recurrence",
-        "state_space": "columns causal_conv selective_scan grouped_norm",
+        "state_space": "causal_conv selective_scan grouped_norm",
         "training": "loss update sumsq fake_quant",
         "weighing": "weigh_rows",
     }

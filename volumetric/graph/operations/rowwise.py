@@ -1,13 +1,12 @@
 """Operations on the rows of a call: what fast devices run on packed weights and on the states of sequences.
 
-``activate``    a [, b] → ``act(a)``, or ``act(a) · b``. ``activation``.
+``gated``       a, b → ``act(a) · b``. ``activation``; ``limit`` and ``up_offset`` as in ``linear``.
 ``linear``      x [, residual], weight.i [Nᵢ,K] …, bias.i [Nᵢ] … [, norm.weight [K] [, norm.bias]] → y. With
                 ``n = norm(x)`` (``norm`` None, rms, layer; ``norm_eps``, ``norm_unit_offset`` as in ``norm``):
                 ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` side by side; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
                 ``limit`` and ``up_offset`` bound the factors of a gated one, as in `layers.SwiGLU`.
                 Then ``+ residual``; then ``softcap · tanh(y / softcap)`` unless None. ``activation``; ``parts``: (Nᵢ).
-``embedding``   ids [ROWS], weight [V,D] → y. ``scale``: factor on the row of ``weight`` that an id names.
-``position_embedding`` x, positions int32 [ROWS], weight [P,D] → x + weight[positions + ``offset``].
+``lookup``      ids int32 [ROWS], weight [V,D] [, x] → ``scale · weight[ids + offset]`` [+ x].
 ``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, sinks [heads]]
                 [, k, v: states [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows].
                 Head norms (``qk_norm`` rms, layer, None; ``qk_norm_eps``, ``qk_norm_unit_offset``; with
@@ -17,21 +16,19 @@
                 of their own call.
 ``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are. Where not
                 ``weighted``, the sum of the xᵢ whose weight is not 0.
-``sum``         1 or more x → ``scale`` · (their sum, from left to right).
-``scaled_softmax`` x → softmax(x / ``temperature``) by row.
-``softcap``     x → ``cap · tanh(x / cap)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import GenerationError, SpecError
+from volumetric.errors import SpecError
 from volumetric.graph.numeric.activations import activate, check_activation
 from volumetric.graph.numeric.attention import seen_rows, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean
@@ -39,6 +36,9 @@ from volumetric.graph.numeric.rope import rotate
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.ops import HELD, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
 
 LINEAR = MappingProxyType(
     {
@@ -105,6 +105,27 @@ def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [_capped(y, attrs["softcap"])]
 
 
+def linear_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
+    """Emit a `linear` that is products and no more, on the last axis of x, in general operations."""
+    given = given_by_role(inputs, attrs)
+    x, activation = given["x"], attrs["activation"]
+
+    def product(i: int, name: str) -> int:
+        *lead, width = work.shape(x)
+        weight = given[f"weight.{i}"]
+        rows, wide = prod(lead), work.shape(weight)[0]
+        a, b = work.reshape(x, (1, rows, width)), work.reshape(weight, (1, wide, width))
+        y = work.unary(work.gemm(a, b, given.get(f"bias.{i}"), trans_b=True), name)
+        return work.reshape(y, (*lead, wide))
+
+    if attrs["combine"] == "concat":
+        made = [product(i, activation) for i in range(len(attrs["parts"]))]
+        return (work.concat(made, len(work.shape(x)) - 1),)
+    if attrs["limit"] is not None:
+        return gate_nodes(work, attrs, (product(0, "linear"), product(1, "linear")))
+    return (work.binary("mul", product(0, activation), product(1, "linear")),)
+
+
 def _gated(gate: Array, up: Array, attrs: Attrs) -> Array:
     if attrs["limit"] is not None:
         limit = gate.dtype.type(attrs["limit"])
@@ -116,33 +137,19 @@ def _capped(y: Array, cap: float | None) -> Array:
     return y if cap is None else y.dtype.type(cap) * np.tanh(y / y.dtype.type(cap))
 
 
-def _infer_embedding(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    ids, weight = inputs
-    require(ids.dtype == "int32", "embedding", "ids are int32")
-    (rows,), (_, width) = axes_of("embedding", ids, 1), axes_of("embedding", weight, 2)
+def _infer_lookup(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    ids, weight, *others = inputs
+    floats("lookup", [weight, *others])
+    require(ids.dtype == "int32", "lookup", "ids are int32")
+    (rows,), (_, width) = axes_of("lookup", ids, 1), axes_of("lookup", weight, 2)
+    require(all(x.shape == (rows, width) for x in others), "lookup", "what is added has another shape")
     return [out("rows", rows, width)]
 
 
-def _run_embedding(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    ids, weight = inputs
-    return [weight[ids] * weight.dtype.type(attrs["scale"])]
-
-
-def _infer_positions(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    x, positions, weight = inputs
-    floats("position_embedding", [x, weight])
-    rows, width = axes_of("position_embedding", x, 2)
-    require(positions.dtype == "int32" and positions.shape == (rows,), "position_embedding", "a position for each row")
-    require(axes_of("position_embedding", weight, 2)[1] == width, "position_embedding", f"rows of {width} elements")
-    return [out("placed", rows, width)]
-
-
-def _run_positions(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    x, positions, weight = inputs
-    at = positions + attrs["offset"]
-    if at.size and at.max() >= len(weight):
-        raise GenerationError(f"position {at.max()} is beyond the {len(weight)} learned positions")
-    return [x + weight[at]]
+def _run_lookup(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    ids, weight, *others = inputs
+    found = weight[ids + attrs["offset"]] * weight.dtype.type(attrs["scale"])
+    return [sum(others, found)]
 
 
 def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -206,28 +213,6 @@ def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Arr
     return heads if attrs["rope"] is None else rotate(attrs["rope"], heads, places)
 
 
-def _infer_sum(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("sum", inputs)
-    require(len({t.shape for t in inputs}) == 1, "sum", "all inputs have one shape")
-    return [out("sum", *inputs[0].shape)]
-
-
-def _run_sum(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    total = inputs[0]
-    for other in inputs[1:]:
-        total = total + other
-    return [total * total.dtype.type(attrs["scale"])]
-
-
-def _infer_rows(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("an operation on rows", inputs)
-    return [out("rows", *axes_of("an operation on rows", inputs[0], 2))]
-
-
-def _run_softmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    return [softmax(inputs[0] / inputs[0].dtype.type(attrs["temperature"]))]
-
-
 def _infer_mix(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("mix", inputs)
     weights, *branches = inputs
@@ -248,25 +233,36 @@ def _run_mix(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [total]
 
 
-def _infer_activate(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("activate", inputs)
+def mix_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
+    """Emit a `mix` of values with any axes in general operations."""
+    weights, *branches = inputs
+    factors = work.split(weights, [1] * len(branches), len(work.shape(weights)) - 1)
+    if not attrs["weighted"]:  # the sign of a weight, which is not negative, says whether the branch counts
+        factors = [work.unary(factor, "sign") for factor in factors]
+    pairs = zip(branches, factors, strict=True)
+    return (work.add(*(work.binary("mul_nonzero", branch, factor) for branch, factor in pairs)),)
+
+
+def _infer_gated(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("gated", inputs)
     check_activation(attrs["activation"])
-    require(len({t.shape for t in inputs}) == 1 and len(inputs) <= 2, "activate", "takes one value, or two of a shape")
-    return [out("activated", *axes_of("activate", inputs[0], 2))]
+    gate, up = inputs
+    require(gate.shape == up.shape, "gated", "both values have one shape")
+    return [out("gated", *axes_of("gated", gate, 2))]
 
 
-def _run_activate(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    if len(inputs) == 2:
-        return [_gated(inputs[0], inputs[1], {"limit": None, **attrs})]
-    return [activate(attrs["activation"], inputs[0])]
+def gate_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
+    """Emit ``act(a) · b`` in general operations."""
+    gate, up = inputs
+    if attrs["limit"] is not None:
+        limit = attrs["limit"]
+        gate, up = (work.binary("min", of, work.scalar(limit)) for of in (gate, up))
+        up = work.affine(work.binary("max", up, work.scalar(-limit)), 1.0, attrs["up_offset"])
+    return (work.binary("mul", work.unary(gate, attrs["activation"]), up),)
 
 
-declare("activate", _infer_activate, _run_activate)
-declare("linear", infer_linear, run_linear)
-declare("embedding", _infer_embedding, _run_embedding)
-declare("position_embedding", _infer_positions, _run_positions)
+declare("gated", _infer_gated, lambda inputs, attrs: [_gated(inputs[0], inputs[1], attrs)], written_out=gate_nodes)
+declare("linear", infer_linear, run_linear, written_out=linear_nodes)
+declare("lookup", _infer_lookup, _run_lookup)
 declare("attend", _infer_attend, _run_attend)
-declare("mix", _infer_mix, _run_mix)
-declare("sum", _infer_sum, _run_sum)
-declare("scaled_softmax", _infer_rows, _run_softmax)
-declare("softcap", _infer_rows, lambda inputs, attrs: [_capped(inputs[0], attrs["cap"])])
+declare("mix", _infer_mix, _run_mix, written_out=mix_nodes)

@@ -1,6 +1,5 @@
 """Operations on the rows of a call that state-space layers are made of, with states of fixed size.
 
-``columns``     x → its columns ``start`` … ``stop`` - 1.
 ``causal_conv`` x [ROWS,W], weight [C,1,taps] [, bias [C]], past: state [taps-1,C] → y [ROWS,C], past after the last
                 row. ``y[t] = act(Σ_k f · weight[:,k] · row[t + k - taps + 1] + bias)`` over C columns of x from
                 ``start`` on, before them those of past; ``activation``; ``factors``: runs of channels and their f,
@@ -19,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,17 +30,8 @@ from volumetric.graph.operations.linear_scan import run_linear_scan
 from volumetric.graph.operations.rowwise import given_by_role
 from volumetric.graph.ops import Tensor
 
-
-def _infer_columns(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("columns", inputs)
-    rows, width = axes_of("columns", inputs[0], 2)
-    start, stop = attrs["start"], attrs["stop"]
-    require(0 <= start < stop <= width, "columns", f"{start} to {stop} are not of {width} columns")
-    return [out("columns", rows, stop - start)]
-
-
-def _run_columns(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    return [np.ascontiguousarray(inputs[0][:, attrs["start"] : attrs["stop"]])]
+if TYPE_CHECKING:
+    from volumetric.graph.build import GraphBuilder
 
 
 def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -186,11 +176,18 @@ def _run_norm(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [rms_norm(x.reshape(shape), gain.reshape(shape[1:]), attrs["eps"])[0].reshape(x.shape)]
 
 
+def grouped_norm_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
+    """Emit the norms of parts of rows in general operations."""
+    x, gain = inputs
+    (rows, width), groups = work.shape(x), attrs["groups"]
+    normal = work.norm(work.reshape(x, (rows * groups, width // groups)), kind="rms", eps=attrs["eps"])
+    return (work.binary("mul", work.reshape(normal, (rows, width)), gain),)
+
+
 def _kept(state: Tensor) -> Tensor:
     return Tensor(name=state.name, shape=state.shape, key=state.key)
 
 
-declare("columns", _infer_columns, _run_columns)
 declare("causal_conv", _infer_conv, _run_conv)
 declare("selective_scan", _infer_scan, _run_scan)
-declare("grouped_norm", _infer_norm, _run_norm)
+declare("grouped_norm", _infer_norm, _run_norm, written_out=grouped_norm_nodes)

@@ -10,9 +10,9 @@ import numpy as np
 
 from volumetric.kernels.cpu.formulas import or_registered, with_kernels
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import activate, activate_by
+from volumetric.kernels.cpu.maths import activate_by
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
-from volumetric.kernels.cpu.products import UNGATED, gated_value
+from volumetric.kernels.cpu.products import gated_value
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import last_row, number, slot_address, slot_stride, word
 
@@ -53,36 +53,29 @@ def keep_largest(step: Any, thread: Any, threads: Any, control: Any) -> None:
         largest_of_row(x, out, word(step, 2), word(step, 3))
 
 
-ACTIVATE_ARGUMENTS = ("input", "factor", "output", "width", "limit", "up_offset")
-"""`factor` is the slot of what the result is multiplied by, -1 for nothing; the last two as in `gated_value`."""
+GATE_ARGUMENTS = ("input", "factor", "output", "width", "limit", "up_offset")
 
 
-def _activate_by(name: str) -> dict[str, Any]:
-    """Return `activate` and `gated_value` of an activation that a package has registered."""
-    found = {"activate": activate_by(name)}
-    return {**found, "gated_value": kernel(with_kernels(gated_value, found))}
+def _gated_by(name: str) -> dict[str, Any]:
+    """Return `gated_value` of an activation that a package has registered."""
+    return {"gated_value": kernel(with_kernels(gated_value, {"activate": activate_by(name)}))}
 
 
-@or_registered(_activate_by)
-def activate_rows(activation: int, gated: int) -> Callable[..., None]:
-    """``act(x)``, or `gated_value` of x and `factor`, element by element."""
+@or_registered(_gated_by)
+def gated(activation: int, form: int) -> Callable[..., None]:
+    """`gated_value` of `input` and `factor`, element by element."""
 
-    def activate_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    def gated(step: Any, thread: Any, threads: Any, control: Any) -> None:
         rows = last_row(step, control)
-        factor = word(step, 1)
         for row in range(rows * thread // threads, rows * (thread + 1) // threads):
             x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
+            factor = slot_address(control, word(step, 1)) + row * slot_stride(control, word(step, 1))
             out = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2))
             for i in range(0, word(step, 3), 16):
-                value = load(x + 4 * i)
-                if gated != UNGATED:
-                    other = load(slot_address(control, factor) + row * slot_stride(control, factor) + 4 * i)
-                    value = gated_value(activation, gated, value, other, number(step, 4), number(step, 5))
-                else:
-                    value = activate(activation, value)
-                store(out + 4 * i, value)
+                gate, up = load(x + 4 * i), load(factor + 4 * i)
+                store(out + 4 * i, gated_value(activation, form, gate, up, number(step, 4), number(step, 5)))
 
-    return activate_rows
+    return gated
 
 
 MIX_ARGUMENTS = ("weights", "branches", "count", "output", "width", "weighted")

@@ -1,21 +1,19 @@
-"""Steps that treat each row by itself: look-ups, norms, joins and element-wise functions.
+"""Steps that treat each row by itself: look-ups, norms and joins.
 
 Rows are shared out among the threads in order. Values may be overwritten in whole vectors up to their row stride.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import exp, tanh
 from volumetric.kernels.cpu.memory import load_f32, load_i32, load_i64, store_f32
 from volumetric.kernels.cpu.prepare import normalise
-from volumetric.kernels.cpu.simd import first_lanes, largest, load, peak, splat, store, total
+from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import (
     WANTED_WORD,
     last_row,
@@ -78,17 +76,16 @@ def position_embedding(code: int) -> Callable[..., None]:
     return position_embedding
 
 
-NORM_ARGUMENTS = ("input", "output", "width", "groups", "norm", "eps", "weight", "bias")
+NORM_ARGUMENTS = ("input", "output", "width", "norm", "eps", "weight", "bias")
 
 
 def norm(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """RMS or layer norm of each of `groups` equal parts of a row."""
-    size = word(step, 2) // word(step, 3)
+    """RMS or layer norm of each row."""
+    width = word(step, 2)
     for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        for group in range(word(step, 3)):
-            x = _row(control, word(step, 0), row) + 4 * size * group
-            out = _row(control, word(step, 1), row) + 4 * size * group
-            normalise(x, out, size, size, word(step, 4), number(step, 5), word(step, 6), word(step, 7))
+        x = _row(control, word(step, 0), row)
+        out = _row(control, word(step, 1), row)
+        normalise(x, out, width, width, word(step, 3), number(step, 4), word(step, 5), word(step, 6))
 
 
 JOIN_ARGUMENTS = ("inputs", "count", "output", "width", "scale")
@@ -134,47 +131,3 @@ def gather(step: Any, thread: Any, threads: Any, control: Any) -> None:
             out = _row(control, slot, row)
             for i in range(vectors * thread // threads, vectors * (thread + 1) // threads):
                 store(out + 64 * i, load(source + 64 * i))
-
-
-ELEMENT_ARGUMENTS = ("input", "output", "width", "parameter")
-
-
-def softcap(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """``cap · tanh(x / cap)``."""
-    cap = splat(number(step, 3))
-    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        x = _row(control, word(step, 0), row)
-        out = _row(control, word(step, 1), row)
-        for i in range(0, word(step, 2), 16):
-            store(out + 4 * i, cap * tanh(load(x + 4 * i) / cap))
-
-
-def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """``e**(x / t) / Σ e**(x / t)``; a row of nothing but -inf becomes zeros, one with NaN or +inf NaN.
-
-    ``x / t`` goes through memory: fused with the subtraction, the largest would not become 0 but its rounding error.
-    """
-    width = word(step, 2)
-    lowest = splat(f32(-math.inf))
-    zero = splat(f32(0.0))
-    sharpness = splat(f32(1.0) / number(step, 3))
-    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        x = _row(control, word(step, 0), row)
-        out = _row(control, word(step, 1), row)
-        top = lowest
-        for i in range(0, width, 16):
-            scaled = first_lanes(width - i, load(x + 4 * i) * sharpness, lowest)
-            store(out + 4 * i, scaled)
-            top = largest(top, scaled)
-        highest = peak(top)
-        if highest == f32(-math.inf):
-            highest = f32(0.0)
-        sums = zero
-        for i in range(0, width, 16):
-            value = exp(load(out + 4 * i) - splat(highest))
-            store(out + 4 * i, value)
-            sums += value
-        whole = total(sums)
-        factor = splat(f32(0.0) if whole == 0 else f32(1.0) / whole)
-        for i in range(0, width, 16):
-            store(out + 4 * i, load(out + 4 * i) * factor)

@@ -28,27 +28,31 @@ def norm(*, width: int, groups: int, kind: str, eps: float, unit_offset: bool, w
     return Dispatch(kernel="norm", grid=Grid(x=groups, rows_each=1), constants=constants)
 
 
-def softmax(*, width: int, temperature: float) -> Dispatch:
+def softmax(*, width: int) -> Dispatch:
     """Softmax over rows of `width`. Buffers: x, y."""
-    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH": width, "TEMPERATURE": float(temperature)}
+    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH": width}
     return Dispatch(kernel="softmax", grid=Grid(x=1, rows_each=1), constants=constants)
 
 
-def join(*, width: int, scale: float = 1.0) -> Dispatch:
-    """Sum of two values, times `scale`. Buffers: a, b, y, ctl."""
-    width4 = ceil_div(width, 4)
-    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH4": width4, "SCALE": float(scale)}
-    return Dispatch(kernel="join", grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants)
-
-
-def apply(*, width: int, activation: str = "linear", softcap: float = 0.0) -> Dispatch:
-    """Activation, then a soft cap where `softcap` is not 0. Buffers: x, y, ctl."""
+def unary(*, width: int, name: str, alpha: float = 1.0, beta: float = 0.0) -> Dispatch:
+    """Function of each element. Buffers: x, y, ctl."""
     width4 = ceil_div(width, 4)
     return Dispatch(
         kernel="map",
         grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
-        constants={"WG": _GROUP, "WIDTH4": width4, "SOFTCAP": float(softcap)},
-        preludes=(f"unary/{activation}",),
+        constants={"WG": _GROUP, "WIDTH4": width4, "ALPHA": float(alpha), "BETA": float(beta)},
+        preludes=(f"unary/{name}",),
+    )
+
+
+def binary(*, width: int, name: str) -> Dispatch:
+    """Function of pairs of elements. Buffers: a, b, y, ctl."""
+    width4 = ceil_div(width, 4)
+    return Dispatch(
+        kernel="join",
+        grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
+        constants={"WG": _GROUP, "WIDTH4": width4},
+        preludes=(f"graph/binary/{name}",),
     )
 
 

@@ -19,7 +19,7 @@ from volumetric.layers.base import (
 from volumetric.layers.containers import Container, Residual, prefixed
 from volumetric.layers.norm import LayerNorm
 from volumetric.layers.scaffolds.gru_gate import gru_gate_params
-from volumetric.layers.scope import Scope, flat, gated, joined, linear, scaled
+from volumetric.layers.scope import Scope, flat, gated, joined, linear
 
 if TYPE_CHECKING:
     from volumetric.layers.scaffolds.column import Column
@@ -115,11 +115,6 @@ def inside(scope: Scope, path: str, spec: LayerSpec, x: int) -> int:
         return scope.child(path).emit(spec, x)
 
 
-def activated(work: GraphBuilder, x: int, name: str) -> int:
-    """Emit ``act(x)``, element by element."""
-    return work.emit("activate", (x,), activation=name)[0] if work.takes("activate", (x,)) else work.unary(x, name)
-
-
 def normed(work: GraphBuilder, norm: LayerNorm, gain: int, x: int, bias: int | None = None) -> int:
     """Emit a layer norm of the last axis."""
     return work.reshape(work.norm(flat(work, x), gain, bias, kind="layer", eps=norm.eps), work.shape(x))
@@ -134,9 +129,9 @@ def join_nodes(work: GraphBuilder, gates: bool, p: Mapping[str, int], name: str,
         return linear(work, p, (f"{name}{matrix}.",), of)
 
     r = joined(work, (product("wr", f), product("ur", x)), "add")
-    new = activated(work, joined(work, (product("wg", f), product("ug", gated(work, r, x, "sigmoid"))), "add"), "tanh")
+    new = work.unary(joined(work, (product("wg", f), product("ug", gated(work, r, x, "sigmoid"))), "add"), "tanh")
     # 1 - z, of which b is the bias as it is stored
     weights = {"weight": p[f"{name}wz.weight"], "bias": p[f"{name}bias"]}
-    less_f, less_x = (scaled(work, of, -1.0) for of in (f, x))
+    less_f, less_x = (work.affine(of, -1.0) for of in (f, x))
     stays = joined(work, (linear(work, weights, ("",), less_f), product("uz", less_x)), "add")
-    return joined(work, (new, gated(work, stays, joined(work, (x, scaled(work, new, -1.0)), "add"), "sigmoid")), "add")
+    return joined(work, (new, gated(work, stays, joined(work, (x, work.affine(new, -1.0)), "add"), "sigmoid")), "add")

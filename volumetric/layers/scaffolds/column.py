@@ -21,7 +21,7 @@ from volumetric.layers.base import (
 from volumetric.layers.containers import Container, Residual, prefixed
 from volumetric.layers.dense import affine_params
 from volumetric.layers.scaffolds.base import inside, own_params
-from volumetric.layers.scope import Scope, flat, joined, linear, scaled
+from volumetric.layers.scope import Scope, flat, joined, linear
 
 ROUTER_BOUND = 0.02
 """Of the fresh matrices of the prior. Zeros would leave it without a gradient for ever."""
@@ -190,11 +190,11 @@ class Column(Container):
         made = [inside(scope, str(i), expert, u) for i, expert in enumerate(self.experts)]
         with work.at(scope.path, mixes=False):
             x, u, *made = (flat(work, of) for of in (x, u, *made))
-            less_u = scaled(work, u, -1.0)
+            less_u = work.affine(u, -1.0)
             changes = [joined(work, (of, less_u), "add") for of in made]
             own, seen = _mixed(scope, self, p, u, changes)
             mixed = linear(work, p, ("mix.out.",), linear(work, p, ("mix.v.",), seen))
-            whole = joined(work, (own, mixed, u, scaled(work, x, -1.0)), "add")
+            whole = joined(work, (own, mixed, u, work.affine(x, -1.0)), "add")
             head = linear(work, p, ("head.down.",), linear(work, p, ("head.up.",), whole, activation="gelu"))
             parts = (work.binary("mul", of, p[name]) for of, name in ((whole, "alpha"), (head, "alpha_head")))
             return work.reshape(work.add(x, *parts), shape)

@@ -10,7 +10,6 @@ from volumetric.layers.norm import LayerNorm
 from volumetric.layers.scaffolds.base import (
     CORE,
     Widened,
-    activated,
     inside,
     join_nodes,
     normed,
@@ -74,7 +73,7 @@ class PreUp(Widened):
         with work.at(scope.path, mixes=False):
             wide = linear(work, p, ("in.",), normed(work, self.norm, p["norm.weight"], x))
             a, z = (columns(work, wide, at * self.hidden, self.hidden) for at in (0, 1))
-            beside = activated(work, a, "silu")
+            beside = work.unary(a, "silu")
         made = inside(scope, CORE, self.core, beside if self.activates else a)
         with work.at(scope.path, mixes=False):
             whole = work.add(made, work.binary("mul", beside, p["skip"]))

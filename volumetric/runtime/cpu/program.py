@@ -21,7 +21,7 @@ _FAMILIES = (attention, elements, products)  # importing them fills `rule`
 _RARE = {
     "experts": "experts",
     "recurrence": "recurrent",
-    **dict.fromkeys(("columns", "grouped_norm", "causal_conv", "selective_scan"), "state_space"),
+    **dict.fromkeys(("slice", "grouped_norm", "causal_conv", "selective_scan"), "state_space"),
 }
 """Operations that few networks have → module of their rules, which fills `rule` when a network has one."""
 

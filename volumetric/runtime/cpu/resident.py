@@ -239,7 +239,7 @@ class ResidentWeights:
         covered = {key for matrix in products for key in matrix.keys}
         for node in nodes:
             key = self._graph.keys(node).get("weight", "")
-            if node.op in {"embedding", "position_embedding"} and key not in covered:
+            if node.op == "lookup" and key not in covered:
                 covered.add(key)
                 products.append(self._matrix((key,), (0,), self._form(key), gated=False))
         return products

@@ -112,7 +112,7 @@ class GpuExecutable:
             context, self._executor, self.scratch, self._recorder, cut, self._cores, self._buffers
         )
         self._results = Results(self.recordings)
-        self._room = Room(plan, graph, options.context, self.scratch.rows)
+        self._room = Room(graph, options.context, self.scratch.rows)
         self._decoder = Decoder(self.recordings, self.pool, self._room.check)
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
         with self.weights.meter:

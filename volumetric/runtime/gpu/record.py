@@ -89,15 +89,11 @@ class Recorder:
         """Elements in a row of a value."""
         return self.graph.tensors[tensor].width
 
-    def spare(self, nbytes: int, label: str = "running result") -> str:
+    def spare(self, nbytes: int, label: str) -> str:
         """A buffer of this size for what the next dispatches read, the same for every asker with this label."""
         if (nbytes, label) not in self._spares:
             self._spares[nbytes, label] = self._scratch.make(nbytes, label)
         return self._spares[nbytes, label]
-
-    def spare_like(self, name: str) -> str:
-        """A buffer of the size of another one."""
-        return self.spare(self._scratch.buffers[name].size)
 
     def cut_matvec(self, shape: MatmulShape, units: int, rows: int) -> MatvecTuning:
         """How a product of so many rows is cut for `units` outputs."""

@@ -30,7 +30,7 @@ def recurrence(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     shape, matrix = product_of(r, node)
     wide = 4 * ceil_div(shape.n, 4)
     states = {name: fixed_name(key) for name, key in r.graph.states(node).items()}
-    product = {"x": states["h"], "y": r.spare(4 * wide * r.most_rows)}
+    product = {"x": states["h"], "y": r.spare(4 * wide * r.most_rows, "product of states")}
     bias = r.weights.vector("bias", (r.graph.keys(node).get("bias.0"), wide))
     product |= {} if bias is None else {"bias": bias}
     values = {"from_x": frame.values[node.inputs[0]], "from_h": product["y"], "y": frame.values[node.outputs[0]]}

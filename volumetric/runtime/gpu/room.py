@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from volumetric.errors import DeviceError, GenerationError
+from volumetric.graph.binding import tables_of_positions
 from volumetric.graph.ops import Graph
-from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_room
 
 
@@ -13,18 +13,14 @@ class Room:
 
     Parameters
     ----------
-    plan, graph : the network
+    graph : the network
     context : tokens that a state can hold
     rows : that a call of the device takes at once
     """
 
-    def __init__(self, plan: Plan, graph: Graph, context: int, rows: int) -> None:
+    def __init__(self, graph: Graph, context: int, rows: int) -> None:
         self._context, self._rows, self._whole = context, rows, graph.whole
-        self._tables = [
-            (node.where, plan.params[graph.keys(node)["weight"]][0] - node.attrs["offset"])
-            for node in graph.nodes
-            if node.op == "position_embedding"
-        ]
+        self._tables = tables_of_positions(graph)
 
     def check(self, position: int, new: int) -> None:
         """Raise `GenerationError` unless `new` more rows fit the context and the tables of learned positions."""

@@ -16,27 +16,20 @@ if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder
 
 
-def _embedding(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _lookup(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     matrix = r.weights.matrix((r.graph.keys(node)["weight"],))
-    ids, y = frame.values[node.inputs[0]], frame.values[node.outputs[0]]
-    entries = []
-    for shard in matrix.shards:
-        dispatch = elementwise.embedding(
-            width=matrix.k, layout=matrix.format, scale=node.attrs["scale"], first=shard.first, units=shard.units
-        )
-        entries.append(entry(dispatch, {"ids": ids, "y": y, **shard.buffers}, control=frame.control))
-    return entries
-
-
-def _position_embedding(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    matrix = r.weights.matrix((r.graph.keys(node)["weight"],))
+    x, y = node.named("x"), frame.values[node.outputs[0]]
+    if x is None:
+        ids = frame.values[node.inputs[0]]
+        facts = {"width": matrix.k, "layout": matrix.format, "scale": node.attrs["scale"]}
+        shards = [(elementwise.embedding(**facts, first=s.first, units=s.units), s.buffers) for s in matrix.shards]
+        return [entry(dispatch, {"ids": ids, "y": y, **own}, control=frame.control) for dispatch, own in shards]
     if len(matrix.shards) != 1:
         raise UnsupportedError(f"{node.where}: a position table over several bindings", hint="use a smaller dtype")
     dispatch = elementwise.position_embedding(
         width=matrix.k, layout=matrix.format, offset=node.attrs["offset"], limit=matrix.units
     )
-    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
-    return [entry(dispatch, {**buffers, **matrix.shards[0].buffers}, control=frame.control)]
+    return [entry(dispatch, {"x": frame.values[x], "y": y, **matrix.shards[0].buffers}, control=frame.control)]
 
 
 def _norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
@@ -57,24 +50,17 @@ def _norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return [entry(dispatch, buffers)]
 
 
-def _join(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    """Join inputs two by two. A running result cannot be read and written at once: rounds alternate two buffers."""
-    width = r.width(node.outputs[0])
-    inputs = [frame.values[i] for i in node.inputs]
-    scale = float(node.attrs["scale"])
-    if len(inputs) == 1:
-        inputs, scale = [inputs[0], inputs[0]], scale / 2  # (x + x) * scale / 2, exact in binary
-    y = frame.values[node.outputs[0]]
-    spare = r.spare_like(y) if len(inputs) > 2 else y
-    entries = []
-    left = inputs[0]
-    for at, right in enumerate(inputs[1:], start=1):
-        final = at == len(inputs) - 1
-        out = y if (len(inputs) - 1 - at) % 2 == 0 else spare
-        dispatch = elementwise.join(width=width, scale=scale if final else 1.0)
-        entries.append(entry(dispatch, {"a": left, "b": right, "y": out}, control=frame.control))
-        left = out
-    return entries
+def _unary(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    facts = {name: node.attrs[name] for name in ("name", "alpha", "beta")}
+    dispatch = elementwise.unary(width=r.width(node.outputs[0]), **facts)
+    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
+    return [entry(dispatch, buffers, control=frame.control)]
+
+
+def _binary(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    a, b = (frame.values[i] for i in node.inputs)
+    dispatch = elementwise.binary(width=r.width(node.outputs[0]), name=node.attrs["name"])
+    return [entry(dispatch, {"a": a, "b": b, "y": frame.values[node.outputs[0]]}, control=frame.control)]
 
 
 def _concat(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
@@ -89,15 +75,8 @@ def _concat(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return entries
 
 
-def _softcap(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    dispatch = elementwise.apply(width=r.width(node.inputs[0]), softcap=node.attrs["cap"])
-    return [
-        entry(dispatch, {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}, control=frame.control)
-    ]
-
-
 def _softmax(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    dispatch = elementwise.softmax(width=r.width(node.inputs[0]), temperature=node.attrs["temperature"])
+    dispatch = elementwise.softmax(width=r.width(node.inputs[0]))
     buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
     return [entry(dispatch, buffers)]
 
@@ -121,28 +100,24 @@ def _mix(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return entries
 
 
-def _activate(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    x, *factor = (frame.values[i] for i in node.inputs)
-    width, y, name = r.width(node.outputs[0]), frame.values[node.outputs[0]], node.attrs["activation"]
-    if factor:
-        bounds = {key: node.attrs[key] for key in ("limit", "up_offset") if key in node.attrs}
-        dispatch = elementwise.gated(width=width, activation=name, **bounds)
-        return [entry(dispatch, {"x": x, "factor": factor[0], "y": y}, control=frame.control)]
-    return [entry(elementwise.apply(width=width, activation=name), {"x": x, "y": y}, control=frame.control)]
+def _gated(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    x, factor = (frame.values[i] for i in node.inputs)
+    facts = {name: node.attrs[name] for name in ("activation", "limit", "up_offset")}
+    dispatch = elementwise.gated(width=r.width(node.outputs[0]), **facts)
+    return [entry(dispatch, {"x": x, "factor": factor, "y": frame.values[node.outputs[0]]}, control=frame.control)]
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
     {
-        "embedding": _embedding,
-        "position_embedding": _position_embedding,
+        "lookup": _lookup,
         "norm": _norm,
-        "sum": _join,
+        "unary": _unary,
+        "binary": _binary,
         "concat": _concat,
-        "softcap": _softcap,
-        "scaled_softmax": _softmax,
+        "softmax": _softmax,
         "keep_largest": _keep_largest,
         "mix": _mix,
-        "activate": _activate,
+        "gated": _gated,
     }
 )
 """Operation → how it is written."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _columns(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    start, stop = node.attrs["start"], node.attrs["stop"]
+    start, stop = node.attrs["starts"][1], node.attrs["stops"][1]
     x, y = node.inputs[0], node.outputs[0]
     dispatch = elementwise.columns(width=stop - start, start=start, of_width=r.width(x))
     return [entry(dispatch, {"x": frame.values[x], "y": frame.values[y]}, control=frame.control)]
@@ -110,6 +110,6 @@ def _most(r: Recorder, frame: Frame) -> int:
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
-    {"columns": _columns, "causal_conv": _conv, "selective_scan": _scan, "grouped_norm": _grouped_norm}
+    {"slice": _columns, "causal_conv": _conv, "selective_scan": _scan, "grouped_norm": _grouped_norm}
 )
 """Operation → how it is written."""

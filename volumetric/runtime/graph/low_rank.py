@@ -156,7 +156,7 @@ class _Writer:
             nodes, added = self._mixture(node, given, overlays[tuple(range(count))])
             if "residual" in given:
                 total = self._scratch("overlay", self._width(node))
-                nodes.append(self._other(node, "sum", (added, given["residual"]), total, scale=1.0))
+                nodes.append(self._other(node, "binary", (added, given["residual"]), total, name="add"))
                 added = total
             inputs = {"x": given.pop("x"), "residual": added} | {r: i for r, i in given.items() if r != "residual"}
             return [*nodes, self._like(node, inputs, node.outputs[0], residual=True)]
@@ -177,10 +177,13 @@ class _Writer:
             nodes.append(self._like(node, inputs, made, **changed))
             parts.append(made)
         last = node.outputs[0] if "residual" not in given else self._scratch("activated", self._width(node))
-        bounds = {name: attrs[name] for name in ("limit", "up_offset")} if attrs["combine"] == "gated" else {}
-        nodes.append(self._other(node, "activate", tuple(parts), last, activation=attrs["activation"], **bounds))
+        if attrs["combine"] == "gated":
+            facts = {name: attrs[name] for name in ("activation", "limit", "up_offset")}
+            nodes.append(self._other(node, "gated", tuple(parts), last, **facts))
+        else:
+            nodes.append(self._other(node, "unary", tuple(parts), last, name=attrs["activation"], alpha=1.0, beta=0.0))
         if "residual" in given:
-            nodes.append(self._other(node, "sum", (last, given["residual"]), node.outputs[0], scale=1.0))
+            nodes.append(self._other(node, "binary", (last, given["residual"]), node.outputs[0], name="add"))
         return nodes
 
     def _mixture(self, node: Node, given: Mapping[str, int], overlay: Overlay) -> tuple[list[Node], int]:

@@ -16,22 +16,18 @@ from volumetric.layers import LayerSpec, StateSpec
 from volumetric.layers.scope import GetStack, GraphTraining, Scope, all_apart, joined
 from volumetric.network import INPUT, Network
 from volumetric.runtime.graph.low_rank import ADAPTERS, with_low_rank
+from volumetric.runtime.graph.on_rows import GENERAL
 from volumetric.runtime.lower import looks_ahead, lower, mixes_rows, sees_batch
 from volumetric.runtime.plan import DELAYS, Plan, Step
 
 DIALECT = frozenset(
     {
-        "embedding",
-        "position_embedding",
+        "lookup",
         "linear",
         "attend",
         "recurrence",
         "mix",
-        "sum",
-        "scaled_softmax",
-        "softcap",
-        "activate",
-        "columns",
+        "gated",
         "causal_conv",
         "selective_scan",
         "grouped_norm",
@@ -39,8 +35,8 @@ DIALECT = frozenset(
 )
 """Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""
 
-NATIVE = DIALECT | {"norm", "concat", "keep_largest"}
-"""Those, and the small operations that fast devices run on rows of features, too."""
+NATIVE = DIALECT | GENERAL.keys()
+"""All that fast devices run on the rows of a call."""
 
 GROUPED = frozenset({"experts"})
 """Operations that a pass makes of those, for devices that have them."""
@@ -123,14 +119,14 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
     work = GraphBuilder(dialect, parted=parted)
     made = _emit_open(work, plan).outputs
     outputs: list[int] = []
-    for y in made.values():  # each a tensor of its own
-        apart = work.tensors[y].role == "input" or y in outputs
-        outputs.append(joined(work, (y,), "add") if apart else y)
+    for y in made.values():  # of features, each a tensor of its own
+        apart = (work.tensors[y].role == "input" or y in outputs) and len(work.shape(y)) <= 2
+        outputs.append(work.copy(y) if apart else y)
     graph = work.finish(outputs)
     # Samples with noise by their number in the call: the rows that are open stand beside each other.
     numbered = any(node.op == "gumbel" and graph.tensors[node.inputs[0]].shape[1] < 0 for node in graph.nodes)
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
-    fused = fuse_rows(replace(graph, piece=plan.piece, whole=whole))
+    fused = fuse_rows(replace(graph, piece=plan.piece, whole=whole), dialect)
     adapted = fused
     if plan.low_rank:
         weights = dict(zip(plan.inputs, fused.given, strict=True))[ADAPTERS]

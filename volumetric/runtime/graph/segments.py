@@ -11,14 +11,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
 from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
+from volumetric.graph.binding import tables_of_positions
 from volumetric.graph.guards import Guard
 from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
+from volumetric.runtime.graph.on_rows import kinds
 from volumetric.runtime.plan import Plan
 
 
@@ -124,9 +127,7 @@ class Cut:
     @cached_property
     def positions(self) -> int | None:
         """Rows that a sequence can have because of learned positions; None: any number."""
-        nodes = [node for node in self.rows if node.op == "position_embedding"]
-        tables = [(self.graph.tensors[node.inputs[-1]].shape[0], node.attrs["offset"]) for node in nodes]
-        return min((rows - offset for rows, offset in tables), default=None)
+        return min((positions for _, positions in tables_of_positions(self.graph)), default=None)
 
 
 def row_wise(plan: Plan, native: Collection[str]) -> bool:
@@ -151,25 +152,11 @@ def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
     ----------
     native : operations that the device runs on the rows of a call
     """
-    found = []
-    for (runs, tail, _), nodes in groupby(graph.nodes, key=lambda node: _kind(graph, node, native)):
-        part = tuple(nodes)
+    found: list[Segment] = []
+    for (runs, tail, _), nodes in groupby(kinds(graph, native), key=itemgetter(0)):
+        part = tuple(node for _, node in nodes)
         found.append(Segment(nodes=part, graph=None, tail=tail) if runs else _apart(graph, part))
     return tuple(found)
-
-
-def _kind(graph: Graph, node: Node, native: Collection[str]) -> tuple[bool, bool, Guard | None]:
-    """What nodes of one segment have in common: on rows, each has a guard of its own."""
-    runs = on_rows(graph, node, native)
-    return runs, node.tail, None if runs else node.guard
-
-
-def on_rows(graph: Graph, node: Node, native: Collection[str]) -> bool:
-    """Whether a device that has the operations `native` runs a node on the rows of a call."""
-    values = (graph.tensors[i] for i in (*node.inputs, node.outputs[0]))
-    return node.op in native and all(
-        t.shape[0] == ROWS and len(t.shape) <= 2 for t in values if t.role in ("input", "scratch")
-    )
 
 
 def _apart(graph: Graph, nodes: tuple[Node, ...]) -> Segment:

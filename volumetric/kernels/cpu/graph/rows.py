@@ -14,7 +14,8 @@ from volumetric.kernels.cpu.lanes import load_part, load_part_or, store_part, wh
 from volumetric.kernels.cpu.maths import exp, log
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.mixing import largest_of_row
-from volumetric.kernels.cpu.simd import largest, load, peak, splat, store, total, where_less
+from volumetric.kernels.cpu.simd import largest, splat, total
+from volumetric.kernels.cpu.softmax import fill_row, row_peak, softmax_of_row
 from volumetric.kernels.cpu.steps import number, word
 
 f32 = np.float32
@@ -23,64 +24,11 @@ ROW_ARGUMENTS = ("x", "y", "rows", "width")
 GRAD_ARGUMENTS = ("y", "g", "gx", "rows", "width")
 
 
-@kernel
-def _fill_row(out, width, value):
-    for i in range(0, width, 16):
-        store_part(out + 4 * i, splat(value), width - i)
-
-
-@kernel
-def row_peak(x, width):
-    """Largest number of a row, NaN where it is not finite save for a row of nothing but -inf, which gives -inf."""
-    lowest = splat(f32(-math.inf))
-    zero = splat(f32(0.0))
-    top = lowest
-    odd = zero
-    for i in range(0, width, 16):
-        value = load_part_or(x + 4 * i, width - i, lowest)
-        top = largest(top, value)
-        # inf - inf and NaN - NaN are NaN; -inf is replaced first.
-        finite = where_equal(value, lowest, zero, value)
-        odd = odd + (finite - finite)
-    highest = peak(top)
-    return highest + total(odd)
-
-
-@kernel
-def _share_of(x):
-    """``e**x`` for x ≤ 0; what float32 has as 0 is not computed: processors are slow with numbers close to that."""
-    zero = splat(f32(0.0))
-    least = splat(f32(-104.0))
-    return where_less(x, least, zero, exp(where_less(x, least, zero, x)))
-
-
 def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """``e**x / Σ e**x``; a row of nothing but -inf becomes zeros, a row with NaN or +inf NaN."""
+    """Softmax of each row."""
     rows, width = word(step, 2), word(step, 3)
-    lowest = splat(f32(-math.inf))
     for row in range(share(rows, thread, threads), share(rows, thread + 1, threads)):
-        x = word(step, 0) + 4 * row * width
-        y = word(step, 1) + 4 * row * width
-        highest = row_peak(x, width)
-        if highest == f32(-math.inf):
-            _fill_row(y, width, f32(0.0))
-            continue
-        shift = splat(highest)
-        sums = splat(f32(0.0))
-        whole = width // 16 * 16
-        for i in range(0, whole, 16):
-            value = _share_of(load(x + 4 * i) - shift)
-            store(y + 4 * i, value)
-            sums = sums + value
-        if whole < width:
-            value = _share_of(load_part_or(x + 4 * whole, width - whole, lowest) - shift)
-            store_part(y + 4 * whole, value, width - whole)
-            sums = sums + value
-        factor = splat(f32(1.0) / total(sums))
-        for i in range(0, whole, 16):
-            store(y + 4 * i, load(y + 4 * i) * factor)
-        if whole < width:
-            store_part(y + 4 * whole, load_part(y + 4 * whole, width - whole) * factor, width - whole)
+        softmax_of_row(word(step, 0) + 4 * row * width, word(step, 1) + 4 * row * width, width)
 
 
 @kernel
@@ -116,10 +64,10 @@ def sparsemax(step: Any, thread: Any, threads: Any, control: Any) -> None:
         y = word(step, 1) + 4 * row * width
         highest = row_peak(x, width)
         if highest == f32(-math.inf):
-            _fill_row(y, width, f32(0.0))
+            fill_row(y, width, f32(0.0))
             continue
         if np.isnan(highest):
-            _fill_row(y, width, f32(math.nan))
+            fill_row(y, width, f32(math.nan))
             continue
         for i in range(0, width, 16):
             store_part(y + 4 * i, load_part(x + 4 * i, width - i) - splat(highest), width - i)
@@ -169,10 +117,10 @@ def entmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
         y = word(step, 1) + 4 * row * width
         highest = row_peak(x, width)
         if highest == f32(-math.inf):
-            _fill_row(y, width, f32(0.0))
+            fill_row(y, width, f32(0.0))
             continue
         if np.isnan(highest):
-            _fill_row(y, width, f32(math.nan))
+            fill_row(y, width, f32(math.nan))
             continue
         low = f32(-1.0)
         high = f32(0.0)

@@ -7,55 +7,48 @@ from typing import Any
 from volumetric.graph.ops import Node
 from volumetric.kernels.cpu.formulas import code_of
 from volumetric.kernels.cpu.maths import ACTIVATIONS
-from volumetric.kernels.cpu.mixing import ACTIVATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
+from volumetric.kernels.cpu.mixing import GATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
-from volumetric.kernels.cpu.products import UNGATED, gating
+from volumetric.kernels.cpu.products import gating
 from volumetric.kernels.cpu.rows import (
-    ELEMENT_ARGUMENTS,
     EMBEDDING_ARGUMENTS,
     GATHER_ARGUMENTS,
     JOIN_ARGUMENTS,
     NORM_ARGUMENTS,
     POSITION_ARGUMENTS,
 )
+from volumetric.kernels.cpu.softmax import SOFTMAX_ARGUMENTS
 from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 
 NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
 
 
-def _table(draft: RowDraft, node: Node) -> tuple[int, dict[str, Any]]:
-    """Number of the format of a table, and where it is."""
-    table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
-    code = FORMAT_CODES[table.form.name]
-    return code, {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
-
-
 def _ends(node: Node) -> dict[str, Any]:
     return {"input": node.inputs[0], "output": node.outputs[0]}
 
 
-@rule("embedding")
-def embedding(draft: RowDraft, node: Node) -> None:
-    """Rows of a table."""
-    scale = float(node.attrs["scale"])
-    code, table = _table(draft, node)
-    draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, code, **_ends(node), **table, scale=scale)
-
-
-@rule("position_embedding")
-def position_embedding(draft: RowDraft, node: Node) -> None:
-    """A row of a table for each position."""
-    offset = int(node.attrs["offset"])
-    code, table = _table(draft, node)
-    draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, code, **_ends(node), **table, offset=offset)
+@rule("lookup")
+def lookup(draft: RowDraft, node: Node) -> None:
+    """Rows of a table: one for each id, or for each position, which is added to other rows."""
+    table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
+    code = FORMAT_CODES[table.form.name]
+    given: dict[str, Any] = {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
+    given |= {"output": node.outputs[0]}
+    x = node.named("x")
+    if x is None:
+        given |= {"input": node.inputs[0], "scale": float(node.attrs["scale"])}
+        draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, code, **given)
+    else:
+        given |= {"input": x, "offset": int(node.attrs["offset"])}
+        draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, code, **given)
 
 
 @rule("norm")
 def norm(draft: RowDraft, node: Node) -> None:
     """Norm of rows."""
     attrs, params, weights = node.attrs, draft.graph.keys(node), draft.settings.weights
-    given: dict[str, Any] = {"width": draft.width(node.inputs[0]), "groups": 1, "norm": NORMS[attrs["kind"]]}
+    given: dict[str, Any] = {"width": draft.width(node.inputs[0]), "norm": NORMS[attrs["kind"]]}
     given |= {"eps": float(attrs["eps"])}
     given |= {"weight": weights.vector(params.get("weight"), unit_offset=bool(attrs["unit_offset"]))}
     given |= {"bias": weights.vector(params.get("bias"))}
@@ -69,10 +62,16 @@ def _join(draft: RowDraft, node: Node, name: str, scale: float, **given: Any) ->
     draft.by_rows(name, JOIN_ARGUMENTS, node, **given, **more)
 
 
-@rule("sum")
-def add(draft: RowDraft, node: Node) -> None:
-    """Sum of values."""
-    _join(draft, node, "add", float(node.attrs["scale"]), over=node.inputs)
+@rule("unary", "binary")
+def function(draft: RowDraft, node: Node) -> None:
+    """A function of one value or two; a factor is a sum of one value."""
+    name, plain = node.attrs["name"], node.attrs.get("beta", 0) == 0
+    if name == "add" or (name == "affine" and plain):
+        _join(draft, node, "add", float(node.attrs.get("alpha", 1.0)), over=node.inputs)
+        return
+    from volumetric.runtime.cpu.rows.functions import append_binary, append_unary  # kernels that most do without
+
+    (append_unary if node.op == "unary" else append_binary)(draft, node)
 
 
 @rule("concat")
@@ -81,12 +80,11 @@ def concat(draft: RowDraft, node: Node) -> None:
     _join(draft, node, "concat", 1.0)
 
 
-@rule("scaled_softmax", "softcap")
-def element(draft: RowDraft, node: Node) -> None:
-    """Functions of a row with one parameter."""
-    name, parameter = ("softcap", "cap") if node.op == "softcap" else ("softmax", "temperature")
-    width, number = draft.width(node.inputs[0]), float(node.attrs[parameter])
-    draft.by_rows(name, ELEMENT_ARGUMENTS, node, over=node.inputs, **_ends(node), width=width, parameter=number)
+@rule("softmax")
+def softmax(draft: RowDraft, node: Node) -> None:
+    """Softmax of rows."""
+    width = draft.width(node.inputs[0])
+    draft.by_rows("softmax", SOFTMAX_ARGUMENTS, node, over=node.inputs, **_ends(node), width=width)
 
 
 @rule("keep_largest")
@@ -106,15 +104,15 @@ def mix(draft: RowDraft, node: Node) -> None:
     draft.by_rows("mix", MIX_ARGUMENTS, node, **given)
 
 
-@rule("activate")
-def activate(draft: RowDraft, node: Node) -> None:
-    """A function of each element, times another value."""
-    limit, gated = node.attrs.get("limit"), len(node.inputs) == 2
-    given: dict[str, Any] = {"over": node.inputs, "factor": node.inputs[1] if gated else -1}
-    given |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs.get("up_offset", 0.0))}
+@rule("gated")
+def gated(draft: RowDraft, node: Node) -> None:
+    """A function of each element of a gate, times another value."""
+    (gate, factor), limit = node.inputs, node.attrs["limit"]
+    given: dict[str, Any] = {"input": gate, "factor": factor, "output": node.outputs[0], "over": node.inputs}
+    given |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs["up_offset"])}
     given |= {"width": draft.width(node.outputs[0])}
-    constants = code_of(node.attrs["activation"], ACTIVATIONS), gating(limit) if gated else UNGATED
-    draft.by_rows("activate", ACTIVATE_ARGUMENTS, node, *constants, **_ends(node), **given)
+    constants = code_of(node.attrs["activation"], ACTIVATIONS), gating(limit)
+    draft.by_rows("gated", GATE_ARGUMENTS, node, *constants, **given)
 
 
 def gather(draft: RowDraft) -> None:

@@ -25,9 +25,9 @@ from volumetric.runtime.cpu.steps import Operation, Step
 
 _SCORING: dict[str, tuple[str, ...]] = {
     "given": (),
-    "largest": ("keep_largest", "activate"),
-    "softmax": ("keep_largest", "scaled_softmax"),
-    "softmax_all": ("scaled_softmax", "keep_largest", "activate"),
+    "largest": ("keep_largest", "unary"),
+    "softmax": ("keep_largest", "softmax"),
+    "softmax_all": ("softmax", "keep_largest", "unary"),
 }
 """Scoring of a mixture → the operations that make weights of choices."""
 
@@ -46,7 +46,7 @@ def experts(draft: RowDraft, node: Node) -> None:
 def _weights(draft: RowDraft, node: Node) -> int:
     """Append what makes weights of choices, and return where they are."""
     value = _named(node, "choice")
-    attrs = {"k": node.attrs["top_k"], "temperature": 1.0, "activation": "relu"}
+    attrs = {"k": node.attrs["top_k"], "name": "relu", "alpha": 1.0, "beta": 0.0}
     for op in _SCORING[node.attrs["scoring"]]:
         if op != "keep_largest" or node.attrs["top_k"] < node.attrs["count"]:
             made = draft.value(node.attrs["count"])
@@ -84,7 +84,7 @@ def _guarded(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
     mixed = out if residual is None else draft.value(width)
     _append(draft, node, "mix", (weights, *branches), mixed, {"weighted": True})
     if residual is not None:
-        _append(draft, node, "sum", (mixed, residual), out, {"scale": 1.0})
+        _append(draft, node, "binary", (mixed, residual), out, {"name": "add"})
 
 
 def _hidden(first: Node) -> int:

@@ -23,10 +23,10 @@ from volumetric.kernels.cpu.scans.selective import (
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 
 
-@rule("columns")
+@rule("slice")
 def columns(draft: RowDraft, node: Node) -> None:
     """Columns of wider rows."""
-    start, stop = node.attrs["start"], node.attrs["stop"]
+    start, stop = node.attrs["starts"][1], node.attrs["stops"][1]
     given: dict[str, Any] = {"input": node.inputs[0], "output": node.outputs[0]}
     draft.by_rows("columns", COLUMNS_ARGUMENTS, node, **given, start=start, width=stop - start)
 
