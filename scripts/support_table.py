@@ -40,8 +40,9 @@ TEMPLATE = """\
 
 <!-- written by scripts/support_table.py (`make docs`); do not edit -->
 
-Every cell below is a test: `tests/parity` runs each layer kind forward and backward with each numeric type on each
-device and compares with the layer's own float64 code; `tests/layers` holds that code to finite differences.
+Tests hold devices to this: `tests/parity` runs each layer kind forward and backward on each device, and each numeric
+type in each way in which weights are read, and compares with float64 code in NumPy (`tests/oracles`); `tests/layers`
+holds that code to finite differences.
 
 ## Numeric types of weights
 

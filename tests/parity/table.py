@@ -1,6 +1,6 @@
 """What the parity suite covers: layer kind × role × numeric type × device, and the shapes of the sweep.
 
-`covered` is the table itself; `docs/support.md` is generated from it, so a cell there is a test here.
+`covered` is the table itself, from which `docs/support.md` is generated; `met` says which of its cells tests run.
 """
 
 from __future__ import annotations
