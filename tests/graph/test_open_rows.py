@@ -10,9 +10,10 @@ from tests.graph.test_networks import NETWORKS, chain
 from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_delays import LOOPS
 from volumetric.errors import ShapeError
-from volumetric.graph.binding import bind, is_open, positions_from
+from volumetric.graph.binding import bind, is_open
 from volumetric.graph.guards import Guard
 from volumetric.graph.interpret import interpret
+from volumetric.graph.open_rows import positions_from
 from volumetric.graph.ops import HELD, Graph
 from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Parallel, Residual, RMSNorm, Sequential
 from volumetric.network import Network, initialise

@@ -9,9 +9,10 @@ from tests.graph.test_networks import NETWORKS, chain
 from tests.graph.test_open_rows import LAYERS, STATELESS, Sequence, rows_for
 from tests.runtime.test_delays import LOOPS
 from volumetric.graph import Graph, Node
-from volumetric.graph.binding import bind, positions_from
+from volumetric.graph.binding import bind
 from volumetric.graph.guards import Guard
 from volumetric.graph.numpy_graphs import NumpyProgram, NumpyStore
+from volumetric.graph.open_rows import positions_from
 from volumetric.graph.operations import OPS
 from volumetric.grid import Link
 from volumetric.layers import (
