@@ -10,9 +10,9 @@ from pathlib import Path
 
 import cyclopts
 
+from volumetric.base.errors import VolumetricError
+from volumetric.base.hints import suggestion
 from volumetric.cli import exits
-from volumetric.errors import VolumetricError
-from volumetric.hints import suggestion
 
 HERE = Path(__file__).parent
 SUITES = ("layers", "training", "systolic", "stacks", "fabric", "program")

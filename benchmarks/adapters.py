@@ -27,11 +27,11 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser, numbers
 from benchmarks.random_model import SHAPES, random_text_model
+from volumetric.devices.open import open_device
 from volumetric.generate import Job, Limits, Model, Scheduler, load
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.peft import save_adapter
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.open import open_device
+from volumetric.run.device import RunOptions
 from volumetric.train import LowRank
 
 PROMPT = 16

@@ -20,14 +20,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from volumetric.devices.open import open_device
 from volumetric.generate.comparison import compare_models
 from volumetric.generate.footprint import footprint
 from volumetric.generate.model import Model
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.calibration import budgeted, calibrated
 from volumetric.loaders.quantise import target_schemes
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.open import open_device
+from volumetric.run.device import RunOptions
 
 TEXT = Path(__file__).parent / "data" / "esther.txt"
 WINDOW = 2048

@@ -42,15 +42,15 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import volumetric as vo  # noqa: E402 (the line above must come first)
-from volumetric.errors import UnsupportedError  # noqa: E402
+from volumetric.base.errors import UnsupportedError  # noqa: E402
+from volumetric.devices.open import open_device  # noqa: E402
 from volumetric.loaders import LoadedModel, open_model  # noqa: E402
 from volumetric.loaders.convert import convert_model, save_model  # noqa: E402
 from volumetric.loaders.encoder_layers import up_to  # noqa: E402
 from volumetric.loaders.sentence import Sentences  # noqa: E402
 from volumetric.loaders.tokenizer import Tokenizer  # noqa: E402
-from volumetric.runtime.device import RunOptions  # noqa: E402
-from volumetric.runtime.lower import lower  # noqa: E402
-from volumetric.runtime.open import open_device  # noqa: E402
+from volumetric.run.device import RunOptions  # noqa: E402
+from volumetric.run.lower import lower  # noqa: E402
 
 TINY = ROOT / "tests" / "fixtures" / "hf_tiny"
 ENCODERS = ROOT / "tests" / "fixtures" / "hf_encoders"

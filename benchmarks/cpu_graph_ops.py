@@ -71,6 +71,7 @@ def timed(run: Callable[[], object]) -> float:
 
 def measure_here(name: str, threads: int) -> tuple[float, float]:
     """Forward, and forward with backward, as graphs."""
+    from volumetric.devices.cpu import CpuDevice
     from volumetric.graph import GraphBuilder, differentiate
     from volumetric.layers import (
         GRU,
@@ -89,7 +90,6 @@ def measure_here(name: str, threads: int) -> tuple[float, float]:
         SwiGLU,
     )
     from volumetric.layers.scope import Scope
-    from volumetric.runtime.cpu import CpuDevice
 
     kind, f, shape = CASES[name]
     i, o = f.get("i", 0), f.get("o", 0)

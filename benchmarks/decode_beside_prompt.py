@@ -16,10 +16,10 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
+from volumetric.devices.open import open_device
 from volumetric.loaders import open_model
-from volumetric.runtime.device import Executable, Piece, RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.open import open_device
+from volumetric.run.device import Executable, Piece, RunOptions
+from volumetric.run.lower import lower
 
 
 def milliseconds(executable: Executable, pieces: list[Piece]) -> float:

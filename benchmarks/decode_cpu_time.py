@@ -27,11 +27,11 @@ def own(path: str, count: int) -> float:
     """Tokens per processor second of this engine."""
     import numpy as np
 
+    from volumetric.devices.open import open_device
     from volumetric.loaders import open_model
-    from volumetric.runtime.batch import greedy_ids
-    from volumetric.runtime.device import RunOptions
-    from volumetric.runtime.lower import lower
-    from volumetric.runtime.open import open_device
+    from volumetric.run.batch import greedy_ids
+    from volumetric.run.device import RunOptions
+    from volumetric.run.lower import lower
 
     loaded = open_model(path)
     options = RunOptions(context=512, threads=1)

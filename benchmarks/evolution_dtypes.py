@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.arguments import argument_parser
+from volumetric.devices.open import open_device
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, MutationConfig, ParetoRun, Population
 from volumetric.evolution.reporters import Event, FrontEvaluated
 from volumetric.generate import Model
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.open import open_device
+from volumetric.run.device import RunOptions
 
 TEXT = Path(__file__).parent / "data" / "esther.txt"
 TYPES = ("int2:g32", "int4:g32", "int8:g32")

@@ -16,7 +16,7 @@ from typing import Any
 from volumetric.evolution.grids.config import PROGRAM_CHANCES
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.job import open_problem, open_run, read_job
-from volumetric.layers import Program
+from volumetric.program.layer.spec import Program
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "echo.toml"
 

@@ -102,7 +102,7 @@ def batch(genomes: int, device: str) -> None:
     rng = np.random.default_rng(1)
     gpu = None
     if device == "gpu":
-        from volumetric.runtime.gpu import GpuDevice
+        from volumetric.devices.gpu import GpuDevice
 
         gpu = GpuDevice()
         names = {f"GPU ({gpu.info.name})": LinkedPool(pool).on_gpu(gpu)}

@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser
 from volumetric import fabric
+from volumetric.devices import open_device
 from volumetric.fabric import Blueprint, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
-from volumetric.runtime import open_device
-from volumetric.runtime.streams.rows import RowStream
+from volumetric.run.streams.rows import RowStream
 
 WIDTH = 16
 """Of rows that come in, and of those that come out."""

@@ -24,10 +24,10 @@ import numpy as np
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
 from benchmarks.volumetric_worker import decode, prefill
+from volumetric.devices.open import open_device
 from volumetric.loaders import open_model
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.open import open_device
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
 
 SHORT, LONG = 32, 512
 

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arguments import argument_parser
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.graph import GpuGraphs, GpuProgram
+from volumetric.devices.gpu.kernels.dispatch import ONE_ROW
+from volumetric.devices.gpu.profile import passes_seconds
 from volumetric.graph import GraphBuilder, interpret
-from volumetric.kernels.gpu.dispatch import ONE_ROW
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.graph import GpuGraphs, GpuProgram
-from volumetric.runtime.gpu.profile import passes_seconds
 
 RUNS = 15
 PASS_SECONDS = 5e-3

@@ -8,7 +8,7 @@
 `models` prints tokens per second and where a token's GPU time goes, `batches` the same of several sequences together
 beside one, in turn. `sweep` searches for faster cuts of these shapes'
 matrix-vector products, as `volumetric warmup` does, and prints the best beside the default: the evidence behind
-`kernels/gpu/matmul.tune_matvec`; `sweep-batches` tries cuts for several rows, and the tiles for prompts beside them.
+`devices/gpu/kernels/matmul.tune_matvec`; `sweep-batches` tries cuts for several rows, and the tiles for prompts beside them.
 Weights are random bits with small scales; numbers of the results mean nothing. Run `python -m pytest tests/gpu` for
 correctness on the same device.
 """
@@ -27,23 +27,30 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser, numbers
 from tests.blocks import random_blocks
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.context import Call, GpuContext
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels import tiles
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.matmul import (
+    MatmulShape,
+    MatvecTuning,
+    cut_matvec,
+    fits_memory,
+    tune_batch,
+    tune_matvec,
+)
+from volumetric.devices.gpu.kernels.tiles import GemmTile, choose_tile
+from volumetric.devices.gpu.profile import passes_seconds
+from volumetric.devices.gpu.tuning import Product, search
 from volumetric.dtypes import Packed, Scheme
-from volumetric.grid import Coord, Grid
-from volumetric.kernels.gpu import tiles
-from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, cut_matvec, fits_memory, tune_batch, tune_matvec
-from volumetric.kernels.gpu.tiles import GemmTile, choose_tile
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
-from volumetric.runtime import Executable, RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.context import Call, GpuContext
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.profile import passes_seconds
-from volumetric.runtime.gpu.tuning import Product, search
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import WeightStore
+from volumetric.run import Executable, RunOptions, lower
+from volumetric.run.batch import greedy_ids
 
 CONTEXT = 1024
 

@@ -22,12 +22,12 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser
 from volumetric import Coord, Grid, Network, initialise
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.commands import Copy, Pass
+from volumetric.devices.gpu.graph import GpuGraphs
+from volumetric.devices.gpu.native import NativeExecutor
 from volumetric.graph import GraphBuilder
 from volumetric.layers import Dense
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.commands import Copy, Pass
-from volumetric.runtime.gpu.graph import GpuGraphs
-from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.train.data import Batch
 from volumetric.train.device import learner_on
 from volumetric.train.learner import LearnerOptions

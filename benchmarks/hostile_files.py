@@ -31,7 +31,7 @@ from benchmarks.hostile_uses import (
     use_guess,
     use_session,
 )
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.generate import load
 from volumetric.loaders import archs, open_model, save_native
 from volumetric.loaders.convert import convert_model

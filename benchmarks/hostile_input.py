@@ -29,7 +29,7 @@ from typing import Any, cast
 
 from benchmarks.hostile_files import Damaged, kinds
 from benchmarks.hostile_uses import MESSAGES
-from volumetric.errors import VolumetricError
+from volumetric.base.errors import VolumetricError
 from volumetric.loaders import ChatTemplate
 
 TEMPLATES = Path(__file__).parent / "data" / "hostile_templates.txt"

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.base.errors import VolumetricError
 from volumetric.cli.inspect import overview
-from volumetric.errors import VolumetricError
 from volumetric.generate import load
 from volumetric.loaders import detect_model, open_model
 from volumetric.loaders.convert import convert_model

@@ -28,10 +28,10 @@ def measure(path: str, steps: int) -> dict[str, float]:
     """Tokens per processor second of each call, the best of a few."""
     import numpy as np
 
+    from volumetric.devices.open import open_device
     from volumetric.loaders import open_model
-    from volumetric.runtime.device import RunOptions
-    from volumetric.runtime.lower import lower
-    from volumetric.runtime.open import open_device
+    from volumetric.run.device import RunOptions
+    from volumetric.run.lower import lower
 
     loaded = open_model(path)
     options = RunOptions(context=2 * PROMPT, threads=1)

@@ -25,10 +25,11 @@ import numpy as np
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
 from volumetric import layers as nn
-from volumetric.grid import Coord, Grid, Link
+from volumetric.devices import open_device
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime import Executable, RunOptions, lower, open_device
-from volumetric.runtime.batch import greedy_ids
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.run import Executable, RunOptions, lower
+from volumetric.run.batch import greedy_ids
 
 EXPERTS, CHOSEN = 8, 2
 

@@ -28,11 +28,12 @@ import numpy as np
 from benchmarks.arguments import argument_parser
 from benchmarks.gpu_kernels import CONTEXT, batch_rates, decode_rate, params
 from volumetric import layers as nn
+from volumetric.devices import open_device
+from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.dtypes import Scheme
-from volumetric.grid import Coord, Grid
 from volumetric.network import Network
-from volumetric.runtime import Device, RunOptions, lower, open_device
-from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.network.grid import Coord, Grid
+from volumetric.run import Device, RunOptions, lower
 
 BATCH, PROMPT, POSITION = 16, 512, 256
 

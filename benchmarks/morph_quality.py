@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.arguments import argument_parser
+from volumetric.devices.open import open_device
 from volumetric.dtypes import Scheme
 from volumetric.generate import Model
 from volumetric.generate.perplexity import Perplexity
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.quantise import EDGE, edge_keys
-from volumetric.network_morph import NetworkMorph
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.open import open_device
+from volumetric.network.network_morph import NetworkMorph
+from volumetric.run.device import RunOptions
 
 TEXT = Path(__file__).parent / "data" / "esther.txt"
 DTYPES = "float32,bf16,float16,fp8,fp8e5m2,int8,uint8,int4,uint4,fp4,int2,uint2,ternary,binary"

@@ -24,13 +24,13 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser, write_between
 from volumetric import initialise, open_device
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.builders import auto_stack
 from volumetric.network import Network, Params
 from volumetric.observe import fired, work_of
 from volumetric.observe.firing import Firing
 from volumetric.program import Program
-from volumetric.runtime.streams import RowStream, open_stream
+from volumetric.run.streams import RowStream, open_stream
 from volumetric.train import Adam, Constant, Cosine, CrossEntropy, StepEvent, TrainConfig, WarmUp, train
 from volumetric.train.data import Batch, StreamData
 from volumetric.train.pursuit import BASELINES, always_on, at_home, exact, pursuit, triggered

@@ -28,7 +28,7 @@ from volumetric.loaders.gguf_export import save_gguf
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantise import target_schemes
 from volumetric.network import Params
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 SHAPES = {
     "135m": {"hidden": 576, "layers": 30, "heads": 9, "kv_heads": 3, "ffn": 1536},

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arguments import argument_parser
+from volumetric.devices import open_device
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.graph.unroll import unroll_scans
-from volumetric.runtime import open_device
 
 
 def gru(work: GraphBuilder, xs: list[int], constants: list[int], states: list[int]) -> tuple[list[int], list[int]]:

@@ -34,9 +34,9 @@ import volumetric
 from benchmarks.arguments import argument_parser
 from benchmarks.random_model import SHAPES, random_text_model
 from benchmarks.timing import spread
+from volumetric.devices.open import open_device
 from volumetric.generate import Job, Limits, Model, Scheduler
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.open import open_device
+from volumetric.run.device import RunOptions
 
 SAMPLED: dict[str, dict[str, Any]] = {
     "temperature 0.8, top-p 0.95": {"temperature": 0.8, "top_p": 0.95},

@@ -299,8 +299,8 @@ async def soak(server: subprocess.Popen[str], port: int, given: argparse.Namespa
 
 def serve(arguments: list[str]) -> int:
     """Serve, and let a call of the device fail at each SIGUSR1."""
+    from volumetric.base.errors import DeviceError
     from volumetric.cli import main as command
-    from volumetric.errors import DeviceError
     from volumetric.generate.scheduling.rounds import Rounds
 
     run, due = Rounds.run, list[int]()

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.arguments import argument_parser
+from volumetric.base.reporting import Reporter
 from volumetric.builders import auto_stack, stack, transformer
 from volumetric.network import Network, initialise
-from volumetric.reporting import Reporter
 from volumetric.train import (
     AdamW,
     Backprop,

@@ -22,13 +22,13 @@ import numpy as np
 from benchmarks.arguments import argument_parser
 from benchmarks.memory_probe import read_bandwidth
 from benchmarks.workers import Worker
+from volumetric.devices.open import open_device
 from volumetric.dtypes import Scheme
 from volumetric.loaders import archs
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantise import converted, target_schemes
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.open import open_device
+from volumetric.run import RunOptions, lower
 
 SHAPES: dict[str, dict[str, Any]] = {
     "mamba-130m": {"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "vocab_size": 50280},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from volumetric.graph import GraphProgram
-    from volumetric.runtime.device import Device
+    from volumetric.run.device import Device
 
 _WARM_RUNS, _WARM_SECONDS = 16, 0.5
 _WARM_MOST = 2.0

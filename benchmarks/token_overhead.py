@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arguments import argument_parser
-from volumetric.grid import Coord, Grid
+from volumetric.devices.open import open_device
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, RMSNorm, SwiGLU
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece
-from volumetric.runtime.open import open_device
+from volumetric.network.grid import Coord, Grid
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
 
 WIDTH, VOCABULARY, TOKENS = 32, 96, 640
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.workers import Worker
-from volumetric._typing import Array
-from volumetric.errors import DeviceError
+from volumetric.base._typing import Array
+from volumetric.base.errors import DeviceError
 from volumetric.layers import LayerSpec, Parallel
 
 if TYPE_CHECKING:

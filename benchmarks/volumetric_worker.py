@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 import volumetric
+from volumetric.devices.open import open_device
 from volumetric.loaders import open_model
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import Executable, RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.open import open_device
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Executable, RunOptions
+from volumetric.run.lower import lower
 
 
 def prefill(executable: Executable, ids: list[int]) -> float:

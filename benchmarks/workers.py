@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from volumetric.errors import DeviceError
+from volumetric.base.errors import DeviceError
 
 HERE = Path(__file__).parent
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.gpu.browser import NoBrowserError, refusals
 from tests.gpu.modules import Module, covering, modules
-from volumetric.shaders import Linked
+from volumetric.devices.gpu.shaders import Linked
 
 _TYPES = {"read": "read-only-storage", "read_write": "storage", "uniform": "uniform"}
 

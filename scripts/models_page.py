@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
+from volumetric.devices.cpu.cache import KVStorage  # noqa: E402
+from volumetric.devices.cpu.state import bytes_per_token  # noqa: E402
 from volumetric.dtypes import Scheme  # noqa: E402
 from volumetric.loaders import archs  # noqa: E402
 from volumetric.loaders.convert import FORMATS  # noqa: E402
@@ -28,9 +30,7 @@ from volumetric.loaders.hf_config import Config, family_name  # noqa: E402
 from volumetric.loaders.multimodal import MODELS  # noqa: E402
 from volumetric.loaders.quantise import target_schemes  # noqa: E402
 from volumetric.network import Network  # noqa: E402
-from volumetric.runtime.cpu.cache import KVStorage  # noqa: E402
-from volumetric.runtime.cpu.state import bytes_per_token  # noqa: E402
-from volumetric.runtime.lower import lower  # noqa: E402
+from volumetric.run.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "models.md"
 FIXTURES = ROOT / "tests" / "fixtures"

@@ -32,7 +32,7 @@ from pathlib import Path
 from judge_faults import Limits, check, judge, rows
 
 ROOT = Path(__file__).parents[1]
-KERNELS = "volumetric/kernels/cpu/"
+KERNELS = "volumetric/devices/cpu/kernels/"
 PLAIN = ("jit", "kernel_files", "operations", "parts", "target")
 """Modules among the kernels whose Python runs."""
 COMPARISONS = {

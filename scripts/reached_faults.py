@@ -23,7 +23,7 @@ from typing import Any
 import reached_kernels
 
 MARK = "__fault_reached__"
-COMPILER = "volumetric.kernels.cpu.jit"
+COMPILER = "volumetric.devices.cpu.kernels.jit"
 
 
 class _Marking(ast.NodeTransformer):

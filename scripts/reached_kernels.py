@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-HOME = "volumetric.kernels.cpu"
+HOME = "volumetric.devices.cpu.kernels"
 
 
 def watch(jit: types.ModuleType, faults: list[dict[str, Any]], reached: Callable[[int], None]) -> None:

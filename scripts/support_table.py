@@ -16,18 +16,18 @@ from scripts.pages import write_or_check  # noqa: E402 (the line above must come
 from tests.examples import CASES, EXAMPLES  # noqa: E402
 from tests.parity.run import graph_of  # noqa: E402
 from tests.parity.table import ROLES, Role, cells, covered, training, weighted  # noqa: E402
+from volumetric.devices.cpu import CpuDevice  # noqa: E402
+from volumetric.devices.cpu.graph.device import CpuGraphs  # noqa: E402
+from volumetric.devices.gpu import GpuDevice  # noqa: E402
+from volumetric.devices.gpu.kernels.graph.table import LOWERERS  # noqa: E402
 from volumetric.dtypes import BLOCK_FORMATS, DTYPES, OWN_FORMATS, DType, Scheme, parse_dtype  # noqa: E402
 from volumetric.dtypes.scaled import narrowed_scheme  # noqa: E402
 from volumetric.graph.operations import OPS  # noqa: E402
-from volumetric.grid import Coord, Grid  # noqa: E402
-from volumetric.kernels.gpu.graph.table import LOWERERS  # noqa: E402
 from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: E402
 from volumetric.network import Network  # noqa: E402
-from volumetric.runtime.cpu import CpuDevice  # noqa: E402
-from volumetric.runtime.cpu.graph.device import CpuGraphs  # noqa: E402
-from volumetric.runtime.gpu import GpuDevice  # noqa: E402
-from volumetric.runtime.graph.segments import row_wise  # noqa: E402
-from volumetric.runtime.lower import lower  # noqa: E402
+from volumetric.network.grid import Coord, Grid  # noqa: E402
+from volumetric.run.graph.segments import row_wise  # noqa: E402
+from volumetric.run.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "support.md"
 DEVICES = {"cpu": CpuDevice, "gpu": GpuDevice}

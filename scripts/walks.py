@@ -71,7 +71,7 @@ def followed() -> Iterator[Walk]:
 def model_of(device: str) -> Any:
     """Return a small language model with a vocabulary of letters."""
     from tests.generate.letters import recurrent_letters
-    from volumetric.runtime import open_device
+    from volumetric.devices import open_device
 
     return recurrent_letters(open_device(device))
 
@@ -176,9 +176,9 @@ def tick() -> Walk:
     """A tick of a clocked grid."""
     from volumetric.builders.chain import chain
     from volumetric.clocked import Clocked
+    from volumetric.devices import open_device
     from volumetric.layers import Dense
     from volumetric.network import initialise
-    from volumetric.runtime import open_device
 
     network = chain([Dense(in_features=4, out_features=4) for _ in range(3)], (4,))
     device: Any = open_device("reference")
@@ -189,9 +189,9 @@ def tick() -> Walk:
 
 def row() -> Walk:
     """A row of a program of two regions."""
+    from volumetric.devices import open_device
     from volumetric.network import initialise
     from volumetric.program import Canvas, Edge, In, Out, Program, Region
-    from volumetric.runtime import open_device
 
     regions = {"seen": Region(((0, 1), (0, 2))), "kept": Region(((0, 1), (2, 4)))}
     program = Program(

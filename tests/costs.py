@@ -30,8 +30,8 @@ _asked: dict[str, set[Hashable]] = {kind: set() for kind in KINDS}
 
 def watch() -> None:
     """Note from now on what is asked for."""
-    from volumetric.kernels.cpu.jit import Library
-    from volumetric.runtime.gpu.context import GpuContext
+    from volumetric.devices.cpu.kernels.jit import Library
+    from volumetric.devices.gpu.context import GpuContext
 
     _note(Library, "compiled", "kernels", lambda library, name, *constants: (library.home, name, constants))
     _note(GpuContext, "pipeline", "pipelines", lambda context, dispatch: (repr(context.caps), dispatch.key))

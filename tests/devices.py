@@ -10,13 +10,13 @@ from functools import cache
 from typing import Any
 
 from tests.gpu.harness import LEAST, NARROWED, ROOMY
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.graph import GpuGraphs
+from volumetric.devices.open import open_device
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.network import Params
-from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.graph import GpuGraphs
-from volumetric.runtime.open import open_device
-from volumetric.runtime.plan import Plan
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.device import DeviceInfo, Executable, RunOptions
+from volumetric.run.plan import Plan
 
 FAST = ("cpu", "gpu")
 """Devices with kernels of their own."""

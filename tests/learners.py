@@ -6,9 +6,9 @@ import numpy as np
 
 from volumetric.graph import NumpyGraphs
 from volumetric.network import Network
+from volumetric.network.weights import Params
 from volumetric.train.device import DeviceLearner
 from volumetric.train.learner import LearnerOptions
-from volumetric.weights import Params
 
 
 def reference_learner(

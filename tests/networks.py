@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     Dense,
     Embedding,
@@ -14,6 +13,7 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network
+from volumetric.network.grid import Coord, Grid, Link
 
 
 def tiny_llama(

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import Embedding, Softmax
 from volumetric.network import Network, initialise
-from volumetric.runtime.device import Executable, Piece, Wanted, output_of
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.run.device import Executable, Piece, Wanted, output_of
 
 WANTED: tuple[Wanted, ...] = ("last", "last", "none", "all", "all")
 

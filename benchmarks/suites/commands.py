@@ -18,8 +18,8 @@ from volumetric.cli import console, exits
 from volumetric.cli.bench import sizes
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import DeviceOptions, OutputOptions
-from volumetric.runtime.device import Device
-from volumetric.runtime.open import open_device
+from volumetric.devices.open import open_device
+from volumetric.run.device import Device
 
 R = TypeVar("R")
 Only = Annotated[str | None, Parameter(name=["--only"])]

@@ -7,7 +7,7 @@ import pytest
 
 from volumetric.analysis import group, kmeans, silhouette, silhouettes
 from volumetric.analysis.clustering import distances
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 
 DRAW = np.random.default_rng(7)
 CENTERS = ([0, 0, 0], [3, 0, 1], [0, 4, -2])

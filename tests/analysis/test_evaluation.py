@@ -17,8 +17,8 @@ from volumetric.analysis import (
     predict,
     similarity,
 )
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.builders import cnn, sequential
-from volumetric.errors import ShapeError, SpecError
 from volumetric.network import initialise
 
 

@@ -10,15 +10,15 @@ import json
 import numpy as np
 import pytest
 
+from volumetric.base.errors import SpecError
 from volumetric.bench import Case, Row, cases, measure, render
-from volumetric.errors import SpecError
-from volumetric.grid import Coord, Grid
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import LSTM, Embedding, MultiHeadAttention
 from volumetric.network import Network, initialise
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.profile import StepTime
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.grid import Coord, Grid
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
+from volumetric.run.profile import StepTime
 
 ABOUT = {
     "model": "tiny, 2 layers",

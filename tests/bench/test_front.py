@@ -10,8 +10,8 @@ from benchmarks.__main__ import SUITES, main, programs
 from benchmarks.suites.commands import SuiteOptions
 from benchmarks.timing import spread
 from benchmarks.workers import Worker, run_once
+from volumetric.base.errors import DeviceError
 from volumetric.cli import main as volumetric
-from volumetric.errors import DeviceError
 
 
 def test_suites_run_on_the_first_number_of_threads() -> None:

@@ -17,7 +17,7 @@ from benchmarks.suites.layers.work import layer_works
 from benchmarks.timing import enough
 from benchmarks.torch_peer import TorchPeer, described, open_peer
 from tests.devices import device, graphs
-from volumetric.errors import DeviceError, SpecError
+from volumetric.base.errors import DeviceError, SpecError
 from volumetric.layers import LAYERS
 
 LIMITS = Limits(flops=1e11, bandwidth=1e10)

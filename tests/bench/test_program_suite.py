@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.suites.program import Canvas, measure_programs, run
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.devices.open import open_device
 from volumetric.network import initialise
-from volumetric.runtime.open import open_device
 
 RUNS = [(share, "run") for share in ("edge", "rule")]
 ROLES = [*RUNS, ("edge", "clocked"), ("edge", "quiet"), ("edge", "update"), ("rule", "update")]

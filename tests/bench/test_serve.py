@@ -10,9 +10,9 @@ import pytest
 from tests.generate.letters import letters
 from tests.serve.servers import Address, running
 from tests.serve.strangers import answered, said, stranger, streamed
+from volumetric.base.errors import SpecError
 from volumetric.bench.serve import Target, ask
 from volumetric.cli import main
-from volumetric.errors import SpecError
 
 
 @pytest.fixture(scope="module")

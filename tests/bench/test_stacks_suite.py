@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.suites.stacks import CELLS, CellCase, StackRow, chosen, measure_stacks, render_stacks
-from volumetric.errors import DeviceError, SpecError
-from volumetric.runtime.open import open_device
+from volumetric.base.errors import DeviceError, SpecError
+from volumetric.devices.open import open_device
 
 CASE = CellCase(kind="causal_conv1d", batch=2, rows=40)
 ROLES = [("forward", False), ("train", False), ("forward", True), ("train", True), ("decode", False)]

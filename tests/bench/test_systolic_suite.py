@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.suites.systolic import Cube, SystolicRow, measure_systolic, render_systolic
-from volumetric.errors import SpecError
-from volumetric.runtime.open import open_device
+from volumetric.base.errors import SpecError
+from volumetric.devices.open import open_device
 
 
 class Peer:

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.suites.training import CASES, TrainingRow, measure_training, render_training
 from tests.learners import reference_learner
-from volumetric.errors import DeviceError, SpecError
+from volumetric.base.errors import DeviceError, SpecError
 
 
 def test_the_networks_are_the_published_ones() -> None:

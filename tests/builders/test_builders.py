@@ -10,16 +10,16 @@ import pytest
 
 from tests.layers.graphed import graphed
 from tests.networks import tiny_llama
-from volumetric.blueprint import blueprint
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.builders import around, as_layer, chain, cnn, graft, random_grid, sequential, transformer
 from volumetric.builders.random_grid import MAKERS
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.grid import Coord, Grid, Link
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import Dense, Parallel, Residual, RMSNorm, Sequential, Softmax
 from volumetric.network import Network, Params, initialise
-from volumetric.network_json import network_from_json
-from volumetric.runtime import lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.blueprint import blueprint
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.network.network_json import network_from_json
+from volumetric.run import lower
 
 
 def run(network: Network, params: Params, x: np.ndarray) -> np.ndarray:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from volumetric import fabric
+from volumetric.base.errors import SpecError
 from volumetric.cli.training_open import open_run
-from volumetric.errors import SpecError
 from volumetric.fabric import (
     Blueprint,
     BySenderTile,
@@ -26,8 +26,9 @@ from volumetric.fabric import (
 )
 from volumetric.fabric.cells import GRU, LSTM, SLSTM, Axon
 from volumetric.fabric.compile import layer_of
-from volumetric.layers import Embedding, Fabric, LayerSpec
-from volumetric.layers.fabric.places import ZBand
+from volumetric.fabric.layer.places import ZBand
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import Embedding, LayerSpec
 from volumetric.train.settings import settings_from
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "fabrics.md"

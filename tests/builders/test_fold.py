@@ -10,7 +10,6 @@ import pytest
 from tests.oracles.network import NumpyNetwork
 from volumetric.builders import chain, cnn, fold_batchnorm
 from volumetric.dtypes import Scheme
-from volumetric.grid import Coord, Link
 from volumetric.layers import (
     BatchNorm1d,
     BatchNorm2d,
@@ -24,7 +23,8 @@ from volumetric.layers import (
     Sequential,
 )
 from volumetric.network import Network, Params, initialise
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Link
+from volumetric.network.weights import WeightStore
 
 
 def lived_in(network: Network) -> Params:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.devices import device
+from volumetric.base.errors import SpecError
 from volumetric.builders import chain, prune_experts
 from volumetric.dtypes import Scheme
-from volumetric.errors import SpecError
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import LSTM, CausalConv1d, Column, Dense, LayerSpec, Scale, Sequential
 from volumetric.network import Network, Params, initialise
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.network.weights import WeightStore
 
 CELLS: tuple[LayerSpec, ...] = (
     LSTM(input_size=6, hidden_size=6),

@@ -9,16 +9,16 @@ import pytest
 
 from tests.builders.test_builders import normal, run
 from tests.devices import device
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.builders import auto_stack, insert, presets, sequential, stack, transformer
 from volumetric.builders.presets import PRESETS, presets_of
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.evolution import extract_dna
 from volumetric.evolution.compare import compare
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.mutate import mutate
 from volumetric.evolution.splice import SpliceConfig, splice
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     LSTM,
     Axon,
@@ -34,9 +34,9 @@ from volumetric.layers import (
     Residual,
 )
 from volumetric.network import Network, initialise
-from volumetric.network_json import network_from_json
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.network.network_json import network_from_json
+from volumetric.run import RunOptions, lower
 
 TABLE = {
     "A": ("post_up_gated", "axon"),

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from volumetric import Clocked, Coord, Every, Grid, Network
+from volumetric.devices.open import open_device
 from volumetric.layers import RNN, Dense
 from volumetric.network import initialise
-from volumetric.runtime.open import open_device
-from volumetric.runtime.streams import open_stream
+from volumetric.run.streams import open_stream
 
 NETWORK = Network(
     grid=Grid(2),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from volumetric.base.errors import SpecError
+from volumetric.base.progress import clock
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import SizeOptions
-from volumetric.errors import SpecError
-from volumetric.progress import clock
 from volumetric.train.settings import NetworkSettings
 
 

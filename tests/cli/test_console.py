@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from volumetric import progress
+from volumetric.base import progress
 from volumetric.cli import console
 from volumetric.cli.console import StderrHandler
-from volumetric.kernels.cpu import jit
-from volumetric.runtime.cpu import compiling
+from volumetric.devices.cpu import compiling
+from volumetric.devices.cpu.kernels import jit
 
 LEVELS = [
     ({}, ["warning: w", "compiling"]),

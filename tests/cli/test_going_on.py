@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from volumetric.base.errors import CheckpointError
 from volumetric.cli import evolving, main
 from volumetric.cli.run_lock import only_one
-from volumetric.errors import CheckpointError
 from volumetric.evolution import EvaluationError, Genome, Population
 from volumetric.evolution.evaluate import Cohort
 
@@ -148,7 +148,7 @@ def test_a_lock_is_for_others_and_ends_with_its_block(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from volumetric.cli.run_lock import only_one
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 try:
     with only_one(Path({str(tmp_path)!r})):
         print("free")

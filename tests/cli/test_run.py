@@ -25,7 +25,7 @@ from volumetric.loaders.native import NativeFacts
 from volumetric.network import initialise
 from volumetric.observe import Recording
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, Signal
-from volumetric.runtime.streams import open_stream
+from volumetric.run.streams import open_stream
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from volumetric.base.errors import CheckpointError
 from volumetric.cli import main
-from volumetric.errors import CheckpointError
 from volumetric.train.memory import TASKS
 from volumetric.train.memory.trial import Budget, Trial
 from volumetric.train.memory.trials import read_log, run_trials

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_train import ROOT, SPIRALS
+from volumetric.base.errors import SpecError
+from volumetric.base.progress import clock
 from volumetric.cli import main
 from volumetric.cli.training_progress import TrainingProgress
-from volumetric.errors import SpecError
 from volumetric.loaders import open_model
-from volumetric.progress import clock
 from volumetric.train import (
     L1,
     Adam,

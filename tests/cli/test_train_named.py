@@ -12,11 +12,11 @@ import pytest
 import volumetric
 from tests.clocked.test_outputs import tapped
 from volumetric.cli import main
-from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import Dense
 from volumetric.layers.clock import Every
 from volumetric.loaders import open_model, save_native
 from volumetric.network import Network, initialise
+from volumetric.network.grid import Coord, Grid, Link, Port
 from volumetric.train import CrossEntropy, Huber, Systolic
 from volumetric.train.settings import read_settings
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.clocked import WATCHED, Clocked, Hold
-from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import GRU, LSTM, MLP, RNN, Clamp, Dense, Discrete, LayerNorm, LayerSpec, Residual, SwiGLU
 from volumetric.layers.clock import Clock, Cooldown, Event, Every, MaxSilence, On
 from volumetric.network import Network, Params, initialise
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid, Link, Port
+from volumetric.network.weights import WeightStore
 
 WIDTH = 3
 KINDS: tuple[LayerSpec, ...] = (

@@ -11,13 +11,13 @@ from tests.clocked.machines import weights
 from tests.devices import DEVICES, device
 from tests.oracles.clocked import NumpyClocked
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
+from volumetric.base.errors import UnsupportedError
 from volumetric.builders.chain import chain
-from volumetric.errors import UnsupportedError
+from volumetric.clocked.states import kept_states
 from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, MultiHeadAttention, Parallel, Residual, Rope, Sequential
 from volumetric.network import initialise
-from volumetric.runtime.clocked.states import kept_states
-from volumetric.runtime.lower import lower
+from volumetric.run.lower import lower
 from volumetric.train import MSE, SGD, Batch, LearnerOptions, LearnerState, Systolic
 from volumetric.train.device import DeviceLearner
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.clocked.machines import machine, weights
 from volumetric import Clocked, Coord, Every
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
 from volumetric.builders.chain import chain
-from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
 from volumetric.layers import RNN, Dense
 from volumetric.loaders import open_model, save_native
 from volumetric.loaders.convert import convert_model

@@ -11,12 +11,12 @@ from tests.clocked.machines import machine
 from tests.clocked.test_streams import CHAIN
 from volumetric import Clocked, Coord, Every
 from volumetric.builders.chain import chain
+from volumetric.clocked.learning import Parts, Streams, Ticks, begin_window
+from volumetric.clocked.measures import history_bytes, state_bytes, tick_bytes, ways
+from volumetric.clocked.window import Machine, Window
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.layers import Dense
-from volumetric.runtime.clocked.learning import Parts, Streams, Ticks, begin_window
-from volumetric.runtime.clocked.measures import history_bytes, state_bytes, tick_bytes, ways
-from volumetric.runtime.clocked.window import Machine, Window
 
 
 def remembered(clocked: Clocked, ticks: int, batch: int) -> int:

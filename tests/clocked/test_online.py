@@ -14,11 +14,12 @@ from tests.clocked.test_streams import CHAIN
 from tests.clocked.test_training import loop
 from tests.devices import device
 from volumetric import Clocked, Coord, Every, Link
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.builders.chain import chain
-from volumetric.errors import SpecError, UnsupportedError
 from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, Discrete, LayerNorm, LayerSpec
 from volumetric.network import initialise
+from volumetric.network.weights import Params
 from volumetric.train import (
     MSE,
     SGD,
@@ -36,7 +37,6 @@ from volumetric.train import (
 from volumetric.train.carried import LEARNS
 from volumetric.train.clocked import TickedTime
 from volumetric.train.device import DeviceLearner
-from volumetric.weights import Params
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 7, 4)).astype(np.float32)

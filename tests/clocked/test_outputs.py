@@ -11,7 +11,7 @@ import pytest
 from tests.clocked.machines import machine, rows, weights
 from tests.devices import device
 from volumetric import Clocked
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.train import (
     MSE,

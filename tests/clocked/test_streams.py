@@ -13,16 +13,17 @@ from tests.clocked.machines import machine, rows, weights
 from tests.devices import DEVICES, device
 from tests.oracles.clocked import NumpyClocked
 from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
 from volumetric.builders.chain import chain
-from volumetric.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
+from volumetric.clocked.buckets import buckets_of
+from volumetric.clocked.states import kept_states
+from volumetric.clocked.stream import ClockedStream
 from volumetric.layers import GRU, LSTM, RNN, Dense, Embedding, MultiHeadAttention, PositionEmbedding
 from volumetric.network import initialise
-from volumetric.runtime.clocked.buckets import buckets_of
-from volumetric.runtime.clocked.states import kept_states
-from volumetric.runtime.lower import lower
-from volumetric.runtime.streams import ClockedStream, RowStream
-from volumetric.runtime.streams.rows import TOGETHER
+from volumetric.run.lower import lower
+from volumetric.run.streams import RowStream
+from volumetric.run.streams.rows import TOGETHER
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 

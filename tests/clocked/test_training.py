@@ -15,11 +15,12 @@ from tests.devices import device
 from tests.learners import reference_learner
 from tests.oracles.learner import NumpyLearner
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
 from volumetric.builders.chain import chain
-from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
 from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, Dropout
 from volumetric.network import initialise
+from volumetric.network.weights import Params
 from volumetric.train import (
     MSE,
     SGD,
@@ -40,7 +41,6 @@ from volumetric.train import (
 )
 from volumetric.train.clocked import TickedTime
 from volumetric.train.device import DeviceLearner
-from volumetric.weights import Params
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 6, 4)).astype(np.float32)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
+from volumetric.devices.cpu.arena import address_of, aligned_zeros
+from volumetric.devices.cpu.kernels.panels import FORMATS, ROUNDINGS, Format, Rounding, prepared_bytes
+from volumetric.devices.cpu.kernels.prepare import prepare_row
+from volumetric.devices.cpu.resident import write_panels
 from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Packed, Scheme, decode, encode
-from volumetric.kernels.cpu.panels import FORMATS, ROUNDINGS, Format, Rounding, prepared_bytes
-from volumetric.kernels.cpu.prepare import prepare_row
-from volumetric.runtime.cpu.arena import address_of, aligned_zeros
-from volumetric.runtime.cpu.resident import write_panels
 
 CODED_SCHEMES = (
     "uint8:g32",

@@ -6,7 +6,6 @@ import numpy as np
 
 from tests.networks import tiny_llama
 from volumetric.dtypes import Scheme, encode
-from volumetric.grid import Coord, Grid
 from volumetric.layers import (
     MLP,
     Dense,
@@ -25,9 +24,10 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
 
 IDS = np.array([5, 17, 2, 61, 33, 33, 0, 96, 12, 7, 88, 41, 3, 3, 19, 50, 71, 28, 9, 64, 1], np.int32)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from volumetric.kernels.cpu.jit import Library
-from volumetric.kernels.cpu.memory import store_i64
+from volumetric.devices.cpu.kernels.jit import Library
+from volumetric.devices.cpu.kernels.memory import store_i64
 
 
 def mark(number: int) -> Any:

@@ -10,11 +10,11 @@ import pytest
 from tests.cpu.networks import encoder, gemma, gpt, joins, random_params
 from tests.networks import tiny_llama
 from tests.pieces import one_row_each
-from volumetric.errors import GenerationError
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.base.errors import GenerationError
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.reference import ReferenceDevice
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
 
 pytestmark = pytest.mark.thorough
 

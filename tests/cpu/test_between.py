@@ -11,7 +11,9 @@ import pytest
 from tests.pieces import agree_in_company, agree_in_cuts, close, take_late_ids
 from tests.runtime.test_delays import LOOPS
 from tests.runtime.test_reference import chain
-from volumetric.grid import Coord, Link
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.cpu.executable import CpuExecutable
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import (
     LSTM,
     BatchNorm1d,
@@ -33,12 +35,10 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.cpu.executable import CpuExecutable
-from volumetric.runtime.device import Piece
-from volumetric.runtime.profile import WHOLE
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.grid import Coord, Link
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
+from volumetric.run.profile import WHOLE
 
 WIDTH = 32
 OPTIONS = RunOptions(context=700, compute="float32")

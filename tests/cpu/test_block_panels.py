@@ -7,10 +7,10 @@ import pytest
 
 from tests.cpu.matrices import activations, panels_from
 from tests.cpu.test_products import assert_sums_close, tiles_kernel, unpack_kernel
+from volumetric.devices.cpu.arena import address_of, aligned_zeros
+from volumetric.devices.cpu.kernels.tiles import byte_block_bytes
+from volumetric.devices.cpu.kernels.unpack import FORMAT_CODES, read_row
 from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Packed, Scheme
-from volumetric.kernels.cpu.tiles import byte_block_bytes
-from volumetric.kernels.cpu.unpack import FORMAT_CODES, read_row
-from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 
 SHAPES = [(17, 33), (20, 320)]
 # fmt: off

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from tests.runtime.test_reference import chain
+from volumetric.devices.cpu.device import CpuDevice
+from volumetric.devices.cpu.executable import CpuExecutable
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import GRU, LSTM, RNN, Dense, Gate, LayerSpec, MultiHeadAttention, Parallel, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu.device import CpuDevice
-from volumetric.runtime.cpu.executable import CpuExecutable
-from volumetric.runtime.device import Executable, Piece
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Executable, Piece
 
 WIDTH, EXPERTS = 35, 4
 OPTIONS = RunOptions(context=64, compute="float32")

@@ -9,13 +9,13 @@ import pytest
 
 from tests.cpu.matrices import CODED_SCHEMES, activations, panels_from
 from tests.cpu.test_products import assert_sums_close, tiles_kernel, unpack_kernel
+from volumetric.devices.cpu.arena import address_of, aligned_zeros
+from volumetric.devices.cpu.kernels.bytedot import multiplies_bytes
+from volumetric.devices.cpu.kernels.panels import FORMATS
+from volumetric.devices.cpu.kernels.tiles import byte_block_bytes
+from volumetric.devices.cpu.kernels.unpack import FORMAT_CODES, read_row
 from volumetric.dtypes import Packed, Scheme, decode, encode
 from volumetric.dtypes.scaled import narrowed, narrowed_scheme
-from volumetric.kernels.cpu.bytedot import multiplies_bytes
-from volumetric.kernels.cpu.panels import FORMATS
-from volumetric.kernels.cpu.tiles import byte_block_bytes
-from volumetric.kernels.cpu.unpack import FORMAT_CODES, read_row
-from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 
 FLOATS = tuple(text for text in CODED_SCHEMES if text.startswith("float8"))
 TRIED = ("uint8:g32", "int2:g32", "int8:g32:float32")

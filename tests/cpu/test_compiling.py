@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from volumetric.kernels.cpu.jit import cache_root
-from volumetric.kernels.cpu.kernel_files import KernelFiles
+from volumetric.devices.cpu.kernels.jit import cache_root
+from volumetric.devices.cpu.kernels.kernel_files import KernelFiles
 
 kept = pytest.mark.skipif(cache_root() is None, reason="kernels are not kept on this machine")
 
@@ -19,7 +19,7 @@ MARKS = """
 import json, logging, sys
 import numpy as np
 from tests.cpu.small_operations import SMALL
-from volumetric.runtime.cpu import compile_process, compiling
+from volumetric.devices.cpu import compile_process, compiling
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 SMALL.home = sys.argv[1] or SMALL.home
 started = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volumetric.runtime.cpu import cores
+from volumetric.devices.cpu import cores
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.cpu.decoding import TokenLoop
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.cpu.decoding import TokenLoop
-from volumetric.runtime.device import Piece
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
 
 
 def compiled(context: int = 600) -> Any:

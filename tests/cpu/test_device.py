@@ -9,19 +9,19 @@ import pytest
 
 from tests.cpu.networks import IDS, NETWORKS, assert_close, gpt, outputs, random_params
 from tests.networks import tiny_llama
+from volumetric.base.errors import DeviceError, GenerationError, ShapeError
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.dtypes import Scheme
-from volumetric.errors import DeviceError, GenerationError, ShapeError
-from volumetric.grid import Coord, Grid
 from volumetric.layers import (
     Dense,
 )
 from volumetric.network import Network
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
 
 
 @pytest.mark.thorough

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from volumetric.runtime.cpu.governor import Governor
-from volumetric.runtime.cpu.team import Team
+from volumetric.devices.cpu.governor import Governor
+from volumetric.devices.cpu.team import Team
 
 
 class Machine:

@@ -10,15 +10,15 @@ import pytest
 import volumetric
 from tests.cpu.networks import IDS, gemma, gpt, outputs, random_params, sinks
 from tests.networks import tiny_llama
-from volumetric.errors import UnsupportedError
-from volumetric.grid import Coord, Grid
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import MultiHeadAttention
 from volumetric.network import Network
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
 
 pytestmark = pytest.mark.thorough
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError
-from volumetric.kernels.cpu.likeliest import FOUND_BYTES
-from volumetric.kernels.cpu.operations import ROWS
-from volumetric.kernels.cpu.steps import (
+from volumetric.base.errors import GenerationError
+from volumetric.devices.cpu import CpuDevice, walking
+from volumetric.devices.cpu.arena import address_of
+from volumetric.devices.cpu.kernels.likeliest import FOUND_BYTES
+from volumetric.devices.cpu.kernels.operations import ROWS
+from volumetric.devices.cpu.kernels.steps import (
     BARRIER_WORD,
     CONTROL_WORDS,
     FIRST_ARGUMENT,
@@ -25,11 +27,9 @@ from volumetric.kernels.cpu.steps import (
     STOP_WORD,
     TAIL_POSITIONS_WORD,
 )
+from volumetric.devices.cpu.team import TEAM
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu import CpuDevice, walking
-from volumetric.runtime.cpu.arena import address_of
-from volumetric.runtime.cpu.team import TEAM
+from volumetric.run import RunOptions, lower
 
 
 def chosen(logits: np.ndarray, threads: int, limit: int = 1 << 30) -> tuple[list[int], list[float], bool]:

@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 
+from volumetric.devices.cpu.arena import address_of
+from volumetric.devices.cpu.kernels.jit import kernel
+from volumetric.devices.cpu.kernels.maths import ACTIVATIONS, activate, erf, exp, tanh
+from volumetric.devices.cpu.kernels.simd import load, load_half, store, store_half
 from volumetric.graph.numeric import activations
-from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import ACTIVATIONS, activate, erf, exp, tanh
-from volumetric.kernels.cpu.simd import load, load_half, store, store_half
-from volumetric.runtime.cpu.arena import address_of
 
 POINTS = np.concatenate([np.linspace(-30, 30, 40_000), np.linspace(-1e-3, 1e-3, 4_000), [0.0] * 16]).astype(np.float32)
 POINTS = POINTS[: len(POINTS) // 16 * 16]

@@ -10,15 +10,21 @@ import pytest
 from tests.cpu.matrices import activations, panels, panels_from
 from tests.cpu.test_block_panels import stored
 from tests.cpu.test_products import tiles_kernel
+from volumetric.devices.cpu.arena import address_of, aligned_zeros
+from volumetric.devices.cpu.kernels.amx import allowed
+from volumetric.devices.cpu.kernels.amx.layout import (
+    MATRIX_ROWS,
+    UNITS_TOGETHER,
+    about_bytes,
+    opened_bytes,
+    sums_bytes,
+)
+from volumetric.devices.cpu.kernels.amx.product import gather_about, multiply_opened
+from volumetric.devices.cpu.kernels.amx.tiles import begin_tiles, end_tiles, open_codes
+from volumetric.devices.cpu.kernels.jit import kernel
+from volumetric.devices.cpu.kernels.panels import BY_NAME, FORMATS
+from volumetric.devices.cpu.kernels.target import describe, resolve_features
 from volumetric.dtypes import BLOCK_FORMATS
-from volumetric.kernels.cpu.amx import allowed
-from volumetric.kernels.cpu.amx.layout import MATRIX_ROWS, UNITS_TOGETHER, about_bytes, opened_bytes, sums_bytes
-from volumetric.kernels.cpu.amx.product import gather_about, multiply_opened
-from volumetric.kernels.cpu.amx.tiles import begin_tiles, end_tiles, open_codes
-from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.panels import BY_NAME, FORMATS
-from volumetric.kernels.cpu.target import describe, resolve_features
-from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 
 # Groups of 32 and 16, with floors and without, codes of 8 bits signed and unsigned, a table, heads, two planes of bits.
 SCHEMES = ("int8:g32", "uint8:g32", "uint4:g32", "q2_k", "q6_k", "q4_k", "iq4_xs", "q5_0")

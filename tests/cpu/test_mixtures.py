@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from tests.runtime.test_reference import chain
-from volumetric.kernels.cpu.mixtures.routing import ROUTE_ARGUMENTS
-from volumetric.kernels.cpu.operations import ROWS
-from volumetric.kernels.cpu.steps import CONTROL_WORDS, FIRST_ARGUMENT, ROWS_WORD, SLOTS_WORD, STEP_WORDS
+from volumetric.devices.cpu.device import CpuDevice
+from volumetric.devices.cpu.executable import CpuExecutable
+from volumetric.devices.cpu.kernels.mixtures.routing import ROUTE_ARGUMENTS
+from volumetric.devices.cpu.kernels.operations import ROWS
+from volumetric.devices.cpu.kernels.steps import CONTROL_WORDS, FIRST_ARGUMENT, ROWS_WORD, SLOTS_WORD, STEP_WORDS
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import MLP, Dense, Gate, LayerSpec, MultiHeadAttention, Parallel, Residual, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu.device import CpuDevice
-from volumetric.runtime.cpu.executable import CpuExecutable
-from volumetric.runtime.device import Piece
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
 
 pytestmark = pytest.mark.thorough
 

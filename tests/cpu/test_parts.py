@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import pytest
 
-from volumetric.kernels.cpu.jit import cache_root, entry, kernel
+from volumetric.devices.cpu.kernels.jit import cache_root, entry, kernel
 
 
 def _doubled(x: int) -> int:

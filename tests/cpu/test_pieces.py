@@ -9,10 +9,10 @@ import pytest
 
 from tests.cpu.networks import encoder, random_params
 from tests.cpu.test_batch import NETWORKS, compiled
-from volumetric.runtime.batch import Span, deal
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.device import Piece, RunOptions, Wanted
-from volumetric.runtime.lower import lower
+from volumetric.devices.cpu import CpuDevice
+from volumetric.run.batch import Span, deal
+from volumetric.run.device import Piece, RunOptions, Wanted
+from volumetric.run.lower import lower
 
 FORMATS = [
     ("float32", "auto", "auto"),

@@ -7,16 +7,16 @@ from dataclasses import replace
 from tests.graph.op_cases import OP_CASES
 from tests.graph.op_cases.case import case_graph
 from tests.networks import tiny_llama
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.cpu.executable import CpuExecutable
+from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.kernels.operations import ROWS
+from volumetric.devices.cpu.placement import Placement, barriers
+from volumetric.devices.cpu.steps import Address, Draft, Step
 from volumetric.graph import GraphBuilder
 from volumetric.graph.unroll import unroll_scans
-from volumetric.kernels.cpu.operations import ROWS
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.cpu.executable import CpuExecutable
-from volumetric.runtime.cpu.graph.drafting import drafted
-from volumetric.runtime.cpu.placement import Placement, barriers
-from volumetric.runtime.cpu.steps import Address, Draft, Step
+from volumetric.run import RunOptions, lower
 
 
 def draft(*tensors: int) -> tuple[Draft, list[int]]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import volumetric
-from volumetric.kernels.cpu import jit
-from volumetric.kernels.cpu.operations import ROWS
-from volumetric.runtime.cpu.sampling import Sampling
-from volumetric.runtime.preparable import Preparable
+from volumetric.devices.cpu.kernels import jit
+from volumetric.devices.cpu.kernels.operations import ROWS
+from volumetric.devices.cpu.sampling import Sampling
+from volumetric.run.preparable import Preparable
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 LENGTHS = (60, 1, 2, 4, 5, 9, 11, 17, 40, 41, 64)
@@ -30,7 +30,7 @@ def compiled(monkeypatch):
     monkeypatch.setattr(jit._KernelCache, "load_overload", noted)
     monkeypatch.setattr(ROWS, "_compiled", {})
     sampling = Sampling()
-    monkeypatch.setattr("volumetric.runtime.cpu.sampling.SAMPLING", sampling)
+    monkeypatch.setattr("volumetric.devices.cpu.sampling.SAMPLING", sampling)
     monkeypatch.setattr("volumetric.generate.request.SAMPLING", sampling)
     return names
 

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from tests.cpu.matrices import FLOAT_SCHEMES, INTEGER_SCHEMES, SCHEMES, activations, panels, panels_of
-from volumetric.kernels.cpu.forms import product_tile, product_tiles
-from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.panels import FORMATS
-from volumetric.kernels.cpu.prepare import prepare_row
-from volumetric.kernels.cpu.tiles import (
+from volumetric.devices.cpu.arena import address_of, aligned_zeros
+from volumetric.devices.cpu.kernels.forms import product_tile, product_tiles
+from volumetric.devices.cpu.kernels.jit import kernel
+from volumetric.devices.cpu.kernels.panels import FORMATS
+from volumetric.devices.cpu.kernels.prepare import prepare_row
+from volumetric.devices.cpu.kernels.tiles import (
     brain_tile,
     byte_block_bytes,
     float_tile,
     float_tile_shape,
     integer_tile_shape,
 )
-from volumetric.kernels.cpu.unpack import FORMAT_CODES, read_row, unpack_bytes, unpack_floats
-from volumetric.runtime.cpu.arena import address_of, aligned_zeros
+from volumetric.devices.cpu.kernels.unpack import FORMAT_CODES, read_row, unpack_bytes, unpack_floats
 
 SHAPES = [(1, 1), (15, 31), (17, 33), (31, 64), (16, 65), (48, 200)]
 

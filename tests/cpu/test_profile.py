@@ -7,11 +7,11 @@ import pytest
 
 from tests.cpu.networks import gpt, random_params
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.profile import WHOLE, StepTime, by_label
+from volumetric.base.errors import GenerationError
+from volumetric.devices.cpu import CpuDevice
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
+from volumetric.run.profile import WHOLE, StepTime, by_label
 
 
 def test_labels_add_up_in_order():

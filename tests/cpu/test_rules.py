@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import volumetric.runtime.cpu
-from volumetric.kernels.cpu import jit, rows
+import volumetric.devices.cpu
+from volumetric.devices.cpu.kernels import jit, rows
 
 KERNELS = sorted(Path(jit.__file__).parent.glob("*.py"))
-RUNTIME = sorted(Path(volumetric.runtime.cpu.__file__).parent.glob("*.py"))
+RUNTIME = sorted(Path(volumetric.devices.cpu.__file__).parent.glob("*.py"))
 
 
 @pytest.mark.thorough
@@ -70,7 +70,7 @@ def run_child(code: str, **environment: str) -> str:
 
 
 CHILD = """
-from volumetric.kernels.cpu.operations import ROWS
+from volumetric.devices.cpu.kernels.operations import ROWS
 print(ROWS.compiled("add").cache_hits)
 """
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
+from volumetric.devices.cpu.cache import KVStorage, Pair, in_blocks
+from volumetric.devices.cpu.state import CpuState, StateLayout, StateMemory
 from volumetric.layers import StateSpec
-from volumetric.runtime.cpu.cache import KVStorage, Pair, in_blocks
-from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory
-from volumetric.runtime.held import Coded, as_numbers
+from volumetric.run.held import Coded, as_numbers
 
 SPECS = {
     "a/k": StateSpec(name="k", shape=(2, 5), kind="rows"),

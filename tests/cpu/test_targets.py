@@ -11,9 +11,9 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
-from volumetric.kernels.cpu.bytedot import ByteDot
-from volumetric.kernels.cpu.emit import I32X, I64, Emitter
-from volumetric.kernels.cpu.target import Target, describe, resolve_features
+from volumetric.devices.cpu.kernels.bytedot import ByteDot
+from volumetric.devices.cpu.kernels.emit import I32X, I64, Emitter
+from volumetric.devices.cpu.kernels.target import Target, describe, resolve_features
 
 BLOCKS = "(opened_panels and {} and not exact)"
 FEW = "(48-200 and tile and not exact)"

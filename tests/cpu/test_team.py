@@ -12,10 +12,10 @@ import pytest
 
 from tests.cpu.networks import IDS, random_params
 from tests.networks import tiny_llama
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.cpu.team import TEAM
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.cpu.team import TEAM
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ warnings.simplefilter("ignore")  # newer Pythons warn of forks in a process with
 import numpy as np
 from tests.cpu.networks import IDS, random_params
 from tests.networks import tiny_llama
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.lower import lower
+from volumetric.devices.cpu import CpuDevice
+from volumetric.run.lower import lower
 plan = lower(tiny_llama())
 executable = CpuDevice(threads=2).compile(plan, random_params(plan, np.random.default_rng(0)))
 want = executable.forward(executable.new_state(), IDS)

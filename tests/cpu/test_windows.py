@@ -11,13 +11,13 @@ import pytest
 from tests.cpu.networks import chain, random_params
 from tests.generate.letters import deep_letters
 from tests.pieces import run_all
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
+from volumetric.devices.cpu import CpuDevice, cache
+from volumetric.devices.cpu.state import CpuState
 from volumetric.layers import Dense, Embedding, MultiHeadAttention, Residual, Rope, Sequential
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.cpu import CpuDevice, cache
-from volumetric.runtime.cpu.state import CpuState
-from volumetric.runtime.device import Executable, Piece, State
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Executable, Piece, State
 
 pytestmark = pytest.mark.thorough
 

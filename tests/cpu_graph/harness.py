@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.cpu.graph.device import CpuGraphs
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.cpu.graph.device import CpuGraphs
 
 
 @cache

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
+from volumetric.devices.cpu.graph import blocks
+from volumetric.devices.cpu.graph.drafting import drafted
 from volumetric.graph import Graph, GraphBuilder, interpret
 from volumetric.graph.passes import spread_late
-from volumetric.runtime.cpu.graph import blocks
-from volumetric.runtime.cpu.graph.drafting import drafted
 
 SHAPE = (3, 5, 37)
 

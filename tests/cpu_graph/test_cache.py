@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-from volumetric.kernels.cpu import attention, jit, panels, rows
-from volumetric.kernels.cpu.graph import dots, gemm
+from volumetric.devices.cpu.kernels import attention, jit, panels, rows
+from volumetric.devices.cpu.kernels.graph import dots, gemm
 
 
 def sources(module: ModuleType) -> set[str]:
@@ -17,8 +17,8 @@ def sources(module: ModuleType) -> set[str]:
 def test_the_hash_of_a_module_covers_what_it_imports() -> None:
     found = sources(dots)
     needed = ("graph/dots", "graph/gemm", "graph/tiles", "lanes", "simd", "emit", "target", "jit", "parts")
-    assert {f"kernels/cpu/{name}.py" for name in needed} <= found
-    assert not {"kernels/cpu/attention.py", "kernels/cpu/graph/reduce.py"} & found
+    assert {f"devices/cpu/kernels/{name}.py" for name in needed} <= found
+    assert not {"devices/cpu/kernels/attention.py", "devices/cpu/kernels/graph/reduce.py"} & found
 
 
 def test_the_hash_covers_constants_of_other_packages() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
+from volumetric.devices.cpu.graph.joining import MOST, join_products
 from volumetric.graph import Graph, GraphBuilder, interpret
-from volumetric.runtime.cpu.graph.joining import MOST, join_products
 
 
 def sum_of(terms: int, *, groups: int = 3, m: int = 5, n: int = 70, k: int = 4, trans: bool = True) -> Graph:

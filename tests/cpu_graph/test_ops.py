@@ -9,8 +9,8 @@ from tests.cpu_graph.harness import graphs
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OPEN
 from tests.graph.op_cases.case import OpCase, case_graph, case_outputs
+from volumetric.devices.cpu.graph.program import CpuProgram
 from volumetric.graph.operations import OPS
-from volumetric.runtime.cpu.graph.program import CpuProgram
 
 
 def program_of(case: OpCase, threads: int = 1) -> CpuProgram:

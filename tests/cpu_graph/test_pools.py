@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph import GraphBuilder, interpret
 
 WINDOWS = [

@@ -7,8 +7,8 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from tests.graph.agreement import agree
+from volumetric.devices.cpu.graph.program import CpuProgram
 from volumetric.graph import GraphBuilder
-from volumetric.runtime.cpu.graph.program import CpuProgram
 
 
 def product(

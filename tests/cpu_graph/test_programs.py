@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.devices.cpu.graph.device import CpuGraphs
+from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.graph.program import CpuProgram
+from volumetric.devices.cpu.placement import LARGE, Placement, barriers
+from volumetric.devices.cpu.steps import Draft
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
-from volumetric.runtime.cpu.graph.device import CpuGraphs
-from volumetric.runtime.cpu.graph.drafting import drafted
-from volumetric.runtime.cpu.graph.program import CpuProgram
-from volumetric.runtime.cpu.placement import LARGE, Placement, barriers
-from volumetric.runtime.cpu.steps import Draft
 
 
 def compiled(work: GraphBuilder, outputs: list[int], threads: int = 1, **buffers: np.ndarray) -> CpuProgram:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.graph.joining import MOST, join_products
+from volumetric.devices.cpu.graph.skipping import skip_together
 from volumetric.graph import Graph, GraphBuilder, interpret
-from volumetric.runtime.cpu.graph.drafting import drafted
-from volumetric.runtime.cpu.graph.joining import MOST, join_products
-from volumetric.runtime.cpu.graph.skipping import skip_together
 
 TERMS = MOST + 3
 

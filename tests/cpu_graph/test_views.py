@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
+from volumetric.devices.cpu.graph.drafting import drafted
 from volumetric.graph import Graph, GraphBuilder, interpret
-from volumetric.runtime.cpu.graph.drafting import drafted
 
 
 def copies(graph: Graph) -> int:

@@ -8,11 +8,11 @@ import pytest
 from tests.cpu_graph.harness import graphs
 from tests.examples import CASES
 from tests.parity.run import data
+from volumetric.devices.cpu.graph.samples import by_samples
+from volumetric.devices.cpu.graph.windows import in_pieces
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import Conv1d, Conv2d, LayerSpec
 from volumetric.layers.scope import Scope
-from volumetric.runtime.cpu.graph.samples import by_samples
-from volumetric.runtime.cpu.graph.windows import in_pieces
 
 LARGE: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
     "rows of 70": (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DTypeError
 from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, BlockFormat, Scheme, decode, encode
 from volumetric.dtypes.blocks.format import packed_planes, planes
-from volumetric.errors import DTypeError
 
 each_format = pytest.mark.parametrize("blocks", [*BLOCK_FORMATS.values(), *OWN_FORMATS.values()], ids=str)
 

@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DTypeError, ShapeError
 from volumetric.dtypes import BLOCK_FORMATS, BlockFormat, Packed, Scheme, decode, decode_rows, from_gguf, to_gguf
-from volumetric.errors import DTypeError, ShapeError
 
 each_format = pytest.mark.parametrize("blocks", BLOCK_FORMATS.values(), ids=str)
 

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from tests.dtypes.strategies import finite, matrices, normal, ordinary, parts, per_element, schemes
+from volumetric.base.errors import DTypeError
 from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, encode, recode
-from volumetric.errors import DTypeError
 
 F32_MAX = float(np.finfo(np.float32).max)
 SCALED = [Scheme.default(dtype) for dtype in DTYPES if Scheme.default(dtype).has_scale]

@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from tests.dtypes.strategies import GGUF_SCHEMES, normal, parts
+from volumetric.base.errors import DTypeError, ShapeError
 from volumetric.dtypes import Scheme, decode, encode, from_gguf, to_gguf
-from volumetric.errors import DTypeError, ShapeError
 
 TYPES = list(GGUF_SCHEMES)
 each_type = pytest.mark.parametrize("name", TYPES)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.dtypes.strategies import finite, matrices, normal, ordinary, parts, schemes
+from volumetric.base.errors import DTypeError, ShapeError
 from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, decode_rows, encode, parse_dtype
 from volumetric.dtypes.bits import pack_codes, unpack_codes
-from volumetric.errors import DTypeError, ShapeError
 
 
 def slow_words(codes: list[int], bits: int) -> list[int]:

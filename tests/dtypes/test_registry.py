@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from volumetric.base.errors import DTypeError
 from volumetric.dtypes import BLOCK_FORMATS, DTYPES, DType, parse_dtype, register_format
-from volumetric.errors import DTypeError
 
 SPELLINGS = {
     "float64": ["f64", "fp64", "double", "F64", "torch.float64", "FLOAT64", "Float64"],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from volumetric.base.errors import ShapeError
 from volumetric.dtypes import BLOCK_FORMATS, Scheme, decode, encode, scaled_rows
-from volumetric.errors import ShapeError
 
 RUNS = ((3, 0.3), (4, -1.7), (2, 1.0))
 FACTORS = np.repeat([0.3, -1.7, 1.0], [3, 4, 2])

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dtypes.strategies import schemes
+from volumetric.base.errors import DTypeError
 from volumetric.dtypes import DTYPES, Scheme, encode, parse_dtype
 from volumetric.dtypes.scheme import SPELLINGS
-from volumetric.errors import DTypeError
 
 DEFAULTS = {
     "float64": ("float64", None),

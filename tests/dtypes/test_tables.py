@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from volumetric.base.errors import DTypeError
 from volumetric.builders import chain
 from volumetric.dtypes import DType, Scheme, decode, encode, parse_dtype, register_dtype, registry
-from volumetric.errors import DTypeError
 from volumetric.layers import Dense
 from volumetric.loaders.native import read_native, save_native
 from volumetric.network import initialise
-from volumetric.runtime import lower
+from volumetric.run import lower
 
 HOST = ml_dtypes.float6_e3m2fn
 RNG = np.random.default_rng(0)

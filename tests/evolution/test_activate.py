@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.evolution.genomes import genome
-from volumetric.errors import ShapeError
+from volumetric.base.errors import ShapeError
 from volumetric.evolution import Activator, EvolutionConfig, GenomeConfig, MutationConfig, Population, activate
 from volumetric.evolution.activate import activate_reference
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS

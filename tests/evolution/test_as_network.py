@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from tests.evolution.genomes import genome
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base.errors import SpecError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, MutationConfig, Population
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
 from volumetric.evolution.problems import Table
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import Dense, RMSNorm
 from volumetric.loaders.model import open_model
 from volumetric.loaders.native import save_native
 from volumetric.network import Network, initialise
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import Params
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.network.weights import Params
+from volumetric.run.lower import lower
 
 pytestmark = pytest.mark.thorough
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution import EvolutionConfig, GenomeConfig, Population
 from volumetric.evolution.job import FUNCTIONS
 from volumetric.evolution.problems import Table, function, xor

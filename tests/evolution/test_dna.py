@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
+from volumetric.base.errors import SpecError, VolumetricError
 from volumetric.dtypes import DTYPES, Scheme
-from volumetric.errors import SpecError, VolumetricError
 from volumetric.evolution.compare import compare, similarity_matrix
 from volumetric.evolution.dna import SKETCH, extract_dna, leaves
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, Gate, LayerSpec, Parallel, RMSNorm, Sequential, Softmax
 from volumetric.network import Network, initialise
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
 
 
 def chain(*layers: LayerSpec, width: int = 24) -> Network:

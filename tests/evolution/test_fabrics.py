@@ -13,20 +13,20 @@ from tests.evolution.grids.test_grids import WILD, first
 from tests.fabric.dynamic_cases import CASES, PLAIN
 from tests.fabric.test_layer import alone
 from volumetric import fabric
+from volumetric.base.errors import VolumetricError
 from volumetric.cli import main
-from volumetric.errors import VolumetricError
 from volumetric.evolution import compare, extract_dna
 from volumetric.evolution.grids.crossover import crossover
 from volumetric.evolution.grids.genome import GridInnovations
 from volumetric.evolution.grids.mutate import mutate
 from volumetric.evolution.splice import SpliceConfig, splice
-from volumetric.grid import Coord, Grid
+from volumetric.fabric.layer import declared
+from volumetric.fabric.layer.declared import GRU, LSTM, RNN, Axon, Cell, Population
 from volumetric.layers import SLSTM, Dense
-from volumetric.layers.fabric import declared
-from volumetric.layers.fabric.declared import GRU, LSTM, RNN, Axon, Cell, Population
 from volumetric.loaders.native import save_native
 from volumetric.network import Network, initialise
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
 
 
 def likeness(one: tuple[Network, Params], other: tuple[Network, Params]) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.evolution.genomes import genome
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, Population
 from volumetric.evolution.problems import xor
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.evolution.test_linked import wild
-from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.base.errors import ShapeError, UnsupportedError
+from volumetric.devices.gpu import GpuDevice
 from volumetric.evolution import LinkedPool, activate
-from volumetric.runtime.gpu import GpuDevice
 
 
 @cache

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.builders import sequential
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.evolution import (
     EvolutionConfig,
     GenomeConfig,
@@ -24,10 +24,10 @@ from volumetric.evolution.job import job_from, open_problem, open_run
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems import Gym
 from volumetric.evolution.problems.worlds import ArrayWorlds, SingleWorlds, actions_of, input_width, output_widths
-from volumetric.grid import Coord, Grid
 from volumetric.layers import GRU, Dense
 from volumetric.network import Network
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
 
 CARTPOLE = Gym(id="CartPole-v1")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.evaluate import Problem
 from volumetric.evolution.job import job_from, open_problem, open_run
 from volumetric.train.imported import import_function

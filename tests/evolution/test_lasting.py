@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.evolution import Budget, Cohort, EvolutionConfig, NoveltyConfig, Population, TensorBoard
 from volumetric.evolution.problems import NoveltySearch, parity, xor
 

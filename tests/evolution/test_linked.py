@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evolution.test_activate import WILD
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.evolution import EvolutionConfig, GenomeConfig, LinkedPool, Population, activate
 from volumetric.evolution import linked as linked_module
 from volumetric.evolution.pool import Pool

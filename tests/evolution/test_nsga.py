@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.evolution import (
     Budget,
     Cohort,
@@ -27,9 +27,9 @@ from volumetric.evolution import (
 from volumetric.evolution.nsga import front_ranks
 from volumetric.evolution.problems import xor
 from volumetric.evolution.reporters import EvaluationFailed, FrontEvaluated
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
 from volumetric.network import Network
+from volumetric.network.grid import Coord, Grid
 
 SMALL = EvolutionConfig(population=40)
 X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.cli import main
-from volumetric.errors import SpecError, UnsupportedError
 from volumetric.evolution import EvolutionConfig, Population
 from volumetric.evolution.problems import Gym
 

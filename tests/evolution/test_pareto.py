@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.evolution.novelty import NoveltyArchive, NoveltyConfig
 from volumetric.evolution.nsga import crowding, front_ranks, preference
 

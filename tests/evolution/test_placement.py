@@ -11,8 +11,8 @@ import pytest
 
 from tests.devices import device
 from tests.evolution.test_linked import wild
+from volumetric.base.errors import DeviceError, ShapeError, UnsupportedError
 from volumetric.builders import sequential
-from volumetric.errors import DeviceError, ShapeError, UnsupportedError
 from volumetric.evolution import (
     Cohort,
     EvolutionConfig,

@@ -18,15 +18,15 @@ from volumetric.evolution.programs.change import genes_of
 from volumetric.evolution.programs.masks import changed_mask, fitted, new_mask
 from volumetric.evolution.programs.mutate import CHANGES, changed
 from volumetric.evolution.programs.regions import change_slots, changed_learning, learning_with
-from volumetric.layers.program.declared import Program as Declared
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.learning import Learning
-from volumetric.layers.program.masks import Bits, Mask, Rects, Tile
-from volumetric.layers.program.recipes import recipe_of
-from volumetric.layers.program.region import Identity, Region
 from volumetric.network import initialise
-from volumetric.weights import Params
+from volumetric.network.weights import Params
+from volumetric.program.layer.declared import Program as Declared
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.learning import Learning
+from volumetric.program.layer.masks import Bits, Mask, Rects, Tile
+from volumetric.program.layer.recipes import recipe_of
+from volumetric.program.layer.region import Identity, Region
 
 GENES = ("change_carrier", "change_slots", "change_mask", "change_learning")
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as changed_to
 
 from tests.examples.programs import BELIEF, CARRIED, EDGES, EYE, KNOWN, TIMED, WHOLE, program
+from volumetric.base.errors import SpecError
 from volumetric.builders import chain
 from volumetric.cli import main
-from volumetric.errors import SpecError
 from volumetric.evolution import compare, extract_dna, splice
 from volumetric.evolution.config import SpeciesConfig
 from volumetric.evolution.grids.config import PROGRAM_CHANCES, GridConfig, GridMutationConfig
@@ -30,19 +30,19 @@ from volumetric.evolution.programs.clocks import changed_clock, new_clock
 from volumetric.evolution.programs.edges import add_edge
 from volumetric.evolution.programs.mutate import CHANGES, Changing, changed
 from volumetric.evolution.programs.regions import add_region
-from volumetric.grid import Coord
-from volumetric.layers import Program
 from volumetric.layers.clock import Clock
-from volumetric.layers.program.declared import Program as Declared
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.learning import Learning
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.ports import In, Out
-from volumetric.layers.program.recipes import recipe_params
-from volumetric.layers.program.region import Region
 from volumetric.network import check_params, initialise
+from volumetric.network.grid import Coord
+from volumetric.network.weights import Params, WeightStore
 from volumetric.program.describe import problems
-from volumetric.weights import Params, WeightStore
+from volumetric.program.layer.declared import Program as Declared
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.learning import Learning
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.recipes import recipe_params
+from volumetric.program.layer.region import Region
+from volumetric.program.layer.spec import Program
 
 AT = Coord(0)
 SPECS = {"timed": TIMED, "carried": CARRIED, "whole": WHOLE, "known": KNOWN}

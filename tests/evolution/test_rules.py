@@ -19,9 +19,9 @@ from volumetric.evolution import (
     mutate,
 )
 from volumetric.evolution.genome import validate
+from volumetric.evolution.kernels import breeding
 from volumetric.evolution.problems import parity, xor
 from volumetric.evolution.species import SpeciesTable, apportion, breeders, rank
-from volumetric.kernels.cpu import breeding
 
 FULL = [(0, 0, 2, 0.5, True), (1, 1, 2, -0.5, True)]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.evolution import (
     Cohort,
     Csv,

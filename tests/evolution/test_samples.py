@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.grids.population import GridPopulation
 from volumetric.evolution.job import job_from, open_problem, open_run
 from volumetric.evolution.problems import Table

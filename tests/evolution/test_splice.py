@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.evolution.test_dna import chain, dense
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.dtypes import Scheme
-from volumetric.errors import ShapeError, SpecError
 from volumetric.evolution.splice import SpliceConfig, fitness_share, merge, splice
 from volumetric.layers import RMSNorm
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import save_model
 from volumetric.network import initialise
-from volumetric.weights import Params, WeightStore
+from volumetric.network.weights import Params, WeightStore
 
 TINY = Path(__file__).parents[1] / "fixtures/hf_tiny"
 NETWORK = chain(dense(), RMSNorm(num_features=24), dense())

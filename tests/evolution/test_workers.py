@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution import EvaluationError, EvolutionConfig, Genome, History, Population, Workers, batched
 from volumetric.evolution.problems import xor
 from volumetric.evolution.reporters import EvaluationFailed

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from tests.examples.entry import Examples
-from volumetric.layers import Fabric
-from volumetric.layers.fabric.declared import GRU, LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population
-from volumetric.layers.fabric.edges import Columns, ExplicitEdges, LocalRadius, SmallWorld
-from volumetric.layers.fabric.graphs import Explicit, Lattice
-from volumetric.layers.fabric.places import XBand
+from volumetric.fabric.layer.declared import GRU, LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population
+from volumetric.fabric.layer.edges import Columns, ExplicitEdges, LocalRadius, SmallWorld
+from volumetric.fabric.layer.graphs import Explicit, Lattice
+from volumetric.fabric.layer.places import XBand
+from volumetric.fabric.layer.spec import Fabric
 
 
 def small(**fields: Any) -> Fabric:

@@ -9,12 +9,12 @@ import numpy as np
 from tests.examples.fabrics import FREE, SHARED, small
 from tests.examples.fabrics import MIXED as OTHER
 from tests.layers.test_vjp import arrays
-from volumetric.layers import Fabric
-from volumetric.layers.fabric.declared import LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population
-from volumetric.layers.fabric.edges import Columns
-from volumetric.layers.fabric.graphs import Lattice
-from volumetric.layers.fabric.nodes import Entries, param_entries, places_of, state_entries
-from volumetric.layers.fabric.places import XBand
+from volumetric.fabric.layer.declared import LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population
+from volumetric.fabric.layer.edges import Columns
+from volumetric.fabric.layer.graphs import Lattice
+from volumetric.fabric.layer.nodes import Entries, param_entries, places_of, state_entries
+from volumetric.fabric.layer.places import XBand
+from volumetric.fabric.layer.spec import Fabric
 
 Arrays = dict[str, np.ndarray]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.layers import Fabric
+from volumetric.fabric.layer.spec import Fabric
 
 A = np.ndarray
 

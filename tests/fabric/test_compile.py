@@ -13,9 +13,9 @@ import pytest
 from tests.devices import device
 from tests.layers.graphed import graphed
 from volumetric import fabric
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.cli import main
 from volumetric.clocked import Clocked
-from volumetric.errors import ShapeError, SpecError
 from volumetric.fabric import Blueprint, DotProduct, Input, Output, Population, ReceiverState, graph, lattice2d
 from volumetric.fabric.cells import LSTM
 from volumetric.loaders import open_model

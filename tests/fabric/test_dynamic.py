@@ -11,16 +11,16 @@ from tests.fabric.test_layer import RESETS, alone
 from tests.layers.test_vjp import differences
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
+from volumetric.fabric.layer import emit as fabric
+from volumetric.fabric.layer.nodes import param_entries, state_entries
+from volumetric.fabric.layer.spec import Fabric
 from volumetric.graph import differentiate, interpret
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.ops import Graph
-from volumetric.layers import Fabric
-from volumetric.layers.fabric import emit as fabric
-from volumetric.layers.fabric.nodes import param_entries, state_entries
 from volumetric.layers.scope import Scope
 from volumetric.network import Network
-from volumetric.runtime.graph import graph_of
+from volumetric.run.graph import graph_of
 
 
 def in_numpy(spec: Fabric, p: Arrays, x: np.ndarray) -> tuple[np.ndarray, Arrays, Arrays]:

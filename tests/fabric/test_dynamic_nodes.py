@@ -16,15 +16,16 @@ from tests.fabric.test_dynamic_streams import params_of
 from tests.fabric.test_layer import alone
 from tests.oracles import oracle
 from volumetric import fabric
+from volumetric.base.errors import SpecError
 from volumetric.cli import main
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError
-from volumetric.grid import Coord, Grid
-from volumetric.layers import Dense, Fabric, Sequential
-from volumetric.layers.fabric.edges import ExplicitEdges, LocalRadius
-from volumetric.layers.fabric.nodes import param_entries
+from volumetric.fabric.layer.edges import ExplicitEdges, LocalRadius
+from volumetric.fabric.layer.nodes import param_entries
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import Dense, Sequential
 from volumetric.loaders.native import save_native
 from volumetric.network import Network, initialise
+from volumetric.network.grid import Coord, Grid
 
 
 def only(network: Network) -> Fabric:

@@ -14,18 +14,19 @@ from tests.fabric.dynamic_cases import CASES, Arrays, cut, given, masked
 from tests.fabric.test_layer import alone
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.clocked import Clocked
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.fabric.layer.declared import OutPort
+from volumetric.fabric.layer.places import XBand
+from volumetric.fabric.layer.spec import Fabric
 from volumetric.graph.programs import ProgramCache
-from volumetric.grid import Coord, Grid
-from volumetric.layers import Dense, Fabric
-from volumetric.layers.fabric.declared import OutPort
-from volumetric.layers.fabric.places import XBand
+from volumetric.layers import Dense
 from volumetric.network import Network, initialise
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
 from volumetric.observe.activity import Recorder
-from volumetric.runtime.streams.chunks import Chunk
-from volumetric.runtime.streams.rows import SEAL, Header, RowStream
-from volumetric.weights import Params, WeightStore
+from volumetric.run.streams.chunks import Chunk
+from volumetric.run.streams.rows import SEAL, Header, RowStream
 
 WAYS = ("reference", "cpu", "rows on cpu", "gpu")
 

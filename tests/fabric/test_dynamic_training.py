@@ -14,18 +14,18 @@ from tests.fabric.dynamic_cases import CASES, cut, given, left
 from tests.fabric.test_dynamic_streams import params_of
 from tests.fabric.test_layer import alone
 from volumetric import fabric
+from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError
+from volumetric.fabric.layer.declared import OutPort
+from volumetric.fabric.layer.nodes import param_entries
+from volumetric.fabric.layer.places import XBand
 from volumetric.graph.programs import ProgramCache
-from volumetric.grid import Coord, Grid, Link
-from volumetric.layers.fabric.declared import OutPort
-from volumetric.layers.fabric.nodes import param_entries
-from volumetric.layers.fabric.places import XBand
 from volumetric.network import Network, initialise
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.network.weights import Params
 from volumetric.train import MSE, SGD, AdamW, Backprop, Batch, Systolic, TrainConfig, evaluate, train
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.open import bind, open_learner
-from volumetric.weights import Params
 
 SPEC, GONE = CASES["mixed"]
 NETWORK = alone(SPEC)

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.fabric import (
     Blueprint,
     BySenderTile,
@@ -21,9 +21,9 @@ from volumetric.fabric import (
 )
 from volumetric.fabric.body import Body
 from volumetric.fabric.cells import GRU, LSTM, RNN, SLSTM
-from volumetric.layers.fabric.edges import Rule
-from volumetric.layers.fabric.facts import Facts
-from volumetric.layers.fabric.reach import latency
+from volumetric.fabric.layer.edges import Rule
+from volumetric.fabric.layer.facts import Facts
+from volumetric.fabric.layer.reach import latency
 
 CORE = {"core": Population(cell=SLSTM(hidden=4))}
 

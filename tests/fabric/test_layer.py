@@ -13,20 +13,20 @@ from tests.fabric.oracle import Stream
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
+from volumetric.fabric.layer import emit as fabric
+from volumetric.fabric.layer import messages as fabric_edges
+from volumetric.fabric.layer.declared import RNN, SLSTM, InPort, Population
+from volumetric.fabric.layer.edges import Annulus, Columns, LocalRadius
+from volumetric.fabric.layer.graphs import Lattice
+from volumetric.fabric.layer.places import XBand
+from volumetric.fabric.layer.reach import latency
+from volumetric.fabric.layer.spec import Fabric
 from volumetric.graph import differentiate, interpret
 from volumetric.graph.build import GraphBuilder
-from volumetric.grid import Coord, Grid
-from volumetric.layers import Fabric
-from volumetric.layers.fabric import emit as fabric
-from volumetric.layers.fabric import messages as fabric_edges
-from volumetric.layers.fabric.declared import RNN, SLSTM, InPort, Population
-from volumetric.layers.fabric.edges import Annulus, Columns, LocalRadius
-from volumetric.layers.fabric.graphs import Lattice
-from volumetric.layers.fabric.places import XBand
-from volumetric.layers.fabric.reach import latency
 from volumetric.layers.scope import Scope
 from volumetric.network import Network, initialise
-from volumetric.runtime.graph import graph_of
+from volumetric.network.grid import Coord, Grid
+from volumetric.run.graph import graph_of
 
 RESETS = np.array([[0, 0, 1, 0, 0], [0, 1, 0, 0, 1]])
 CASES = {"plain": small(), "mixed": MIXED, "shared": SHARED, "free": FREE}

@@ -10,9 +10,9 @@ from tests.examples.fabrics import MIXED
 from tests.fabric.test_layer import alone, given
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.errors import ShapeError, SpecError
-from volumetric.runtime.streams.rows import RowStream
-from volumetric.weights import Params, WeightStore
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run.streams.rows import RowStream
 
 NETWORK = alone(MIXED)
 P, X = given(MIXED, 12)

@@ -12,26 +12,26 @@ import pytest
 from msgspec import structs
 
 from volumetric import fabric, initialise, layers, open_device
+from volumetric.base.errors import SpecError, VolumetricError
 from volumetric.builders.chain import chain
-from volumetric.errors import SpecError, VolumetricError
 from volumetric.fabric import Blueprint, BySenderTile, DotProduct, Input, Output, Population, graph, lattice2d
 from volumetric.fabric.body import Body
 from volumetric.fabric.cells import GRU, LSTM, RNN, SLSTM, Axon
 from volumetric.fabric.compile import layer_of
+from volumetric.fabric.layer.declared import InPort, OutPort
+from volumetric.fabric.layer.declared import Population as Cells
+from volumetric.fabric.layer.edges import Rule
+from volumetric.fabric.layer.graphs import Explicit, Lattice
 from volumetric.layers import LayerSpec
-from volumetric.layers.fabric.declared import InPort, OutPort
-from volumetric.layers.fabric.declared import Population as Cells
-from volumetric.layers.fabric.edges import Rule
-from volumetric.layers.fabric.graphs import Explicit, Lattice
 from volumetric.layers.head_norm import warn_of_narrow_heads
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.learning import Constraints, Learning, Semantic
-from volumetric.layers.program.masks import Bits, Rects, Tile
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.ports import In, Level, Out
-from volumetric.layers.program.region import Canvas, Identity, Region
 from volumetric.loaders import open_model, save_native
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.learning import Constraints, Learning, Semantic
+from volumetric.program.layer.masks import Bits, Rects, Tile
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.ports import In, Level, Out
+from volumetric.program.layer.region import Canvas, Identity, Region
 
 CORE = {"core": Population(cell=GRU(hidden=2))}
 # Any list is taken where the fields, once they are checked, are tuples, as their types say.

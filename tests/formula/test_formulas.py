@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from tests.formula.spoken import VECTORS, wgsl_function
+from volumetric.devices.cpu.kernels import formulas as vectors
+from volumetric.devices.gpu.shaders import read
 from volumetric.formula import losses, optimisers
 from volumetric.formula.cells import CELLS
 from volumetric.formula.derivative import derivative
@@ -23,8 +25,6 @@ from volumetric.formula.optimisers import FORMS, fields_of
 from volumetric.formula.pairs import PAIRS
 from volumetric.formula.writing import written
 from volumetric.graph.numeric.formulas import function_of
-from volumetric.kernels.cpu import formulas as vectors
-from volumetric.shaders import read
 
 POINTS = np.concatenate([np.linspace(-9, 9, 61), [-1e-3, 1e-3, 0.4, 2.3]])
 ODD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 88.8, -104.0], np.float32)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from volumetric.base.errors import SpecError
 from volumetric.builders import chain
-from volumetric.errors import SpecError
 from volumetric.formula import functions, losses, optimisers
 from volumetric.formula.elementary import sign, softplus, sqrt, tanh
 from volumetric.formula.expression import variables
@@ -20,7 +20,7 @@ from volumetric.formula.optimisers import RATE, Attributes, G, Moved, Optimiser,
 from volumetric.graph.numeric.formulas import function_of
 from volumetric.layers import MLP, Dense, SwiGLU
 from volumetric.network import initialise
-from volumetric.runtime import lower
+from volumetric.run import lower
 from volumetric.train import LOSSES, OPTIMISERS, ArrayData, TrainConfig, train
 
 _WIDTH, _BETA, _REST, _DECAY, _MEAN = variables("width beta rest_beta weight_decay mean")

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Model
-from volumetric.grid import Coord, Grid
 from volumetric.layers import LSTM, Dense, Embedding, LayerSpec, MultiHeadAttention
 from volumetric.loaders import ChatTemplate, GenerationDefaults, LoadedModel, Tokenizer
 from volumetric.loaders.convert import save_model
 from volumetric.network import Network, initialise
-from volumetric.runtime.device import Device, RunOptions
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run.device import Device, RunOptions
 
 LETTERS = "abcdefgh."
 END = LETTERS.index(".")

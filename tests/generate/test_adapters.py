@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.dtypes import decode
-from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.generate import Model, load
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import Format, convert_model, open_merged, save_model
@@ -22,10 +22,10 @@ from volumetric.loaders.peft import read_adapter, save_adapter
 from volumetric.loaders.peft_merge import parse_adapter
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.network import Params
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.sharing import Updatable
+from volumetric.network.weights import WeightStore
+from volumetric.run.device import RunOptions
+from volumetric.run.sharing import Updatable
 from volumetric.train import LowRank
-from volumetric.weights import WeightStore
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PEFT, TINY = FIXTURES / "peft", FIXTURES / "hf_tiny"

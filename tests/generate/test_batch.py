@@ -10,7 +10,7 @@ import pytest
 
 import volumetric
 from tests.generate.letters import letters
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 PROMPTS = [[5, 80, 33, 7], [1], [9, 9, 2], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [60, 61]]

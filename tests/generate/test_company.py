@@ -13,12 +13,12 @@ import pytest
 import volumetric
 from tests.generate.guesses import Guesses
 from tests.generate.letters import deep_letters, recurrent_letters
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
 from volumetric.generate.scheduling import pace
 from volumetric.layers import GRU, LayerSpec, MultiHeadAttention
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.device import Device
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.device import Device
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 SPARE: dict[str, Any] = {"queue": None, "queue_tokens": None, "queue_seconds": None}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate import Model, load
 from volumetric.generate.comparison import compare_models
 

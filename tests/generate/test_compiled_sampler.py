@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tests.generate.letters import letters
 from tests.oracles.sampler import ReferenceSampler
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
+from volumetric.devices.cpu.sampling import Sampling
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw, Sampler, draw_together
-from volumetric.runtime.cpu.sampling import Sampling
 
 SIZES = st.one_of(st.integers(1, 20), st.integers(1, 700), st.integers(1, 60_000))
 LOOKS = ("plain", "halves", "whole", "masked", "flat", "steep", "huge")

@@ -14,18 +14,18 @@ import pytest
 
 import volumetric
 from tests.devices import DEVICES, device
+from volumetric.base.errors import CheckpointError, GenerationError, SpecError, UnsupportedError, VolumetricError
 from volumetric.dtypes import decode
-from volumetric.errors import CheckpointError, GenerationError, SpecError, UnsupportedError, VolumetricError
 from volumetric.generate import Model
 from volumetric.generate.encoder import Encoder
 from volumetric.generate.hidden import HIDDEN, with_hidden
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import save_model
 from volumetric.loaders.encoder_layers import up_to
-from volumetric.runtime.device import Piece
-from volumetric.runtime.graph.network import NATIVE
-from volumetric.runtime.graph.segments import Cut
-from volumetric.runtime.lower import lower
+from volumetric.run.device import Piece
+from volumetric.run.graph.network import NATIVE
+from volumetric.run.graph.segments import Cut
+from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
 

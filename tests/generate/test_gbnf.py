@@ -9,7 +9,7 @@ import pytest
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from tests.generate.byte_tokens import byte_tokens
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate.gbnf import lark_of
 from volumetric.generate.grammar_source import token_table
 

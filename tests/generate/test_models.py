@@ -12,14 +12,14 @@ import pytest
 
 import volumetric
 from tests.generate.letters import letters, next_letter_logits
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Model
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Embedding, MultiHeadAttention
 from volumetric.network import Network, initialise
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.grid import Coord, Grid
+from volumetric.run.device import RunOptions
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 GREEDY: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True}

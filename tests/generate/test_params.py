@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate.params import ALIASES, SamplingParams, merge
 from volumetric.loaders.generation_config import GenerationDefaults
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import volumetric
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.scheduler import Scheduler
 from volumetric.generate.scheduling.job import Job
 from volumetric.generate.scheduling.limits import Limits

@@ -13,8 +13,8 @@ import volumetric
 from tests.devices import DEVICES, device
 from volumetric.analysis import Standardisation, predict
 from volumetric.analysis.predict import predict_on
+from volumetric.base.errors import GenerationError, ShapeError, SpecError
 from volumetric.builders import chain, cnn, sequential
-from volumetric.errors import GenerationError, ShapeError, SpecError
 from volumetric.layers import RNN, Dense
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.native import NativeFacts, save_native

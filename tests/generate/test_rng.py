@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric import rng
+from volumetric.base import rng
 
 
 def test_a_stream_is_named_not_counted():

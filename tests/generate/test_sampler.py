@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.oracles.sampler import log_probabilities, top_p_mask
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Sampler
-from volumetric.runtime.logits import top_k_indices
+from volumetric.run.logits import top_k_indices
 
 VOCAB = 5000
 # Steps coarse enough that different scores have different probabilities, and some are equal.

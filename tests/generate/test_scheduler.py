@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.generate.letters import deep_letters, letters, next_letter_logits, recurrent_letters
-from volumetric.errors import (
+from volumetric.base.errors import (
     DeviceError,
     DoesNotFitError,
     ExpiredError,
@@ -18,10 +18,10 @@ from volumetric.errors import (
     ShuttingDownError,
     SpecError,
 )
+from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_state import ReferenceState
 from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
 from volumetric.layers import LSTM, LayerSpec, MultiHeadAttention
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.runtime.reference_state import ReferenceState
 
 
 class Clock:

@@ -10,15 +10,15 @@ import pytest
 
 from tests.devices import device
 from tests.generate.letters import END, deep_letters, letters
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
+from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_state import ReferenceState
 from volumetric.generate import Job, Limits, Model, Scheduler, Ticket
 from volumetric.generate.scheduling.prefixes import Prefixes, common
 from volumetric.layers import LSTM, MultiHeadAttention
 from volumetric.network import Params
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.runtime.reference_state import ReferenceState
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
+from volumetric.run.device import RunOptions
 
 ATTENTION = MultiHeadAttention(embed_dim=8, num_heads=2)
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.devices import device
 from tests.generate.letters import deep_letters, letters, recurrent_letters
-from volumetric.errors import CheckpointError, GenerationError
+from volumetric.base.errors import CheckpointError, GenerationError
 from volumetric.generate import SamplingParams
 from volumetric.generate.saved_session import SEAL, _Saved
 from volumetric.layers import MultiHeadAttention

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.devices import device
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate import Limits, Model, load
 from volumetric.generate.scheduler import Scheduler
 from volumetric.generate.scheduling.job import Job
-from volumetric.runtime.adapted import AdaptedExecutable, Shared
-from volumetric.runtime.device import Piece, output_of
+from volumetric.run.adapted import AdaptedExecutable, Shared
+from volumetric.run.device import Piece, output_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PEFT, TINY = FIXTURES / "peft", FIXTURES / "hf_tiny"

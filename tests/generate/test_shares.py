@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.generate.letters import deep_letters, letters
-from volumetric.errors import ExpiredError, OverloadedError, SpecError
+from volumetric.base.errors import ExpiredError, OverloadedError, SpecError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
 from volumetric.layers import MultiHeadAttention
-from volumetric.runtime.reference import ReferenceDevice
 
 FIELDS = ("n", "priority", "deadline", "owner", "weight", "request")
 OPEN: dict[str, Any] = {"queue": None, "queue_tokens": None, "queue_seconds": None}

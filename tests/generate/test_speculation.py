@@ -12,13 +12,13 @@ import pytest
 import volumetric
 from tests.generate.guesses import Guesses
 from tests.generate.letters import LETTERS, deep_letters, letters, loaded_letters, next_letter_logits, recurrent_letters
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Model
 from volumetric.generate.drafting import Length, PromptLookup
 from volumetric.layers import MultiHeadAttention
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.device import RunOptions
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.generate.letters import END, LETTERS, letters, next_letter_logits
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate import SamplingParams
 from volumetric.loaders.generation_config import GenerationDefaults
 

@@ -9,13 +9,13 @@ import pytest
 
 from tests.devices import DEVICES, device
 from tests.generate.letters import loaded_letters, next_letter_logits
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.generate import Model
-from volumetric.grid import Coord, Grid
 from volumetric.layers import RNN, Dense, Embedding
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime.device import RunOptions
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import WeightStore
+from volumetric.run.device import RunOptions
 
 STATES = {"hold NaN": np.nan, r"hold \+inf": np.inf, "no token is possible": -np.inf}
 

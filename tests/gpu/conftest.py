@@ -8,7 +8,7 @@ import pytest
 
 from tests.devices import narrowed
 from tests.gpu.harness import NARROWED, Kernel
-from volumetric.runtime.gpu import GpuDevice
+from volumetric.devices.gpu import GpuDevice
 
 
 @pytest.fixture(params=sorted(NARROWED))

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.blocks import random_blocks
+from volumetric.devices.gpu.calls import CONTROL_BYTES, Place, control_words, count_rows
+from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.kernels.dispatch import Dispatch, Rows
+from volumetric.devices.gpu.kernels.formats import FORMATS
 from volumetric.dtypes import Packed, Scheme, decode, encode
-from volumetric.kernels.gpu.dispatch import Dispatch, Rows
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.runtime.gpu.calls import CONTROL_BYTES, Place, control_words, count_rows
-from volumetric.runtime.gpu.context import GpuContext
 
 NARROWED: Mapping[str, Mapping[str, Any]] = {
     "native": {},

@@ -14,10 +14,8 @@ from tests.gpu_graph.test_fake_quant import rounding, schemes
 from tests.graph.op_cases import OP_CASES
 from tests.graph.op_cases.case import case_graph
 from volumetric import Coord, Grid, Network, initialise
-from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
-from volumetric.graph.numeric.activations import ACTIVATIONS
-from volumetric.graph.operations.elementwise import BINARY, UNARY
-from volumetric.kernels.gpu import (
+from volumetric.devices.gpu.graph.record import prepared
+from volumetric.devices.gpu.kernels import (
     attention,
     drawing,
     elementwise,
@@ -30,20 +28,22 @@ from volumetric.kernels.gpu import (
     state_space,
     tiles,
 )
-from volumetric.kernels.gpu.attention import AttentionShape
-from volumetric.kernels.gpu.dispatch import Caps, Dispatch
-from volumetric.kernels.gpu.dispatch import Grid as Groups
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.genomes import GenomeShape, genomes
-from volumetric.kernels.gpu.graph.launch import Request, guarded
-from volumetric.kernels.gpu.graph.table import lower
-from volumetric.kernels.gpu.matmul import MatmulShape, Partials, PieceStates, Slots
-from volumetric.kernels.gpu.state_space import ConvShape, ScanShape
-from volumetric.kernels.gpu.tiles import TILES
+from volumetric.devices.gpu.kernels.attention import AttentionShape
+from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch
+from volumetric.devices.gpu.kernels.dispatch import Grid as Groups
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
+from volumetric.devices.gpu.kernels.graph.launch import Request, guarded
+from volumetric.devices.gpu.kernels.graph.table import lower
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, Partials, PieceStates, Slots
+from volumetric.devices.gpu.kernels.state_space import ConvShape, ScanShape
+from volumetric.devices.gpu.kernels.tiles import TILES
+from volumetric.devices.gpu.shaders import Linked, Target, link
+from volumetric.devices.gpu.shaders.linker import Dialect
+from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
+from volumetric.graph.numeric.activations import ACTIVATIONS
+from volumetric.graph.operations.elementwise import BINARY, UNARY
 from volumetric.layers import Conv1d
-from volumetric.runtime.gpu.graph.record import prepared
-from volumetric.shaders import Linked, Target, link
-from volumetric.shaders.linker import Dialect
 from volumetric.train.data import Batch
 from volumetric.train.device import DeviceLearner
 from volumetric.train.learner import LearnerOptions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from volumetric.runtime.gpu.commands import Command, Pass, encode_pass
-from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.devices.gpu.commands import Command, Pass, encode_pass
+from volumetric.devices.gpu.context import Call, GpuContext
 
 
 class PlainExecutor:

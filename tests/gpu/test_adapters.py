@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from volumetric.errors import DeviceError
-from volumetric.runtime.gpu import GpuDevice, list_gpus
-from volumetric.runtime.gpu.adapters import choose
+from volumetric.base.errors import DeviceError
+from volumetric.devices.gpu import GpuDevice, list_gpus
+from volumetric.devices.gpu.adapters import choose
 
 
 def adapter(name: str) -> SimpleNamespace:

@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.gpu.harness import NARROWED, Kernel, aligned, assert_close
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu.calls import Place
+from volumetric.devices.gpu.kernels import attention
+from volumetric.devices.gpu.kernels.attention import AttentionShape, is_alone, tune_rows, tune_split
+from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.graph.numeric.rope import Rope, rotate, rotation
-from volumetric.kernels.gpu import attention
-from volumetric.kernels.gpu.attention import AttentionShape, is_alone, tune_rows, tune_split
-from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.runtime.gpu.calls import Place
 
 Array = NDArray[Any]
 CONTEXT = 80

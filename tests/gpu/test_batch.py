@@ -10,8 +10,8 @@ import pytest
 
 from tests.networks import tiny_llama
 from tests.pieces import one_row_each, run_all
-from volumetric.errors import GenerationError
-from volumetric.grid import Coord, Grid
+from volumetric.base.errors import GenerationError
+from volumetric.devices.gpu import GpuDevice
 from volumetric.layers import (
     MLP,
     Dense,
@@ -25,10 +25,10 @@ from volumetric.layers import (
     Softcap,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import Piece, Wanted
-from volumetric.runtime.gpu import GpuDevice
+from volumetric.network.grid import Coord, Grid
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Piece, Wanted
 
 WIDTH = 36
 LENGTHS = (1, 6, 19)

@@ -8,11 +8,11 @@ import pytest
 from tests.blocks import random_blocks
 from tests.gpu.harness import Kernel, assert_close, in_scheme
 from tests.gpu.test_matmul import BYTES, Product
+from volumetric.devices.gpu.kernels import elementwise
+from volumetric.devices.gpu.kernels.blocks import LAYOUTS
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.tiles import TILES
 from volumetric.dtypes import Packed, Scheme, decode
-from volumetric.kernels.gpu import elementwise
-from volumetric.kernels.gpu.blocks import LAYOUTS
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.tiles import TILES
 
 each_format = pytest.mark.parametrize("scheme", [*LAYOUTS, *BYTES])
 FIELDS = {"norm": "rms", "norm_eps": 1e-5, "norm_weight": True, "bias": True, "residual": True}

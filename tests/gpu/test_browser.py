@@ -8,8 +8,8 @@ import pytest
 
 from tests.gpu.browser import find_or_skip, refusals
 from tests.gpu.modules import DEVICES, covering, modules
-from volumetric import shaders
-from volumetric.shaders.formulas import FOLDERS
+from volumetric.devices.gpu import shaders
+from volumetric.devices.gpu.shaders.formulas import FOLDERS
 
 
 @pytest.mark.thorough

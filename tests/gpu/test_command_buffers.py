@@ -11,11 +11,11 @@ import pytest
 
 from tests.devices import command_buffers, narrowed
 from tests.networks import tiny_llama
+from volumetric.devices.gpu import native
+from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.gpu import native
-from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
 
 BLOCKS = 9
 """So many that the pass of a token is finished on another thread."""

@@ -14,8 +14,10 @@ from tests.pieces import agree_in_company, agree_in_cuts, close, run_all, take_l
 from tests.program.test_guards import direct
 from tests.runtime.test_delays import LOOPS
 from tests.runtime.test_reference import chain as features
-from volumetric.grid import Coord, Link
-from volumetric.kernels.gpu.dispatch import Rows
+from volumetric.devices.gpu.calls import Place
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels.dispatch import Rows
+from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
 from volumetric.layers import (
     LSTM,
     BatchNorm1d,
@@ -29,13 +31,11 @@ from volumetric.layers import (
     ShortConv,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece
-from volumetric.runtime.gpu.calls import Place
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.graph import cores
-from volumetric.runtime.profile import WHOLE
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.network.grid import Coord, Link
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
+from volumetric.run.graph import cores
+from volumetric.run.profile import WHOLE
 
 WIDTH = 32
 LATE = deep(Entmax(), links=(late(1, 0, 3),))

@@ -11,19 +11,19 @@ import pytest
 from tests.gpu.harness import Kernel, aligned
 from tests.networks import tiny_llama
 from volumetric import Params, WeightStore
-from volumetric.errors import GenerationError, UnsupportedError
+from volumetric.base.errors import GenerationError, UnsupportedError
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.calls import Place
+from volumetric.devices.gpu.drawing import UNCERTAIN, DrawnRow, kinds, pick_entries
+from volumetric.devices.gpu.drawing import Drawing as Rows
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels import drawing, elementwise
+from volumetric.devices.gpu.recording import entry
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Choices, Sampler, draw_together
-from volumetric.kernels.gpu import drawing, elementwise
 from volumetric.network import OUTPUT, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Adjustments, Chooser, Piece, output_of
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.calls import Place
-from volumetric.runtime.gpu.drawing import UNCERTAIN, DrawnRow, kinds, pick_entries
-from volumetric.runtime.gpu.drawing import Drawing as Rows
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.recording import entry
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Adjustments, Chooser, Piece, output_of
 
 CHOICES: Sequence[dict[str, Any]] = [
     {"temperature": 0.8},

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from tests.gpu.harness import assert_close, in_scheme
 from tests.gpu.plain_executor import PlainExecutor
 from tests.networks import tiny_llama
-from volumetric.errors import UnsupportedError
-from volumetric.grid import Coord
-from volumetric.grid import Grid as Volume
-from volumetric.kernels.gpu.dispatch import Rows
-from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels.dispatch import Rows
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import (
     MLP,
     Dense,
@@ -34,14 +35,13 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.graph.network import NATIVE
-from volumetric.runtime.profile import WHOLE
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord
+from volumetric.network.grid import Grid as Volume
+from volumetric.network.weights import WeightStore
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
+from volumetric.run.graph.network import NATIVE
+from volumetric.run.profile import WHOLE
 
 Array = NDArray[Any]
 OPTIONS = RunOptions(context=96, kv_dtype="float32")

@@ -8,18 +8,18 @@ import pytest
 from tests.devices import narrowed
 from tests.gpu.harness import Kernel, aligned, assert_close
 from tests.pieces import run_all
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels import experts as kernels
+from volumetric.devices.gpu.kernels.experts import Routes
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.graph.operations.experts import SCORINGS, weights_of
-from volumetric.grid import Coord, Grid
-from volumetric.kernels.gpu import experts as kernels
-from volumetric.kernels.gpu.experts import Routes
 from volumetric.layers import MLP, Dense, Gate, Parallel, Residual, RMSNorm, SwiGLU
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import WeightStore
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
 
 WIDTH, EXPERTS = 22, 5
 

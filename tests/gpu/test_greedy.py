@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.state import GpuState
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.state import GpuState
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
 
 
 @pytest.fixture

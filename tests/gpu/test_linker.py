@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from volumetric.errors import SpecError
-from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import MatmulShape
-from volumetric.kernels.gpu.tiles import TILES, gemm
-from volumetric.shaders import Target, available, link, linker, read
-from volumetric.shaders.unroll import unroll
+from volumetric.base.errors import SpecError
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.matmul import MatmulShape
+from volumetric.devices.gpu.kernels.tiles import TILES, gemm
+from volumetric.devices.gpu.shaders import Target, available, link, linker, read
+from volumetric.devices.gpu.shaders.unroll import unroll
 
 JOIN = {"WG": 64, "WIDTH4": 8}
 MAP = {**JOIN, "ALPHA": 1.0, "BETA": 0.0}

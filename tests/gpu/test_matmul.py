@@ -9,14 +9,14 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.gpu.harness import NARROWED, Kernel, aligned, assert_close, in_scheme, zero_aligned
+from volumetric.base.errors import DeviceError
+from volumetric.devices.gpu.kernels import matmul, tiles
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, fits_memory, tune_matvec
+from volumetric.devices.gpu.kernels.tiles import TILES, GemmTile, choose_tile
 from volumetric.dtypes import Packed
-from volumetric.errors import DeviceError
 from volumetric.graph.numeric.activations import activate
-from volumetric.kernels.gpu import matmul, tiles
-from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import MatmulShape, fits_memory, tune_matvec
-from volumetric.kernels.gpu.tiles import TILES, GemmTile, choose_tile
 
 Array = NDArray[Any]
 

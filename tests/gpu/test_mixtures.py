@@ -7,20 +7,20 @@ import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close
 from tests.pieces import run_all
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels import elementwise, guards, matmul, tiles
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.matmul import MatmulShape
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.graph.numeric.largest import keep_largest
-from volumetric.grid import Coord, Grid
-from volumetric.kernels.gpu import elementwise, guards, matmul, tiles
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import MatmulShape
 from volumetric.layers import Dense, Gate, Parallel, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
 
 WIDTH = 22
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
-from volumetric.errors import DeviceError, GenerationError
-from volumetric.kernels.gpu.attention import PAGE
+from volumetric.base.errors import DeviceError, GenerationError
+from volumetric.devices.gpu import GpuDevice, page_set, pages
+from volumetric.devices.gpu.calls import NEAR_PAGES
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels.attention import PAGE
+from volumetric.devices.gpu.pages import Holding
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import Piece
-from volumetric.runtime.gpu import GpuDevice, page_set, pages
-from volumetric.runtime.gpu.calls import NEAR_PAGES
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.pages import Holding
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Piece
 
 
 def opened(device: GpuDevice, context: int = 400, seed: int = 3) -> GpuExecutable:

@@ -12,16 +12,16 @@ import pytest
 
 from tests.graph.test_networks import chain
 from tests.networks import tiny_llama
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, Dispatch, Grid, Rows
+from volumetric.devices.gpu.recording import Entry, Recording
 from volumetric.graph import GraphBuilder
-from volumetric.kernels.gpu.dispatch import ONE_ROW, Dispatch, Grid, Rows
 from volumetric.layers import LSTM, Dense
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.context import GpuContext
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.recording import Entry, Recording
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
 
 
 def through_json(made: Recording) -> Recording:

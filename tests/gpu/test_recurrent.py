@@ -11,16 +11,16 @@ import pytest
 
 from tests.devices import narrowed
 from tests.gpu.harness import assert_close
-from volumetric.errors import GenerationError
-from volumetric.grid import Coord, Grid
+from volumetric.base.errors import GenerationError
+from volumetric.devices.gpu import GpuDevice, pages
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import GRU, LSTM, RNN, Dense, Embedding, LayerSpec, MultiHeadAttention, Residual
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import Piece
-from volumetric.runtime.gpu import GpuDevice, pages
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.grid import Coord, Grid
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Piece
 
 WIDTH, VOCABULARY = 22, 61
 CELLS: dict[str, LayerSpec] = {

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
+from volumetric.devices.gpu.calls import Place
+from volumetric.devices.gpu.kernels import elementwise, matmul, tiles
+from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, Grid, Rows
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.graph.launch import Request
+from volumetric.devices.gpu.kernels.graph.table import lower
+from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.graph.numeric.activations import ACTIVATIONS, activate
-from volumetric.kernels.gpu import elementwise, matmul, tiles
-from volumetric.kernels.gpu.dispatch import ONE_ROW, Grid, Rows
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.graph.launch import Request
-from volumetric.kernels.gpu.graph.table import lower
-from volumetric.kernels.gpu.matmul import MatmulShape
-from volumetric.runtime.gpu.calls import Place
 
 
 @pytest.mark.parametrize("kind", ["rms", "layer"])
@@ -220,8 +220,8 @@ def test_grids_beyond_the_limit_are_folded() -> None:
 def test_a_folded_grid_computes_every_output(native_kernel: Kernel, rng: np.random.Generator) -> None:
     from dataclasses import replace
 
-    from volumetric.kernels.gpu import matmul
-    from volumetric.kernels.gpu.matmul import MatmulShape
+    from volumetric.devices.gpu.kernels import matmul
+    from volumetric.devices.gpu.kernels.matmul import MatmulShape
 
     context = native_kernel.context
     buffers, held = native_kernel.weights(rng.standard_normal((333, 8)).astype(np.float32), "float32")

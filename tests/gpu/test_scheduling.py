@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.generate.letters import deep_letters
+from volumetric.devices.gpu import GpuDevice
 from volumetric.generate import Job, Limits, Scheduler
 from volumetric.layers import MultiHeadAttention
-from volumetric.runtime.gpu import GpuDevice
 
 
 @pytest.mark.thorough

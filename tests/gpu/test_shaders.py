@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from volumetric.errors import DeviceError
+from volumetric.base.errors import DeviceError
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.context import Slice
+from volumetric.devices.gpu.kernels import attention, elementwise, matmul, tiles
+from volumetric.devices.gpu.kernels.attention import AttentionShape
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, Partials
+from volumetric.devices.gpu.kernels.tiles import TILES
+from volumetric.devices.gpu.shaders import Target, available, link, read
 from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.graph.operations.elementwise import UNARY
-from volumetric.kernels.gpu import attention, elementwise, matmul, tiles
-from volumetric.kernels.gpu.attention import AttentionShape
-from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import MatmulShape, Partials
-from volumetric.kernels.gpu.tiles import TILES
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.context import Slice
-from volumetric.shaders import Target, available, link, read
 
 
 @pytest.mark.thorough

@@ -8,13 +8,13 @@ import pytest
 from tests.gpu.harness import assert_close
 from tests.gpu.test_executable import OPTIONS, bidirectional, gpt2_like, parallel
 from tests.networks import tiny_llama
+from volumetric.base.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.kernels.dispatch import Dispatch, Grid
 from volumetric.dtypes import Scheme
-from volumetric.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
-from volumetric.kernels.gpu.dispatch import Dispatch, Grid
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.gpu import GpuDevice
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
 
 
 @pytest.mark.thorough

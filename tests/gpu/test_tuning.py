@@ -10,15 +10,15 @@ import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close
 from tests.networks import tiny_llama
-from volumetric.kernels.gpu import matmul
-from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import MatmulShape, cut_matvec, neighbour_cuts, tune_matvec
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.kernels import matmul
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, cut_matvec, neighbour_cuts, tune_matvec
+from volumetric.devices.gpu.tuning import search
+from volumetric.devices.gpu.tunings import Tunings
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.tuning import search
-from volumetric.runtime.gpu.tunings import Tunings
+from volumetric.run import RunOptions, lower
 
 LARGE = Caps(subgroup_size=32, max_workgroup=1024, max_shared=49152)
 SHAPE = MatmulShape(k=4096, n=11008, format=FORMATS["int4:g32"], gated=True)

@@ -8,7 +8,7 @@ import pytest
 
 import volumetric
 from volumetric.cli.warmup import prepare
-from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.executable import GpuExecutable
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 

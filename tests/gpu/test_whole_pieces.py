@@ -10,14 +10,14 @@ import pytest
 from tests.devices import narrowed
 from tests.gpu.harness import assert_close
 from tests.pieces import run_all
-from volumetric.grid import Coord, Grid
+from volumetric.devices.gpu.calls import PLACES, schedule
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import Embedding, MultiHeadAttention, PositionEmbedding, RMSNorm, Rope
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece
-from volumetric.runtime.gpu.calls import PLACES, schedule
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.grid import Coord, Grid
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
 
 WIDTH = 12
 OPTIONS = RunOptions(context=64)

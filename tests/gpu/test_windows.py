@@ -12,17 +12,17 @@ from tests.devices import device
 from tests.generate.letters import deep_letters
 from tests.graph.test_networks import chain
 from tests.pieces import close, run_all
-from volumetric.errors import CheckpointError, GenerationError
-from volumetric.kernels.gpu.attention import PAGE
+from volumetric.base.errors import CheckpointError, GenerationError
+from volumetric.devices.gpu import page_set
+from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.kernels.attention import PAGE
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import Dense, Embedding, MultiHeadAttention, Residual, Rope, Sequential
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import Executable, Piece
-from volumetric.runtime.gpu import page_set
-from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.runtime.state_file import SEAL, _Header
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Executable, Piece
+from volumetric.run.state_file import SEAL, _Header
 
 CONTEXT, WIDTH = 256, 8
 NARROW, WIDE = 20, 70

@@ -6,8 +6,8 @@ import pytest
 
 from tests.devices import narrowed_graphs
 from tests.gpu.harness import NARROWED
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.graph import GpuGraphs
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.graph import GpuGraphs
 
 
 @pytest.fixture

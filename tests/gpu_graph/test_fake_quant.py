@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.devices import narrowed_graphs
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
-from volumetric.errors import UnsupportedError
 from volumetric.graph import Graph, GraphBuilder
 
 SHAPE = (13, 83)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.devices import graphs
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.devices.gpu.graph import record
+from volumetric.devices.gpu.graph.formulas import MOST, fuse_formulas
+from volumetric.devices.gpu.kernels.graph.formulas import STEPS
 from volumetric.formula.pairs import FUSED
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.interpret import interpret
-from volumetric.kernels.gpu.graph.formulas import STEPS
-from volumetric.runtime.gpu.graph import record
-from volumetric.runtime.gpu.graph.formulas import MOST, fuse_formulas
 
 RNG = np.random.default_rng(4)
 UNARY = ("affine", "abs", "square", "neg")

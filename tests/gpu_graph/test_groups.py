@@ -10,12 +10,12 @@ import pytest
 from tests.devices import graphs
 from tests.graph.agreement import agree
 from volumetric import fabric
+from volumetric.devices.gpu.graph.groups import join_groups
 from volumetric.fabric import Blueprint, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
-from volumetric.runtime.gpu.graph.groups import join_groups
-from volumetric.runtime.graph.network import graph_of, resumed_states
-from volumetric.runtime.lower import lower
+from volumetric.run.graph.network import graph_of, resumed_states
+from volumetric.run.lower import lower
 
 RNG = np.random.default_rng(2)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.devices import device
+from volumetric.devices.gpu.graph.joining import MOST, join_sums
 from volumetric.graph import Graph, GraphBuilder, interpret
-from volumetric.runtime.gpu.graph.joining import MOST, join_sums
 
 
 def sums_of(terms: int, **attrs: Any) -> Graph:

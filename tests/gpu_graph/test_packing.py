@@ -10,11 +10,11 @@ import pytest
 from benchmarks.suites.program.cases import Canvas
 from tests.devices import device, graphs
 from tests.program.test_guards import watching
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.devices.gpu.graph.store import FEW, PACKED, SMALL
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.network import initialise
-from volumetric.runtime.gpu.graph.store import FEW, PACKED, SMALL
 
 RNG = np.random.default_rng(6)
 

@@ -12,13 +12,13 @@ import pytest
 from tests.devices import narrowed_graphs
 from tests.graph.agreement import agree
 from tests.graph.op_cases.case import OpCase, case_graph, case_outputs, normal
+from volumetric.devices.gpu.graph import GpuGraphs
+from volumetric.devices.gpu.graph.program import GpuProgram
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.graph.gemm import TILES, choose_tile, lower_product, splits_of
+from volumetric.devices.gpu.kernels.graph.launch import Lowered, Request
+from volumetric.devices.gpu.kernels.graph.product import product_of
 from volumetric.graph import GraphBuilder, NumpyGraphs
-from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.graph.gemm import TILES, choose_tile, lower_product, splits_of
-from volumetric.kernels.gpu.graph.launch import Lowered, Request
-from volumetric.kernels.gpu.graph.product import product_of
-from volumetric.runtime.gpu.graph import GpuGraphs
-from volumetric.runtime.gpu.graph.program import GpuProgram
 
 LARGE = "large"
 

@@ -11,13 +11,13 @@ from tests.gpu_graph.test_products import LARGE
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OPEN
 from tests.graph.op_cases.case import case_graph, case_outputs, normal
-from volumetric.errors import DeviceError, ShapeError, SpecError, UnsupportedError
+from volumetric.base.errors import DeviceError, ShapeError, SpecError, UnsupportedError
+from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.graph import GpuGraphs
+from volumetric.devices.gpu.kernels.graph.launch import Request
+from volumetric.devices.gpu.kernels.graph.table import LOWERERS, lower
 from volumetric.graph import GraphBuilder, NumpyGraphs
 from volumetric.graph.operations import OPS
-from volumetric.kernels.gpu.graph.launch import Request
-from volumetric.kernels.gpu.graph.table import LOWERERS, lower
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.graph import GpuGraphs
 
 
 def test_every_operation_has_a_kernel_or_needs_none() -> None:

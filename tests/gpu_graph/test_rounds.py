@@ -13,13 +13,13 @@ from tests.devices import narrowed
 from tests.gpu.modules import covering, modules
 from tests.graph.agreement import agree
 from tests.graph.op_cases.case import OpCase, case_graph, case_outputs, normal
-from volumetric.errors import DeviceError, SpecError
+from volumetric.base.errors import DeviceError, SpecError
+from volumetric.devices.gpu import GpuDevice, context
+from volumetric.devices.gpu.graph import GpuGraphs
+from volumetric.devices.gpu.kernels import attention
+from volumetric.devices.gpu.kernels.attention import AttentionShape
+from volumetric.devices.gpu.shaders import rounds
 from volumetric.graph import NumpyGraphs
-from volumetric.kernels.gpu import attention
-from volumetric.kernels.gpu.attention import AttentionShape
-from volumetric.runtime.gpu import GpuDevice, context
-from volumetric.runtime.gpu.graph import GpuGraphs
-from volumetric.shaders import rounds
 
 FEW = 768
 """Rounds after which the emulated driver ends loops."""

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.devices import device
-from volumetric.errors import ShapeError
+from volumetric.base.errors import ShapeError
+from volumetric.devices.gpu.graph.row_sums import LONGEST, levels, list_sums
 from volumetric.graph import Graph, GraphBuilder, interpret
-from volumetric.runtime.gpu.graph.row_sums import LONGEST, levels, list_sums
 
 IDS = {
     "of each row one": np.array([3, 0, 2, 1]),

@@ -10,11 +10,11 @@ import pytest
 
 from tests.devices import command_buffers, narrowed_graphs
 from tests.gpu.plain_executor import PlainExecutor
-from volumetric.errors import DeviceError
+from volumetric.base.errors import DeviceError
+from volumetric.devices.gpu.commands import Copy
+from volumetric.devices.gpu.graph import GpuGraphs
+from volumetric.devices.gpu.native import NativeExecutor
 from volumetric.graph import GraphBuilder
-from volumetric.runtime.gpu.commands import Copy
-from volumetric.runtime.gpu.graph import GpuGraphs
-from volumetric.runtime.gpu.native import NativeExecutor
 
 
 @pytest.mark.parametrize("executor", [NativeExecutor, PlainExecutor])

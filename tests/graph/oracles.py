@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import MLSTM, SLSTM, AGaLiTe, Axon, CausalConv1d, LayerSpec, XLAttention
 from volumetric.layers.axon import Mix

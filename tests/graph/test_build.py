@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.devices import DEVICES, device
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate, interpret
 from volumetric.graph.layout import broadcast_layout, reduce_layout
 from volumetric.graph.liveness import last_use, roots, scratch

@@ -11,7 +11,7 @@ from tests.graph.oracles import Oracle
 from tests.graph.scaffold_oracles import SCAFFOLD_ORACLES
 from tests.oracles import oracle as in_numpy
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers.scope import Scope
 

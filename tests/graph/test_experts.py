@@ -13,9 +13,9 @@ from volumetric.graph import Graph, interpret
 from volumetric.layers import MLP, Dense, Gate, LayerSpec, Parallel, Residual, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.loaders import open_model
-from volumetric.runtime.graph.low_rank import with_adapters
-from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
-from volumetric.runtime.lower import lower
+from volumetric.run.graph.low_rank import with_adapters
+from volumetric.run.graph.network import DIALECT, GROUPED, open_graph
+from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 WIDTH = 6

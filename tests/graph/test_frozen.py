@@ -11,8 +11,8 @@ from volumetric.graph.frozen import PREFIX, frozen_values, split_frozen
 from volumetric.graph.numpy_graphs import NumpyGraphs, NumpyProgram, NumpyStore
 from volumetric.layers import SLSTM, XLAttention
 from volumetric.network import initialise
-from volumetric.runtime.graph.network import graph_of, resumed_states
-from volumetric.runtime.lower import lower
+from volumetric.run.graph.network import graph_of, resumed_states
+from volumetric.run.lower import lower
 
 NETWORK = chain([XLAttention(embed_dim=6, num_heads=2, memory=3), SLSTM(embed_dim=6, num_heads=2)], (6,))
 PARAMS = initialise(NETWORK, seed=2)

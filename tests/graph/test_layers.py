@@ -8,7 +8,7 @@ import pytest
 from tests.examples import CASES
 from tests.layers.test_vjp import IN_TRAINING, NOISE, a_pass, arrays
 from tests.oracles import oracle
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import LAYERS, Embedding, LayerSpec
 from volumetric.layers.scope import GraphTraining, Scope

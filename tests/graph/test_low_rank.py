@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from volumetric import Coord, Grid, Network, initialise
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.graph import interpret
 from volumetric.layers import SwiGLU
-from volumetric.runtime.graph.low_rank import overlays_of, with_adapters
-from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
-from volumetric.runtime.lower import lower
-from volumetric.runtime.plan import Plan
+from volumetric.run.graph.low_rank import overlays_of, with_adapters
+from volumetric.run.graph.network import DIALECT, GROUPED, open_graph
+from volumetric.run.lower import lower
+from volumetric.run.plan import Plan
 
 WEIGHTS = np.array([[0, 0], [1, 0], [0, -2], [0.5, 1], [0, 0], [0, 1], [1, 0]], np.float32)
 

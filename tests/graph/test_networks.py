@@ -10,12 +10,11 @@ import pytest
 from tests.networks import tiny_llama
 from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_delays import LOOPS
-from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.base.errors import ShapeError, UnsupportedError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.graph.liveness import check_order, last_use, roots, scratch
 from volumetric.graph.numpy_graphs import NumpyStore
 from volumetric.graph.passes import fuse_activations
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -36,8 +35,9 @@ from volumetric.layers import (
     Softmax,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import lower
-from volumetric.runtime.graph import EmitOptions, emit_plan, graph_of
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.run import lower
+from volumetric.run.graph import EmitOptions, emit_plan, graph_of
 
 
 def chain(*layers: LayerSpec, shape: tuple[int, ...] = (), links: tuple[Link, ...] = ()) -> Network:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from volumetric._typing import ROWS
+from volumetric.base._typing import ROWS
 from volumetric.graph import GraphBuilder
-from volumetric.runtime.graph.network import NATIVE
-from volumetric.runtime.graph.on_rows import kinds
+from volumetric.run.graph.network import NATIVE
+from volumetric.run.graph.on_rows import kinds
 
 
 def runs(work: GraphBuilder, *outputs: int) -> list[tuple[str, bool]]:

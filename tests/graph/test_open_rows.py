@@ -9,7 +9,7 @@ from tests.examples import CASES
 from tests.graph.test_networks import NETWORKS, chain
 from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_delays import LOOPS
-from volumetric.errors import ShapeError
+from volumetric.base.errors import ShapeError
 from volumetric.graph.binding import bind, is_open
 from volumetric.graph.guards import Guard
 from volumetric.graph.interpret import interpret
@@ -17,8 +17,8 @@ from volumetric.graph.open_rows import positions_from
 from volumetric.graph.ops import HELD, Graph
 from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Parallel, Residual, RMSNorm, Sequential
 from volumetric.network import Network, initialise
-from volumetric.runtime import lower
-from volumetric.runtime.graph.network import DIALECT, open_graph
+from volumetric.run import lower
+from volumetric.run.graph.network import DIALECT, open_graph
 
 SMALL = {"recurrence", "mix", "linear", "causal_conv", "selective_scan", "grouped_norm"}
 STATELESS = DIALECT - SMALL

@@ -12,7 +12,7 @@ from tests.graph.formulas.elements import A
 from tests.graph.op_cases import OP_CASES, OPEN
 from tests.graph.op_cases.case import OpCase, case_graph, case_outputs
 from tests.layers.test_vjp import MOST, differences
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.graph import GraphBuilder, differentiate, interpret
 from volumetric.graph.operations import OPS
 

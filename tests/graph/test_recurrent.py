@@ -12,7 +12,7 @@ from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES
 from tests.graph.op_cases.case import OpCase
 from tests.graph.scans import product
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs, differentiate, interpret
 from volumetric.graph.numeric.cells import CELLS
 from volumetric.graph.operations.cell import cell_step

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import volumetric.graph.operations.names as operations
-from volumetric import layers, plugins
+from volumetric import layers
+from volumetric.base import plugins
+from volumetric.base.registry import Registry, modules_of
 from volumetric.graph.operations import OPS
 from volumetric.layers import LAYERS
-from volumetric.registry import Registry, modules_of
 
 
 def test_the_table_names_what_each_module_declares():
@@ -65,7 +66,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """A package that registers, and says what was imported of it."""
     home = tmp_path / "a_package_of_things"
     home.mkdir()
-    (home / "__init__.py").write_text("from volumetric.registry import Registry\nTHINGS: Registry[int]\n")
+    (home / "__init__.py").write_text("from volumetric.base.registry import Registry\nTHINGS: Registry[int]\n")
     for name, text in (("one", "THINGS['one'] = 1"), ("more", "THINGS['two'] = 2"), ("broken", "1 / 0")):
         (home / f"{name}.py").write_text(f"from a_package_of_things import THINGS\n{text}\n")
     entries = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from volumetric._typing import ROWS
+from volumetric.base._typing import ROWS
 from volumetric.graph import Graph, GraphBuilder, interpret
 from volumetric.graph.binding import bind
 from volumetric.graph.row_fusion import fuse_on_rows

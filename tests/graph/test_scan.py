@@ -7,7 +7,7 @@ import pytest
 
 from tests.graph.scans import SCANS, ScanCase, detached, elman, emit, minimal_gated, normal
 from tests.layers.test_vjp import differences
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.graph import Graph, GraphBuilder, differentiate, interpret
 from volumetric.graph.binding import bind, is_open
 from volumetric.graph.ids import id_bounds

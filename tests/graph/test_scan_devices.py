@@ -9,7 +9,7 @@ from tests.devices import FAST, graphs
 from tests.graph.agreement import agree
 from tests.graph.scans import SCANS, emit
 from tests.graph.test_scan import with_gradients
-from volumetric.errors import ShapeError
+from volumetric.base.errors import ShapeError
 from volumetric.graph import NumpyGraphs
 
 

@@ -14,7 +14,6 @@ from volumetric.graph.guards import Guard
 from volumetric.graph.numpy_graphs import NumpyProgram, NumpyStore
 from volumetric.graph.open_rows import positions_from
 from volumetric.graph.operations import OPS
-from volumetric.grid import Link
 from volumetric.layers import (
     LSTM,
     Dense,
@@ -28,10 +27,11 @@ from volumetric.layers import (
     Sequential,
 )
 from volumetric.network import Network
-from volumetric.runtime import lower
-from volumetric.runtime.graph.cores import Core, Stretch
-from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
-from volumetric.runtime.graph.segments import segments
+from volumetric.network.grid import Link
+from volumetric.run import lower
+from volumetric.run.graph.cores import Core, Stretch
+from volumetric.run.graph.network import DIALECT, NATIVE, open_graph
+from volumetric.run.graph.segments import segments
 
 
 class Parts(Sequence):

@@ -22,9 +22,8 @@ from tests.graph.test_layers import close
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.base.errors import ShapeError, UnsupportedError
 from volumetric.graph import GraphBuilder, differentiate
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -53,9 +52,10 @@ from volumetric.layers import (
 )
 from volumetric.layers.scope import Scope
 from volumetric.network import Network
-from volumetric.runtime import lower
-from volumetric.runtime.graph import graph_of
-from volumetric.runtime.graph.network import resumed_states
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.run import lower
+from volumetric.run.graph import graph_of
+from volumetric.run.graph.network import resumed_states
 
 STREAMS, ROWS, WIDTH = 5, 6, 3
 FORWARD: dict[str, LayerSpec] = {

@@ -12,7 +12,7 @@ from tests.graph.test_open_rows import LAYERS
 from volumetric.graph import Graph, GraphBuilder, interpret
 from volumetric.graph.side_by_side import _RULES, runs_side_by_side, side_by_side
 from volumetric.network import Network
-from volumetric.runtime.graph import graph_of
+from volumetric.run.graph import graph_of
 
 COUNT = 3
 CASES = [name for name, case in OP_CASES.items() if case.op in _RULES and all(0 < x.size < 3000 for x in case.inputs)]

@@ -9,7 +9,7 @@ from tests.devices import DEVICES, graphs
 from tests.graph.oracles import FIXTURES, axon
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers.axon import TRACED
 from volumetric.layers.scope import Scope

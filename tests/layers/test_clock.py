@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.interpret import interpret
 from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, On, Or

@@ -10,12 +10,12 @@ from tests.layers.test_vjp import arrays, differences
 from tests.oracles import oracle
 from tests.oracles.learner import NumpyLearner
 from tests.oracles.training import Training
+from volumetric.base.errors import SpecError
 from volumetric.builders import chain
-from volumetric.errors import SpecError
 from volumetric.layers import CausalConv1d, Column, Dense
+from volumetric.network.weights import Params, WeightStore
 from volumetric.train import SGD, Batch, LearnerOptions
 from volumetric.train.device import learner_on
-from volumetric.weights import Params, WeightStore
 
 EXPERTS = (CausalConv1d(channels=3, kernel_size=2), Dense(in_features=3, out_features=3))
 SPEC = Column(embed_dim=3, experts=EXPERTS, refine=2.0, balance=0.7)

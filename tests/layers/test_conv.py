@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.layers.graphed import graphed
 from tests.layers.test_vjp import arrays
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers import (
     Conv1d,
     Conv2d,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.layers.graphed import graphed
 from tests.parity.run import agree, data, expected, on_device
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers import Discrete
 
 ODD = np.array([[-np.inf, -1.5, -1.0, -0.5, -0.2, -0.0, 0.0, 0.2, 0.5, 1.0, 1.5, np.inf, np.nan]], np.float32)

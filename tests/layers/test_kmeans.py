@@ -9,7 +9,7 @@ import pytest
 
 from tests.layers.graphed import graphed
 from tests.layers.test_vjp import arrays
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers import KMeans
 
 

@@ -9,16 +9,16 @@ import pytest
 
 from tests.devices import DEVICES, device
 from tests.layers.graphed import graphed
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
+from volumetric.base.errors import UnsupportedError
 from volumetric.builders.chain import chain
-from volumetric.errors import UnsupportedError
 from volumetric.graph import GraphBuilder
 from volumetric.graph.state import StateSpec
 from volumetric.layers import LAYERS, Dense, LayerSpec
 from volumetric.layers.base import ParamSpec, layer
 from volumetric.layers.scope import Scope, start
 from volumetric.network import initialise
-from volumetric.runtime import lower
+from volumetric.run import lower
 from volumetric.train import Adam, TrainConfig, train
 
 RNG = np.random.default_rng(7)

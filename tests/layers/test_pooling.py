@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.layers.graphed import graphed
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers import (
     AdaptiveAvgPool2d,
     AdaptiveMaxPool1d,

@@ -11,7 +11,7 @@ from tests.examples import CASES
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers import GRU, LSTM, RNN, Sequential
 from volumetric.layers.recurrent import Recurrent
 

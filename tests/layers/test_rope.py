@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.rope import inverse_frequencies, rotate
-from volumetric.grid import Coord, Grid
 from volumetric.layers import MultiHeadAttention, Parallel, Rope
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.network import Network
-from volumetric.network_json import network_from_json, network_to_json
-from volumetric.runtime.lower import lower
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.network_json import network_from_json, network_to_json
+from volumetric.run.lower import lower
 
 CASES: dict[str, Any] = json.loads((Path(__file__).parents[1] / "fixtures" / "torch" / "rope.json").read_text())
 LONG = Rope(dim=4, scaling="longrope", original_context=8, short_factors=(1.0, 1.5), long_factors=(2.0, 3.0))

@@ -16,7 +16,7 @@ from tests.examples import CASES
 from tests.layers.graphed import graphed
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax, softmax
 from volumetric.graph.operations.rows import entmax, sparsemax
 from volumetric.layers import (

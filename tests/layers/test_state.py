@@ -9,7 +9,7 @@ from tests.examples import CASES
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers import (
     GRU,
     LSTM,

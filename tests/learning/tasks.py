@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.grid import Coord, Grid
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import LayerSpec
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run import RunOptions, lower
 from volumetric.train import Batch
-from volumetric.weights import Params, WeightStore
 
 SAMPLES = 12
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from volumetric.dtypes import BLOCK_FORMATS, Scheme, decode, to_gguf
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
 from volumetric.loaders.native import read_native, save_native
 from volumetric.loaders.quantise import filled
 from volumetric.network import Network, Params
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import WeightStore
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMATS)

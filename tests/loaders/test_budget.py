@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DTypeError, SpecError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.dtypes import Scheme
-from volumetric.errors import DTypeError, SpecError, UnsupportedError
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.calibration import Damage, calibrated, measure_damage
 from volumetric.loaders.calibration.allocation import candidates_for, choose
 from volumetric.loaders.convert import convert_model, rounded
 from volumetric.loaders.quantise import target_schemes
 from volumetric.network import Params
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 Q = {name: Scheme.parse(name) for name in ("int4:g32", "q5_0", "int8:g32")}

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from volumetric.base.errors import DTypeError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.dtypes import Packed, Scheme, decode, encode
-from volumetric.errors import DTypeError, UnsupportedError
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.calibration import calibrated, feedback
 from volumetric.loaders.calibration.feedback import Inputs, quantise
@@ -18,9 +19,8 @@ from volumetric.loaders.calibration.scales import search
 from volumetric.loaders.convert import Format, convert_model, save_model
 from volumetric.loaders.quantise import target_schemes
 from volumetric.network import Params
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
+from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 SCHEMES = (

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2.sandbox
 import pytest
 
-from volumetric.errors import CheckpointError, GenerationError
+from volumetric.base.errors import CheckpointError, GenerationError
 from volumetric.loaders import ChatTemplate, chat_budget, open_model
 from volumetric.loaders.chat import MAX_TEMPLATE_BYTES, read_chat_template
 from volumetric.loaders.generation_config import end_tokens

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.loaders import chat_budget
 from volumetric.loaders.chat_budget import Budget
 from volumetric.loaders.chat_operations import test_within as within_budget

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.loaders import ChatTemplate, Tokenizer, open_model
 from volumetric.loaders.chat_contents import Contents
 from volumetric.loaders.control_tokens import any_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loaders.tiny import TINY, copy
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.layers import MultiHeadAttention, Parallel
 from volumetric.loaders import archs, open_model
 from volumetric.loaders.hf_config import Config

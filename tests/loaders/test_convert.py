@@ -12,9 +12,8 @@ import pytest
 
 from tests.loaders.byte_bpe import TOKENS, tokenizer
 from tests.loaders.tiny import FAMILIES, TINY, copy, error_of, expected, logits, rewrite
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Packed, Scheme, decode
-from volumetric.errors import UnsupportedError
-from volumetric.grid import Coord
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import Format, convert_model, save_model
 from volumetric.loaders.gguf import GGUFFile
@@ -22,7 +21,8 @@ from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.names import halves_from_pairs, pairs_from_halves
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.network import Params
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord
+from volumetric.network.weights import WeightStore
 
 NOT_IN_GGUF = {
     "mistral": "a window",

@@ -13,11 +13,11 @@ import pytest
 import volumetric
 from tests.loaders.test_detect import HOME, bare, bare_with, hidden_of, looked_at, zeros
 from tests.loaders.tiny import TINY
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.detect.findings import collapsed
+from volumetric.detect.order import widths
 from volumetric.layers import Dense, MultiHeadAttention, Parallel, Sequential
 from volumetric.loaders import archs, open_model
-from volumetric.loaders.detect.findings import collapsed
-from volumetric.loaders.detect.order import widths
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import stored_rows
 from volumetric.loaders.safetensors import SafetensorsFile

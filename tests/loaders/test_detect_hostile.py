@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from volumetric.errors import VolumetricError
+from volumetric.base.errors import VolumetricError
+from volumetric.detect import Assumptions, detect
 from volumetric.loaders import detect_model, open_model
-from volumetric.loaders.detect import Assumptions, detect
 from volumetric.loaders.safetensors import SafetensorsFile
 
 PARTS = (

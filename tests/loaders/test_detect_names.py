@@ -13,7 +13,7 @@ import volumetric
 from tests.loaders.test_detect import bare_with, looked_at, zeros
 from tests.loaders.test_detect_evidence import LLAMA, chained, dense, llama
 from tests.loaders.tiny import error_of
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
 from volumetric.loaders.names import pairs_from_halves
 

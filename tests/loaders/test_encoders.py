@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from tests.devices import device
-from volumetric._typing import F32Array
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import save_model
 from volumetric.loaders.encoder_layers import TOKEN_TYPES
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
 from volumetric.network import INPUT
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
 CASES = sorted(path.parent.name for path in TINY.glob("*/expected.json") if path.parent.name != "bert")

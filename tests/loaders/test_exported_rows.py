@@ -10,7 +10,7 @@ import pytest
 
 from tests.examples.programs import KNOWN, TIMED
 from volumetric import Coord
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.loaders import load_exported, read_exported, save_exported
 from volumetric.loaders.exported_rows import MANIFEST
 from volumetric.network import initialise

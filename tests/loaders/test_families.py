@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.loaders.tiny import FAMILIES, TINY, copy, error_of, rewrite
+from volumetric.base.errors import CheckpointError, DTypeError
 from volumetric.dtypes import Scheme
-from volumetric.errors import CheckpointError, DTypeError
 from volumetric.loaders import archs, open_model
 
 

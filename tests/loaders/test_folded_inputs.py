@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from volumetric import Coord, Grid, Link, Network, initialise
-from volumetric._typing import Array
 from volumetric.analysis import predict
 from volumetric.analysis.standardise import Standardisation
+from volumetric.base._typing import Array
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Scheme
-from volumetric.errors import UnsupportedError
 from volumetric.layers import LSTM, Conv1d, Conv2d, Dense, Flatten, LayerSpec, Reshape, Residual, RMSNorm, Sequential
 from volumetric.loaders import LoadedModel, open_model, save_native
 from volumetric.loaders.convert import convert_model, save_model

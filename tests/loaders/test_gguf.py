@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme, decode, to_gguf
-from volumetric.errors import CheckpointError
 from volumetric.loaders.gguf import GGUFFile, decoded_types
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES, GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_values import LazyStrings

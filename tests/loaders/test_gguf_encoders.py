@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import volumetric
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
+from volumetric.devices.open import open_device
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.encoder_layers import up_to
@@ -22,8 +23,7 @@ from volumetric.loaders.gguf_tokenizer_export import tokenizer_metadata
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.gguf_write import write_gguf
 from volumetric.loaders.tokenizer import Tokenizer
-from volumetric.runtime.lower import lower
-from volumetric.runtime.open import open_device
+from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
 KNOWN: dict[str, Any] = json.loads((TINY / "sentences_mean" / "embeddings.json").read_text())

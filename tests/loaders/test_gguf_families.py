@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.loaders.tiny import TINY, copy, expected, logits, rewrite
+from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.dtypes import decode
-from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.layers import MultiHeadAttention
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model

@@ -11,7 +11,7 @@ import pytest
 
 from tests.loaders.byte_bpe import TOKENS, tokenizer
 from tests.loaders.tiny import copy, expected, logits, rewrite
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.gguf import GGUFFile

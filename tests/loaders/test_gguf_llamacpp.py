@@ -15,8 +15,8 @@ from tests.loaders.test_convert import assert_same
 from tests.loaders.test_gguf_encoders import TINY as ENCODERS
 from tests.loaders.test_gguf_encoders import hidden_states
 from tests.loaders.tiny import TINY, copy, expected, logits, rewrite
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import decode
-from volumetric.errors import UnsupportedError
 from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.layers import MultiHeadAttention
 from volumetric.loaders import LoadedModel, archs, open_model

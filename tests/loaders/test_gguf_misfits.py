@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.loaders.test_convert import assert_same, speaking
 from tests.loaders.tiny import TINY
-from volumetric.errors import CheckpointError, GenerationError, UnsupportedError
+from volumetric.base.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.gguf import GGUFFile

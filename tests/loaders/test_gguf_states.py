@@ -13,8 +13,8 @@ import pytest
 from tests.loaders.state_models import CASES, IDS, POSITIONS, source, written
 from tests.loaders.test_gguf_families import refuses
 from tests.loaders.tiny import TINY, copy, logits, rewrite
+from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.dtypes import Scheme, decode
-from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.gguf import GGUFFile

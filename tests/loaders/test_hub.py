@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
 from volumetric.loaders.hub import resolve
 

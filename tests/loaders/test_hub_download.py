@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from volumetric import progress
-from volumetric.errors import CheckpointError
+from volumetric.base import progress
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
 from volumetric.loaders.hub import resolve
 
@@ -139,7 +139,7 @@ def test_a_model_is_downloaded_weights_last_and_opens_offline(
     (home / "1_Pooling").mkdir()
     (home / "1_Pooling" / "config.json").write_text("{}")
     monkeypatch.setattr(progress, "EVERY", -1.0)
-    caplog.set_level("INFO", logger="volumetric.progress")
+    caplog.set_level("INFO", logger="volumetric.base.progress")
     found = resolve("some/tiny").directory
     assert (found / "1_Pooling" / "config.json").is_file()
     assert not (found / "onnx").exists()

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from volumetric.analysis import predict
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError, UnsupportedError, VolumetricError
 from volumetric.builders import chain, cnn, random_grid, sequential, transformer
 from volumetric.cli import main
 from volumetric.dtypes import Scheme
-from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError, VolumetricError
-from volumetric.grid import Coord, Grid
 from volumetric.layers import (
     GRU,
     RNN,
@@ -41,7 +40,8 @@ from volumetric.loaders.convert import convert_model
 from volumetric.loaders.loom_json import read_loom
 from volumetric.loaders.loom_write import loom_text, save_loom
 from volumetric.network import Network, Params, initialise
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import WeightStore
 
 HOME = Path(__file__).parents[1] / "fixtures" / "loom"
 FILES = sorted(HOME.glob("*.json"))

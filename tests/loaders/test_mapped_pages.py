@@ -12,7 +12,7 @@ import pytest
 import volumetric
 from tests.loaders.byte_bpe import tokenizer
 from tests.loaders.tiny import copy
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.gguf import GGUFFile

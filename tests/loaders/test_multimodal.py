@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.loaders.tiny import copy, error_of, fixture, rewrite
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 

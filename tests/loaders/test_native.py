@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import DTYPES, Scheme
-from volumetric.errors import CheckpointError
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model, save_model
@@ -20,7 +19,8 @@ from volumetric.loaders.native import METADATA_KEY, NativeFacts, read_native, sa
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
 from volumetric.network import Network, Params, initialise
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import WeightStore
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 SCHEMES = [

@@ -14,9 +14,9 @@ import pytest
 
 import volumetric
 from tests.examples import CASES
+from volumetric.base.errors import CheckpointError
 from volumetric.builders import chain, sequential
 from volumetric.dtypes import DTYPES, DType, Scheme
-from volumetric.errors import CheckpointError
 from volumetric.layers import Embedding
 from volumetric.loaders.native import read_native, save_native
 from volumetric.network import Network, Params, initialise

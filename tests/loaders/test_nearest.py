@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.loaders.tiny import copy, rewrite
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.loaders import open_model
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tests.loaders.tiny import TINY, copy
-from volumetric.errors import CheckpointError
-from volumetric.grid import Coord, Link
+from volumetric.base.errors import CheckpointError
 from volumetric.layers import Dense, RMSNorm
 from volumetric.loaders import archs, open_model
 from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.hf_config import MAX_LAYERS, Config
 from volumetric.loaders.regular_file import open_regular
-from volumetric.wiring import follow_shared, wire
+from volumetric.network.grid import Coord, Link
+from volumetric.network.wiring import follow_shared, wire
 
 
 def make(kind: str, path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
 from volumetric.loaders.hub import resolve
 

@@ -13,8 +13,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from volumetric.base.errors import CheckpointError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.dtypes import decode
-from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.hf_config import Config
@@ -23,8 +24,7 @@ from volumetric.loaders.quantised.bitsandbytes import _MAX_STATE
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
 from volumetric.loaders.source import TensorSource
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.lower import lower
 
 HOME = Path(__file__).parents[1] / "fixtures" / "quantised"
 PACKED = {

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import decode
-from volumetric.errors import CheckpointError
 from volumetric.loaders.safetensors import TAGS, SafetensorsFile
 from volumetric.loaders.safetensors_write import TensorOut, array_out, write_safetensors
 from volumetric.loaders.shards import open_safetensors

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import Tokenizer
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_tokenizer import read_tokenizer

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.loaders.byte_bpe import TOKENS, metadata, tokenizer
 from tests.loaders.tiny import copy
-from volumetric.errors import CheckpointError, GenerationError, UnsupportedError
+from volumetric.base.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.loaders import Tokenizer, open_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_tokenizer import COMPOSING, PRE_TOKENIZERS, WHOLE, read_tokenizer

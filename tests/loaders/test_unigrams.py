@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import Tokenizer
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_tokenizer import PREFIX, read_tokenizer

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 FAMILIES = (

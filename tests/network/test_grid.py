@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volumetric.errors import SpecError
-from volumetric.grid import Coord, Grid, Link
+from volumetric.base.errors import SpecError
+from volumetric.network.grid import Coord, Grid, Link
 
 sides = st.integers(1, 6)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
+from volumetric.base.errors import CheckpointError, DTypeError, SpecError, VolumetricError
 from volumetric.dtypes import DTYPES, DType, Scheme, decode, encode
-from volumetric.errors import CheckpointError, DTypeError, SpecError, VolumetricError
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, RMSNorm
 from volumetric.network import Network, initialise
-from volumetric.weights import MorphReport, Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import MorphReport, Params, WeightStore
 
 NETWORK = Network(
     grid=Grid(3, slots=2),

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from volumetric.analysis import predict
-from volumetric.blueprint import blueprint
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.builders import around, as_layer, chain, fold_batchnorm
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.grids.mutate import restructured, toggle
-from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import BatchNorm1d, Dense, Embedding, Reshape, Residual
 from volumetric.loaders.loom_write import loom_text
 from volumetric.network import Network, initialise
-from volumetric.runtime.device import Piece
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.blueprint import blueprint
+from volumetric.network.grid import Coord, Grid, Link, Port
+from volumetric.run.device import Piece
+from volumetric.run.lower import lower
 
 WIDTH = 6
 

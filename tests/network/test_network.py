@@ -9,12 +9,12 @@ import pytest
 
 from tests.examples import CASES
 from tests.networks import tiny_llama
-from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.grid import Coord, Grid, Link
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.layers import Dense, Embedding, LayerSpec, Residual, Sequential, Softmax
 from volumetric.network import Network, check_params, initialise
-from volumetric.weights import Params, WeightStore
-from volumetric.wiring import check_order
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.network.weights import Params, WeightStore
+from volumetric.network.wiring import check_order
 
 
 def chain(*layers: LayerSpec, links: tuple[Link, ...] = (), disabled: frozenset[Coord] = frozenset()) -> Network:

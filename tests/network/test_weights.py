@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from volumetric.base.errors import ShapeError
 from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, encode
-from volumetric.errors import ShapeError
-from volumetric.weights import MorphReport, Params, WeightStore
+from volumetric.network.weights import MorphReport, Params, WeightStore
 
 F32 = Scheme.parse("float32")
 INT4 = Scheme.parse("int4:g32")

@@ -19,15 +19,15 @@ import pytest
 
 from tests.devices import device
 from volumetric import Clocked, Coord, Every, Grid, Link, Network, initialise
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.builders import chain, transformer
-from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.layers import LSTM, Dense
 from volumetric.observe import ActivityServer, Recorder, Recording, record
 from volumetric.observe import live as live_module
 from volumetric.observe.activity import Frame
 from volumetric.observe.scene import Edge, Node, Scene, scene_of
-from volumetric.runtime.streams import open_stream
-from volumetric.runtime.streams.chunks import Chunk
+from volumetric.run.streams import open_stream
+from volumetric.run.streams.chunks import Chunk
 
 NETWORK = chain(
     [

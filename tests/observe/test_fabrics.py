@@ -18,19 +18,20 @@ from tests.oracles.memory import Memory
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.clocked import Clocked
-from volumetric.grid import Coord
-from volumetric.layers import Dense, Embedding, Fabric
-from volumetric.layers.fabric.edges import Columns
-from volumetric.layers.fabric.graphs import Lattice
+from volumetric.fabric.layer.edges import Columns
+from volumetric.fabric.layer.graphs import Lattice
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import Dense, Embedding
 from volumetric.loaders import save_native
 from volumetric.network import Network, Params, initialise
+from volumetric.network.grid import Coord
+from volumetric.network.weights import WeightStore
 from volumetric.observe import ActivityServer, Recorder, Recording, record
 from volumetric.observe.activity import Frame
 from volumetric.observe.scene import scene_of
-from volumetric.runtime.streams.chunks import Chunk
+from volumetric.run.streams.chunks import Chunk
 from volumetric.viz import save_film
 from volumetric.viz.activity import places_of
-from volumetric.weights import WeightStore
 
 NETWORK = chain(
     [Embedding(num_embeddings=5, embedding_dim=3), MIXED, Dense(in_features=3, out_features=2)], (), "int32"

@@ -17,7 +17,8 @@ from tests.devices import DEVICES, device
 from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
-from volumetric.errors import CheckpointError, DeviceError, SpecError, UnsupportedError
+from volumetric.base.errors import CheckpointError, DeviceError, SpecError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.network import initialise
 from volumetric.observe import (
     HttpObserver,
@@ -28,8 +29,7 @@ from volumetric.observe import (
     Stats,
     WindowObserver,
 )
-from volumetric.runtime import lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run import lower
 from volumetric.train import (
     SGD,
     ArrayData,

@@ -9,7 +9,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering, start_of
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.operations.linear_scan import run_linear_scan, run_linear_scan_back
 from volumetric.layers.agalite import AGaLiTe

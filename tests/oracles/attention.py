@@ -8,7 +8,7 @@ from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covered_by
 from tests.oracles.numeric.norms import rms_norm_vjp
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.attention import seen_rows, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean
 from volumetric.graph.numeric.rope import rotate

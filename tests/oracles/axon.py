@@ -9,7 +9,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering, start_of
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.graph.operations.rotate_scan import run_rotate_scan, run_rotate_scan_back, turn
 from volumetric.layers.axon import LEAST, TRACED, Axon

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, below, oracle, oracle_of
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covered_by
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.axon_linear import AxonLinear
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from tests.oracles.memory import Memory
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 
 Arrays: TypeAlias = Mapping[str, Array]
 Saved: TypeAlias = Any

@@ -8,7 +8,7 @@ from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.channels import by_channel, sum_by_channel
 from tests.oracles.memory import Memory
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.layers.batch_norm import COUNT, BatchNorm
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of, rows
 from tests.oracles.memory import Memory, covering
 from tests.oracles.numeric.causal_conv import causal_conv, causal_conv_vjp
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.causal_conv1d import CausalConv1d
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 
 
 def by_channel(vector: Array, axes: int) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 
 _MARGIN = 1e-6  # torch's: the clipped norm stays a little below the limit
 

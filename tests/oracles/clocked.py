@@ -8,15 +8,15 @@ import numpy as np
 
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.clocked import Clocked, ticks
-from volumetric.grid import Coord
+from volumetric.clocked.clocks import firing
+from volumetric.clocked.states import kept_states, out_key, port_key, reaches, wait_key
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock_steps import counters
-from volumetric.runtime.clocked.clocks import firing
-from volumetric.runtime.clocked.states import kept_states, out_key, port_key, reaches, wait_key
-from volumetric.weights import Params
-from volumetric.wiring import Source
+from volumetric.network.grid import Coord
+from volumetric.network.weights import Params
+from volumetric.network.wiring import Source
 
 
 class NumpyClocked:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, below, oracle, oracle_of
 from tests.oracles.memory import Memory
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.containers import Residual, Sequential
 
 

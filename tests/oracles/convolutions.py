@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.layers.conv import Conv, Spatial
 from volumetric.layers.conv_transpose import ConvTranspose

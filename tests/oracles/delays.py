@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
-from volumetric.errors import UnsupportedError
+from volumetric.base._typing import Array
+from volumetric.base.errors import UnsupportedError
 from volumetric.layers import StateSpec
-from volumetric.runtime.plan import Plan, Step
+from volumetric.run.plan import Plan, Step
 
 
 def run_delay(plan: Plan, step: Step, values: dict[int, Array], memory: Memory | None) -> None:

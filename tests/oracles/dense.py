@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of, rows
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.layers.dense import Dense
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.memory import Memory
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.noise import stream_of
 from volumetric.graph.operations.noise import dropped, kept
 from volumetric.layers.dropout import Dropout

@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.memory import Memory, refuse_resets
-from volumetric._typing import Array
-from volumetric.errors import GenerationError, ShapeError
+from volumetric.base._typing import Array
+from volumetric.base.errors import GenerationError, ShapeError
 from volumetric.layers.embedding import Embedding, PositionEmbedding
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.oracles.base import Saved, oracle_of
 from tests.oracles.softmax import AxisSoftmaxOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.grid_softmax import GridSoftmax
 

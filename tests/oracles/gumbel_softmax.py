@@ -9,7 +9,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Saved, oracle_of
 from tests.oracles.memory import Memory, refuse_resets
 from tests.oracles.softmax import SoftmaxOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.operations.noise import gumbel
 from volumetric.layers.gumbel_softmax import GumbelSoftmax
 

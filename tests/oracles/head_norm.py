@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.base import rows
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.norms import without_mean
 from volumetric.layers.head_norm import EPS
 

@@ -8,13 +8,14 @@ import numpy as np
 
 from tests.oracles.clip import clip_by_norm, global_norm
 from tests.oracles.network import NumpyNetwork, TrainingPass
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.graph.numeric.noise import noise_key
 from volumetric.network import INPUT, Network, check_params
+from volumetric.network.weights import Params, WeightStore
 from volumetric.observe import Observer, Watch
-from volumetric.runtime import Plan, lower
-from volumetric.runtime.plan import with_outputs
+from volumetric.run import Plan, lower
+from volumetric.run.plan import with_outputs
 from volumetric.train.by_output import Asked, Tally, Terms
 from volumetric.train.data import Batch
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
@@ -29,7 +30,6 @@ from volumetric.train.subject import (
     trained_keys,
 )
 from volumetric.train.whole import BatchForm, check_statistics, statistics_layer
-from volumetric.weights import Params, WeightStore
 
 
 class NumpyLearner:

@@ -9,7 +9,7 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering
 from tests.oracles.numeric.causal_conv import causal_conv, causal_conv_vjp
 from tests.oracles.numeric.selective_scan import keep_last, scan_start, selective_scan_vjp
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid, slope
 from volumetric.graph.operations.state_space import Given, selective_scan, softplus
 from volumetric.layers.mamba import Mamba

@@ -10,7 +10,7 @@ from tests.oracles.memory import Memory, covering
 from tests.oracles.numeric.causal_conv import causal_conv, causal_conv_vjp
 from tests.oracles.numeric.norms import rms_norm_vjp
 from tests.oracles.numeric.selective_scan import keep_last, scan_start, selective_scan_vjp
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid, slope
 from volumetric.graph.numeric.norms import rms_norm
 from volumetric.graph.operations.state_space import Given, selective_scan, softplus

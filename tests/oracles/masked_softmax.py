@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.oracles.base import Saved, oracle_of
 from tests.oracles.softmax import SoftmaxOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.masked_softmax import MaskedSoftmax
 
 

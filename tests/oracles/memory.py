@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.state import is_sequence, no_resets
 
 

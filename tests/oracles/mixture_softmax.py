@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.oracles.base import Saved, oracle_of
 from tests.oracles.softmax import AxisSoftmaxOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.mixture_softmax import MixtureSoftmax
 

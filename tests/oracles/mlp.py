@@ -7,7 +7,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.layers.mlp import MLP, SwiGLU
 

@@ -12,7 +12,7 @@ from tests.oracles.head_norm import head_norm, head_norm_vjp
 from tests.oracles.memory import Memory, covering, start_of
 from tests.oracles.numeric.causal_conv import causal_conv, causal_conv_vjp
 from tests.oracles.projections import run_map, run_map_back
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.formula.cells import EPS
 from volumetric.graph.numeric.activations import activate, sigmoid, slope
 from volumetric.layers.mlstm import MLSTM, MOST

@@ -13,16 +13,16 @@ from tests.oracles.delays import delay_vjp, refuse_loops, run_delay
 from tests.oracles.joins import join, join_vjp
 from tests.oracles.memory import Memory
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.devices.reference_state import ReferenceState
 from volumetric.graph.numeric.noise import Key
 from volumetric.graph.state import is_sequence
 from volumetric.layers import LayerSpec
 from volumetric.network import OUTPUT, Network, Params
-from volumetric.runtime import lower
-from volumetric.runtime.device import Given
-from volumetric.runtime.plan import DELAYS, Plan, Step
-from volumetric.runtime.reference_state import ReferenceState
-from volumetric.runtime.state import by_name
+from volumetric.run import lower
+from volumetric.run.device import Given
+from volumetric.run.plan import DELAYS, Plan, Step
+from volumetric.run.state import by_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

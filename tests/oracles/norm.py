@@ -7,7 +7,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of, rows
 from tests.oracles.memory import Memory
 from tests.oracles.numeric.norms import rms_norm_vjp, standardised
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.norms import rms_norm
 from volumetric.layers.norm import LayerNorm, RMSNorm
 

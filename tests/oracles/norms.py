@@ -7,7 +7,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.channels import by_channel, sum_by_channel
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.graph.numeric.norms import without_mean
 from volumetric.layers.group_norm import GroupNorm

@@ -11,7 +11,7 @@ from tests.oracles.containers import inner_memory
 from tests.oracles.joins import join, join_vjp, mix, mix_vjp, scatter, scatter_vjp, weighed, weighed_vjp
 from tests.oracles.memory import Memory
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.parallel import Parallel
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.oracles.base import Arrays, Saved, below, oracle
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.projections import Maps
 
 

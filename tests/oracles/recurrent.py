@@ -7,7 +7,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of, rows
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering, start_of
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.recurrent import Recurrent
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric import rng
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError
+from volumetric.base import rng
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw
-from volumetric.runtime.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, likeliest, top_k_indices, unusable
+from volumetric.run.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, likeliest, top_k_indices, unusable
 
 # A top-p set seldom needs more tokens than this, and finding them is ten times cheaper than sorting a vocabulary.
 _TOP_P_FIRST = 1024

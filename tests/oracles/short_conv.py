@@ -8,7 +8,7 @@ from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering
 from tests.oracles.numeric.causal_conv import causal_conv, causal_conv_vjp
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.short_conv import ShortConv
 
 

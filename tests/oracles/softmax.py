@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.softmax import AxisSoftmax, Softmax
 

@@ -10,7 +10,7 @@ from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering, start_of
 from tests.oracles.projections import run_map, run_map_back
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.graph.operations.linear_scan import run_linear_scan
 from volumetric.layers.xl_attention import XLAttention

@@ -10,7 +10,7 @@ from tests.devices import graphs
 from tests.examples.entry import Example
 from tests.oracles import oracle
 from tests.parity.table import TOLERANCE, Role
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import Embedding

@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 from tests.examples import CASES, EXAMPLES
 from tests.examples.entry import Example
+from volumetric.devices.cpu.graph.device import CpuGraphs
+from volumetric.devices.gpu.graph import GpuGraphs
 from volumetric.dtypes import DTYPES, DType, Scheme
-from volumetric.runtime.cpu.graph.device import CpuGraphs
-from volumetric.runtime.gpu.graph import GpuGraphs
 
 GRAPHS: Final = {"cpu": CpuGraphs, "gpu": GpuGraphs}
 """What compiles graphs on each fast device."""

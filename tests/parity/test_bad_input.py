@@ -9,9 +9,8 @@ from tests.devices import DEVICES, device, graphs
 from tests.examples import EXAMPLES
 from tests.parity.run import data, on_device
 from tests.train.problems import chain
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.activations import ACTIVATIONS, Activation
-from volumetric.grid import Coord, Link
 from volumetric.layers import (
     Dense,
     LayerNorm,
@@ -25,10 +24,11 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
+from volumetric.network.grid import Coord, Link
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run import RunOptions, lower
 from volumetric.train import Batch, LearnerOptions
 from volumetric.train.device import DeviceLearner
-from volumetric.weights import Params, WeightStore
 
 
 def forward(name: str, network: Network, params: Params, x: np.ndarray) -> np.ndarray:

@@ -30,8 +30,8 @@ from volumetric.layers import (
     Sparsemax,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.weights import Params, WeightStore
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run import RunOptions, lower
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 """NumPy warns of what these tests are about."""

@@ -11,16 +11,16 @@ from tests.parity.run import agree, agree_one, data, expected, on_device
 from tests.parity.table import ROLES, SIZES, cells, covered, met, sweep, swept, training, weighted, wide
 from tests.tiers import alike
 from tests.train.problems import chain
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.cpu.graph.drafting import drafted
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.dtypes.scaled import narrowed_scheme
-from volumetric.errors import UnsupportedError
 from volumetric.graph import GraphBuilder
-from volumetric.grid import Coord, Grid
 from volumetric.layers import LAYERS, Dense, Sequential
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu.graph.drafting import drafted
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run import RunOptions, lower
 
 SWEEP = sweep()
 KIND = {case: spec.kind if case.startswith("case ") else case.rpartition("-")[0] for case, (spec, _) in SWEEP.items()}

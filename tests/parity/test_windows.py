@@ -14,7 +14,7 @@ from tests.parity.run import agree_one
 from tests.train.problems import chain
 from volumetric.layers import MultiHeadAttention, Rope
 from volumetric.network import Network
-from volumetric.runtime import RunOptions, lower
+from volumetric.run import RunOptions, lower
 
 WINDOWS = (1, 5, 17)
 

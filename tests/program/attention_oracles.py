@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.layers.program.attention import Attention, Pairs, rule_of
+from volumetric.base._typing import Array
+from volumetric.program.layer.attention import Attention, Pairs, rule_of
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "attention"
 OPTIONS: dict[str, dict[str, int]] = {

@@ -6,10 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from volumetric.errors import SpecError
-from volumetric.layers import Program as Layer
-from volumetric.layers.program.names import FAMILIES, OPERATORS, RULES
-from volumetric.layers.program.recipes import CARRIERS, OF_MODE
+from volumetric.base.errors import SpecError
 from volumetric.program import (
     Canvas,
     Constraints,
@@ -26,6 +23,9 @@ from volumetric.program import (
     Signal,
     Tile,
 )
+from volumetric.program.layer.names import FAMILIES, OPERATORS, RULES
+from volumetric.program.layer.recipes import CARRIERS, OF_MODE
+from volumetric.program.layer.spec import Program as Layer
 
 WIDTH, SIDES = 4, (4, 3)
 NAMES = ("eye", "belief", "err", "store", "plan", "act")

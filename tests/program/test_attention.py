@@ -11,10 +11,10 @@ import pytest
 from tests.devices import graphs
 from tests.oracles import oracle as in_numpy
 from tests.program.attention_oracles import CASES, Oracle, load
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers.program.attention import (
+from volumetric.program.layer.attention import (
     RULES,
     Attention,
     Pairs,

@@ -17,11 +17,8 @@ from tests.layers.test_vjp import arrays
 from tests.oracles import oracle as in_numpy
 from tests.oracles.memory import Memory
 from tests.program.random_programs import programs
-from volumetric.errors import CheckpointError, SpecError
-from volumetric.layers import Program as Layer
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.layers.clock import Clock
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.parameters import all_params
 from volumetric.loaders import open_model, save_native
 from volumetric.network import initialise
 from volumetric.program import Edge, In, Learning, Meter, Out, Program, Region, Signal, import_canvas
@@ -29,6 +26,9 @@ from volumetric.program import compile as compile_program
 from volumetric.program.compiling import carried, compile_network
 from volumetric.program.compiling.clocks import simplified, still_in
 from volumetric.program.compiling.constants import keep_of
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.parameters import all_params
+from volumetric.program.layer.spec import Program as Layer
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 

@@ -22,13 +22,11 @@ from tests.oracles.program import forward
 from tests.oracles.program.settle import Held
 from tests.program.random_programs import programs
 from volumetric import Coord, Grid, Network
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers import Dense
-from volumetric.layers import Program as Layer
-from volumetric.layers.program.facts import Place
-from volumetric.layers.program.timing import all_states
 from volumetric.loaders import load_exported, save_exported
 from volumetric.network import initialise
+from volumetric.network.weights import Params, WeightStore
 from volumetric.program import (
     Canvas,
     Edge,
@@ -47,7 +45,9 @@ from volumetric.program import compile as compile_program
 from volumetric.program.compiling import compile_network, compiled_part
 from volumetric.program.compiling.liveness import live_in
 from volumetric.program.describe import problems
-from volumetric.weights import Params, WeightStore
+from volumetric.program.layer.facts import Place
+from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.timing import all_states
 
 DEEP = Region(((2, 3), (0, 2)))
 """A region of its own beside an eye and a belief."""

@@ -14,18 +14,18 @@ from tests.oracles.program.diffusion import diffused, noise_in
 from tests.oracles.training import Training
 from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import follow, pair
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.builders import chain
 from volumetric.graph.numeric.noise import noise_key, stream_of
 from volumetric.graph.operations.noise import normal
-from volumetric.layers import Program as Layer
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.ports import In, Level, Out, Signal
-from volumetric.layers.program.recipes import diffuses
-from volumetric.layers.program.region import Canvas, Region
 from volumetric.network import initialise
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.ports import In, Level, Out, Signal
+from volumetric.program.layer.recipes import diffuses
+from volumetric.program.layer.region import Canvas, Region
+from volumetric.program.layer.spec import Program as Layer
 from volumetric.train import SGD, AdamW, Batch, TrainConfig, train
 from volumetric.train.data import ArrayData
 from volumetric.train.device import learner_on

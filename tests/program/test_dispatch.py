@@ -11,19 +11,19 @@ import pytest
 from tests.devices import graphs
 from tests.oracles.program.dispatch import dispatch
 from tests.program.dispatch_oracles import CASES, FIXTURES, Case, load
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers.program.attention.by_heads import CLOSED
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.dispatch import dispatch as emit
-from volumetric.layers.program.dispatch import weights_of
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import Facts, facts_of
-from volumetric.layers.program.masks import Rects, Tile
-from volumetric.layers.program.plan import ALWAYS, plan_of
-from volumetric.layers.program.region import Canvas, Region
-from volumetric.layers.program.tasks import params_of, tasks_of
+from volumetric.program.layer.attention.by_heads import CLOSED
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.dispatch import dispatch as emit
+from volumetric.program.layer.dispatch import weights_of
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import Facts, facts_of
+from volumetric.program.layer.masks import Rects, Tile
+from volumetric.program.layer.plan import ALWAYS, plan_of
+from volumetric.program.layer.region import Canvas, Region
+from volumetric.program.layer.tasks import params_of, tasks_of
 
 EXACT = 1e-9
 FORWARD, BACKWARD = 2e-5, 2e-4

@@ -7,20 +7,20 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.held import check_held, violations
-from volumetric.layers.program.learning import Constraints
-from volumetric.layers.program.masks import Bits, Rects, Tile
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.parameters import all_params
-from volumetric.layers.program.ports import In, Level, Out, Signal
-from volumetric.layers.program.reach import latency
-from volumetric.layers.program.region import Canvas, Identity, Region
-from volumetric.layers.program.timing import timing_of
+from volumetric.base.errors import SpecError
 from volumetric.program.describe import problems
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.held import check_held, violations
+from volumetric.program.layer.learning import Constraints
+from volumetric.program.layer.masks import Bits, Rects, Tile
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.parameters import all_params
+from volumetric.program.layer.ports import In, Level, Out, Signal
+from volumetric.program.layer.reach import latency
+from volumetric.program.layer.region import Canvas, Identity, Region
+from volumetric.program.layer.timing import timing_of
 
 WHOLE = ((0, 2), (0, 2))
 

@@ -16,15 +16,16 @@ from tests.examples.programs import CARRIED, TIMED, WHOLE
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.program.forward import Machine
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.builders import chain
 from volumetric.clocked import Clocked
-from volumetric.errors import ShapeError, SpecError
-from volumetric.layers import Dense, Program
-from volumetric.layers.program.ports import In
-from volumetric.layers.program.timing import all_states
+from volumetric.layers import Dense
 from volumetric.network import initialise
 from volumetric.observe import Firing, Recording, fired, record
 from volumetric.observe.scene import scene_of
+from volumetric.program.layer.ports import In
+from volumetric.program.layer.spec import Program
+from volumetric.program.layer.timing import all_states
 from volumetric.viz import save_film
 
 NETWORK = chain([TIMED], (3,))

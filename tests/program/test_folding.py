@@ -11,11 +11,11 @@ from tests.devices import device
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.layers import Program as Layer
-from volumetric.layers.program.attention import BY_HEADS
-from volumetric.layers.program.plan import plan_of
+from volumetric.network.weights import Params, WeightStore
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, Tile
-from volumetric.weights import Params, WeightStore
+from volumetric.program.layer.attention import BY_HEADS
+from volumetric.program.layer.plan import plan_of
+from volumetric.program.layer.spec import Program as Layer
 
 WIDE = 32
 """A constant of 16 rows of which is worth while."""

@@ -13,21 +13,21 @@ import pytest
 from tests.devices import device, graphs
 from tests.examples.programs import program
 from tests.graph.agreement import agree
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.guards import Guard
 from volumetric.graph.interpret import interpret
 from volumetric.graph.operations import OPS
 from volumetric.graph.unroll import unroll_scans, write_out
-from volumetric.layers.program.attention import RULES
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.masks import Tile
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.ports import In, Out, Signal
-from volumetric.layers.program.region import Canvas, Region
 from volumetric.network import Network, initialise
 from volumetric.program import Program
-from volumetric.runtime.graph import graph_of
+from volumetric.program.layer.attention import RULES
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.masks import Tile
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.ports import In, Out, Signal
+from volumetric.program.layer.region import Canvas, Region
+from volumetric.run.graph import graph_of
 
 CLOCKS = ("every(2)", "every(2, 1)", "every(3)", "every(1)")
 

@@ -10,16 +10,16 @@ import pytest
 
 from tests.examples.programs import CARRIED, TIMED, program
 from tests.program.test_guards import clocked
+from volumetric.devices.cpu.graph.device import CpuGraphs
+from volumetric.devices.cpu.graph.program import CpuProgram
 from volumetric.graph import GraphBuilder
-from volumetric.layers import Program as Layer
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.ports import In, Out, Signal
-from volumetric.layers.program.recipes import learning_of
-from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
-from volumetric.runtime.cpu.graph.device import CpuGraphs
-from volumetric.runtime.cpu.graph.program import CpuProgram
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.ports import In, Out, Signal
+from volumetric.program.layer.recipes import learning_of
+from volumetric.program.layer.region import Region
+from volumetric.program.layer.spec import Program as Layer
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
 from volumetric.train.device import DeviceLearner
 

@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from volumetric.errors import SpecError
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.held import violations
-from volumetric.layers.program.spec import Program as Layer
+from volumetric.base.errors import SpecError
 from volumetric.program import (
     Constraints,
     Edge,
@@ -28,6 +25,9 @@ from volumetric.program import (
     Signal,
     import_canvas,
 )
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.held import violations
+from volumetric.program.layer.spec import Program as Layer
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "programs"
 

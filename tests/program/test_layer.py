@@ -19,21 +19,21 @@ from tests.layers.test_vjp import arrays
 from tests.oracles import oracle as in_numpy
 from tests.oracles.memory import Memory
 from tests.oracles.program.forward import Machine
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.devices.cpu.graph.device import _rewritten
+from volumetric.devices.cpu.graph.drafting import drafted
 from volumetric.graph import GraphBuilder
 from volumetric.graph.interpret import interpret
-from volumetric.layers import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.learning import Constraints
-from volumetric.layers.program.ports import In, Out, Port, Signal
-from volumetric.layers.program.region import Region
-from volumetric.layers.program.timing import CANVAS, all_states, timing_of
 from volumetric.layers.scope import Scope
 from volumetric.loaders import save_native
 from volumetric.network import Network, initialise
-from volumetric.runtime.cpu.graph.device import _rewritten
-from volumetric.runtime.cpu.graph.drafting import drafted
-from volumetric.runtime.graph import graph_of
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.learning import Constraints
+from volumetric.program.layer.ports import In, Out, Port, Signal
+from volumetric.program.layer.region import Region
+from volumetric.program.layer.spec import Program
+from volumetric.program.layer.timing import CANVAS, all_states, timing_of
+from volumetric.run.graph import graph_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 

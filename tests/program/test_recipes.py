@@ -13,21 +13,21 @@ from tests.oracles import oracle
 from tests.oracles.program.recipes import Seen, masked, penalty
 from tests.oracles.training import Training
 from tests.train.test_device_learner import follow, pair
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.builders import chain
-from volumetric.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers import Program as Layer
-from volumetric.layers.program import penalties as nodes
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import Facts, facts_of
-from volumetric.layers.program.learning import Learning
-from volumetric.layers.program.parameters import region_params, states_of
-from volumetric.layers.program.ports import In, Out
-from volumetric.layers.program.recipes import learning_of, recipe_of, recipe_params, recipe_states
-from volumetric.layers.program.region import Canvas, Region
-from volumetric.layers.program.settle import Held
+from volumetric.program.layer import penalties as nodes
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import Facts, facts_of
+from volumetric.program.layer.learning import Learning
+from volumetric.program.layer.parameters import region_params, states_of
+from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.recipes import learning_of, recipe_of, recipe_params, recipe_states
+from volumetric.program.layer.region import Canvas, Region
+from volumetric.program.layer.settle import Held
+from volumetric.program.layer.spec import Program as Layer
 from volumetric.train import SGD, Batch
 
 D, B = 4, 3

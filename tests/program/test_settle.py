@@ -16,20 +16,20 @@ from tests.oracles.program.dispatch import dispatch
 from tests.oracles.program.meters import reduced, shown, updated
 from tests.oracles.program.settle import Held
 from tests.program.dispatch_oracles import FIXTURES, load
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers.program import carriers as nodes
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.dispatch import dispatch as emit
-from volumetric.layers.program.dispatch import weights_of
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import Facts, facts_of
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.parameters import AGE, region_params, states_of
-from volumetric.layers.program.plan import plan_of
-from volumetric.layers.program.region import Canvas, Identity, Region
-from volumetric.layers.program.settle import Held as Emitted
-from volumetric.layers.program.tasks import params_of
+from volumetric.program.layer import carriers as nodes
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.dispatch import dispatch as emit
+from volumetric.program.layer.dispatch import weights_of
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import Facts, facts_of
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.parameters import AGE, region_params, states_of
+from volumetric.program.layer.plan import plan_of
+from volumetric.program.layer.region import Canvas, Identity, Region
+from volumetric.program.layer.settle import Held as Emitted
+from volumetric.program.layer.tasks import params_of
 
 D = 4
 REGIONS = {

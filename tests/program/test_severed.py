@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.layers.graphed import graphed
-from volumetric.grid import Coord, Grid
-from volumetric.layers import Program as Layer
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.reach import latency
 from volumetric.network import Network, initialise
+from volumetric.network.grid import Coord, Grid
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire
 from volumetric.program.describe import problems, unseen_inputs
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.reach import latency
+from volumetric.program.layer.spec import Program as Layer
 from volumetric.train import TrainConfig, train
 from volumetric.viz.program_sheet import region_text
 

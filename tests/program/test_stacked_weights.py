@@ -12,13 +12,13 @@ from tests.examples.programs import CARRIED, TIMED, program
 from tests.program.test_guards_in_training import batches, surprised
 from volumetric.graph import NumpyGraphs
 from volumetric.graph.stacks import Stacks, stack_key
-from volumetric.layers import Program as Layer
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.learning import Learning
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.ports import In, Out
-from volumetric.layers.program.region import Region
 from volumetric.network import Network, initialise
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.learning import Learning
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.region import Region
+from volumetric.program.layer.spec import Program as Layer
 from volumetric.train import MSE, AdamW, Backprop, Batch, LearnerOptions
 from volumetric.train.device import DeviceLearner
 from volumetric.train.lora import LowRank

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.layers.clock import Cooldown, Every, On
-from volumetric.layers.program import text
-from volumetric.layers.program.names import CARRIERS, FAMILIES, KEEPS, LOSSES, MODES, OPERATORS, RULES
 from volumetric.program import (
     Bits,
     Canvas,
@@ -37,6 +35,8 @@ from volumetric.program import (
     read_program,
     save_program,
 )
+from volumetric.program.layer import text
+from volumetric.program.layer.names import CARRIERS, FAMILIES, KEEPS, LOSSES, MODES, OPERATORS, RULES
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,6}[a-z\]]", fullmatch=True)
 WORDS = st.sampled_from([*FAMILIES, "dream"])

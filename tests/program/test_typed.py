@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from volumetric.errors import SpecError
-from volumetric.layers.program.declared import operator_of
+from volumetric.base.errors import SpecError
 from volumetric.program import In, Semantic, typed
+from volumetric.program.layer.declared import operator_of
 from volumetric.program.typed import Field, packed, shape_for
 
 PACKAGE = json.loads((Path(__file__).parent.parent / "fixtures" / "programs" / "auto_wired.json").read_text())[

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers.clock import Event, Every, On
-from volumetric.layers.program.declared import Autowire, Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.learning import Constraints, Learning, Semantic
-from volumetric.layers.program.masks import Bits, Full, Rects, Tile, mask_of
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.names import Named
-from volumetric.layers.program.ports import In, Level, Out, Signal
-from volumetric.layers.program.region import Canvas, Identity, Region
+from volumetric.program.layer.declared import Autowire, Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.learning import Constraints, Learning, Semantic
+from volumetric.program.layer.masks import Bits, Full, Rects, Tile, mask_of
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.names import Named
+from volumetric.program.layer.ports import In, Level, Out, Signal
+from volumetric.program.layer.region import Canvas, Identity, Region
 
 EYE = Region(((0, 4), (0, 4)), family="observation")
 BELIEF = Region(((0, 4), (4, 8)), carrier="filter")

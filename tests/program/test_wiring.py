@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.program import (
     Canvas,
     Edge,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from volumetric import errors
-from volumetric.hints import path_hint
+from volumetric.base import errors
+from volumetric.base.hints import path_hint
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.VolumetricError)]
 
@@ -24,7 +24,7 @@ def test_an_error_without_a_hint_of_its_own_gives_general_advice(kind: type[erro
 def test_a_traceback_shows_the_hint() -> None:
     error = errors.VolumetricError("it failed", hint="mend it")
     assert traceback.format_exception(error)[-2:] == [
-        "volumetric.errors.VolumetricError: it failed\n",
+        "volumetric.base.errors.VolumetricError: it failed\n",
         "hint: mend it\n",
     ]
 

@@ -117,15 +117,15 @@ HALF = 'problem = {kind = "half", width = 3}\\npopulation = 10\\n[genome]\\ninpu
 import sys
 from pathlib import Path
 import numpy as np
-from volumetric import plugins
+from volumetric.base import plugins
 from volumetric.builders import chain
 from volumetric.dtypes import Scheme
 from volumetric.graph import GraphBuilder
 from volumetric.layers import LAYERS, Dense, SwiGLU
 from volumetric.loaders.native import read_native, save_native
 from volumetric.network import Network, initialise
-from volumetric.runtime import lower
-from volumetric.runtime.open import open_device
+from volumetric.run import lower
+from volumetric.devices.open import open_device
 from volumetric.train import LOSSES, OPTIMISERS, ArrayData, TrainConfig, train
 
 print("at first", plugins.searched())
@@ -195,8 +195,8 @@ from volumetric.builders import chain
 from volumetric.graph import GraphBuilder
 from volumetric.layers import LAYERS, Dense
 from volumetric.network import initialise
-from volumetric.runtime import lower
-from volumetric.runtime.open import open_device
+from volumetric.run import lower
+from volumetric.devices.open import open_device
 
 network = chain([Dense(in_features=3, out_features=4, activation="mish")], (3,))
 params = initialise(network, 1)

@@ -16,7 +16,7 @@ from tests.project.test_sources import ROOT, SOURCES
 
 BY_NAME = re.compile(r"\b(import_module|__import__|find_spec|resolve_name|run_module|modules_of)\b")
 """What imports a module whose name it is handed as text."""
-MECHANISM = {"volumetric/registry.py"}
+MECHANISM = {"volumetric/base/registry.py"}
 """How registries import."""
 OURS = re.compile(r"volumetric(\.\w+)*")
 
@@ -50,11 +50,11 @@ def constants(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("from importlib import import_module\nimport_module('volumetric.runtime.plan')", ["volumetric.runtime.plan"]),
-        ("import importlib\nimportlib.import_module(f'volumetric.runtime.{x}')", ["volumetric.runtime"]),
+        ("from importlib import import_module\nimport_module('volumetric.run.plan')", ["volumetric.run.plan"]),
+        ("import importlib\nimportlib.import_module(f'volumetric.run.{x}')", ["volumetric.run"]),
         ("__import__('volumetric')", ["volumetric"]),
         ("call(target=import_module, args=('volumetric.train',))", ["volumetric.train"]),
-        ("import_module('volumetric.layers.program.small')\nimport_module(f'{__name__}.small')", []),
+        ("import_module('volumetric.program.layer.small')\nimport_module(f'{__name__}.small')", []),
         ("modules_of('volumetric.layers', {}, group='volumetric.things')", []),
         ("'''volumetric.train'''\nimport_module(x)\nlog = logging.getLogger('volumetric.train')", []),
     ],
@@ -82,10 +82,10 @@ def test_what_is_required_is_imported() -> None:
 def test_a_program_makes_its_network_whatever_was_imported_before(import_it: str) -> None:
     text = f"""
 {import_it}
-from volumetric.layers.program.region import Canvas
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.ports import In, Out
-from volumetric.layers.program.region import Region
+from volumetric.program.layer.region import Canvas
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.region import Region
 canvas = Canvas(frames=1, shape=(2, 2), width=8, regions={{"a": Region(((0, 2), (0, 2)))}})
 program = Program(canvas, edges=[], ports={{"in": In("a", 3), "out": Out("a", 2)}})
 print(program.network().input_shape)

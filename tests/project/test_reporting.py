@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.train.problems import perceptron
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
+from volumetric.base.reporting import ConsoleReporter
 from volumetric.evolution import EvolutionConfig, ParetoRun, Population, problems
 from volumetric.network import initialise
-from volumetric.reporting import ConsoleReporter
 from volumetric.train import TrainConfig, train
 
 X, Y = np.arange(8, dtype=np.float32).reshape(8, 1) / 8, np.ones((8, 1), np.float32)

@@ -27,7 +27,7 @@ def test_the_list_of_keys_shows_the_defaults() -> None:
 
 
 def test_the_list_of_keys_is_complete() -> None:
-    from volumetric import tables
+    from volumetric.base import tables
     from volumetric.train.config import TrainConfig
     from volumetric.train.settings import (
         ClockedSettings,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.runtime.cpu.placement import barriers, passings
-from volumetric.runtime.cpu.steps import Step
+from volumetric.devices.cpu.placement import barriers, passings
+from volumetric.devices.cpu.steps import Step
 
 SIZE = 1 << 17
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.devices import FAST, device
-from volumetric.grid import Coord, Grid
 from volumetric.layers import (
     MLSTM,
     SLSTM,
@@ -22,7 +21,8 @@ from volumetric.layers import (
     XLAttention,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
+from volumetric.network.grid import Coord, Grid
+from volumetric.run import RunOptions, lower
 
 WIDTH = 6
 CELLS: tuple[LayerSpec, ...] = (

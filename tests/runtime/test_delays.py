@@ -11,9 +11,9 @@ from tests.layers.test_vjp import TOLERANCE, differences
 from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_reference import chain
 from volumetric.analysis import predict
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
 from volumetric.evolution.grids.genome import outputs_of
-from volumetric.grid import Coord, Link
 from volumetric.layers import (
     LSTM,
     BatchNorm1d,
@@ -24,8 +24,8 @@ from volumetric.layers import (
     Softmax,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import lower
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.network.grid import Coord, Link
+from volumetric.run import lower
 from volumetric.train import TrainConfig, train
 
 WIDTH = 3

@@ -12,8 +12,9 @@ from tests.examples import CASES
 from tests.graph.test_networks import experts, images, wired
 from tests.networks import tiny_llama
 from tests.pieces import one_row_each
-from volumetric.errors import DeviceError, GenerationError, ShapeError
-from volumetric.grid import Coord, Grid
+from volumetric.base.errors import DeviceError, GenerationError, ShapeError
+from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.devices.reference_state import ReferenceState
 from volumetric.layers import (
     LSTM,
     Conv1d,
@@ -28,11 +29,10 @@ from volumetric.layers import (
     Sequential,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import Executable, State
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
-from volumetric.runtime.reference_state import ReferenceState
+from volumetric.network.grid import Coord, Grid
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Executable, State
 
 OPTIONS = RunOptions(context=64)
 

@@ -12,14 +12,14 @@ import pytest
 
 from tests.devices import DEVICES, FAST, device
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError, ShapeError, SpecError, UnsupportedError
+from volumetric.base.errors import GenerationError, ShapeError, SpecError, UnsupportedError
 from volumetric.graph import NumpyGraphs
-from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import LSTM, Dense, Embedding, Entmax, LayerSpec, MultiHeadAttention, RMSNorm
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Executable, Piece
-from volumetric.runtime.graph import graph_of
+from volumetric.network.grid import Coord, Grid, Link, Port
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Executable, Piece
+from volumetric.run.graph import graph_of
 
 OPTIONS = RunOptions(context=48, compute="float32", kv_dtype="float32")
 WIDTH = 8

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from tests.devices import FAST, device
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.dtypes.scaled import narrowed, narrowed_scheme
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
 from volumetric.network import Network, Params
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.narrowing import narrowed_params
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import WeightStore
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import lower
+from volumetric.run.narrowing import narrowed_params
 
 NATIVE = ("float32", "int8:g32", "int4:g32", "uint4:g32", "float8_e4m3fn:g32")
 WIDE = ("int4:g64", "int4:row", "uint4:g128", "int8:row")

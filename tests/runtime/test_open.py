@@ -12,13 +12,13 @@ import pytest
 import volumetric
 from tests.devices import device
 from volumetric.analysis import predict
+from volumetric.base.errors import DeviceError
 from volumetric.builders import sequential
-from volumetric.errors import DeviceError
+from volumetric.devices.open import VARIABLE, check_name, explain_auto, open_device
 from volumetric.evolution import ParetoRun, Population, activate
 from volumetric.evolution.job import Job
 from volumetric.network import initialise
-from volumetric.runtime.device import DeviceInfo
-from volumetric.runtime.open import VARIABLE, check_name, explain_auto, open_device
+from volumetric.run.device import DeviceInfo
 from volumetric.train import Method, open_learner, train
 from volumetric.train.settings import RunSettings
 

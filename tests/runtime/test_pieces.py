@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError, ShapeError
+from volumetric.base.errors import GenerationError, ShapeError
+from volumetric.devices.cpu import CpuDevice
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.network import initialise
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.device import Device, Piece, RunOptions, Wanted
-from volumetric.runtime.lower import lower
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Device, Piece, RunOptions, Wanted
+from volumetric.run.lower import lower
 
 DEVICES = {"reference": ReferenceDevice, "cpu": lambda: CpuDevice(threads=2)}
 

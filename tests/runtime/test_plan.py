@@ -7,8 +7,8 @@ import pytest
 
 from tests.examples import CASES
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError, ShapeError
-from volumetric.grid import Coord, Grid, Link
+from volumetric.base.errors import GenerationError, ShapeError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import (
     LSTM,
     Dense,
@@ -25,10 +25,10 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import OUTPUT, Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.graph.network import NATIVE, open_graph
-from volumetric.runtime.graph.segments import row_wise
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.run import RunOptions, lower
+from volumetric.run.graph.network import NATIVE, open_graph
+from volumetric.run.graph.segments import row_wise
 
 
 def chain(*layers: LayerSpec, links: tuple[Link, ...] = (), disabled: frozenset[Coord] = frozenset()) -> Network:

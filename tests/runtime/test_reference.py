@@ -13,8 +13,9 @@ from tests.layers.test_vjp import TOLERANCE, arrays, differences
 from tests.networks import tiny_llama
 from tests.oracles import oracle
 from tests.oracles.network import NumpyNetwork
-from volumetric.errors import GenerationError, UnsupportedError
-from volumetric.grid import Coord, Grid, Link
+from volumetric.base.errors import GenerationError, UnsupportedError
+from volumetric.devices import open_device
+from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -38,10 +39,10 @@ from volumetric.layers import (
     Softmax,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower, open_device
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run import RunOptions, lower
+from volumetric.run.batch import greedy_ids
 
 IDS = np.array([5, 17, 3, 96, 0, 41, 41, 8], np.int32)
 

@@ -7,12 +7,12 @@ import pytest
 
 from tests.devices import FAST, device
 from tests.graph.test_networks import chain
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.layers import LayerSpec, Mamba, Mamba2, Residual, RMSNorm, ShortConv
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece
-from volumetric.runtime.graph.segments import row_wise
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import Piece
+from volumetric.run.graph.segments import row_wise
 
 WIDTH = 12
 OPTIONS = RunOptions(context=64, compute="float32")

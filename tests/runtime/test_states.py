@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.devices import DEVICES, device
 from tests.networks import tiny_llama
 from tests.runtime.test_graph_executable import mixed
-from volumetric.errors import CheckpointError, GenerationError, VolumetricError
+from volumetric.base.errors import CheckpointError, GenerationError, VolumetricError
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.held import Coded, as_codes, as_numbers
-from volumetric.runtime.sealed import Seal
-from volumetric.runtime.state_file import SEAL, _Header
+from volumetric.run import RunOptions, lower
+from volumetric.run.held import Coded, as_codes, as_numbers
+from volumetric.run.sealed import Seal
+from volumetric.run.state_file import SEAL, _Header
 
 ROWS = 21
 """More than the 16 that keys keep side by side on the CPU."""

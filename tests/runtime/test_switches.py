@@ -11,13 +11,13 @@ import pytest
 
 from tests.devices import device
 from volumetric.builders.chain import chain
+from volumetric.devices.cpu.graph.device import CpuGraphs
 from volumetric.dtypes import Scheme
 from volumetric.layers import MLSTM, SLSTM, AGaLiTe, Axon, Dense, XLAttention
 from volumetric.network import Network, initialise
-from volumetric.runtime import lower
-from volumetric.runtime.cpu.graph.device import CpuGraphs
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.graph import graph_of
+from volumetric.run import lower
+from volumetric.run.device import RunOptions
+from volumetric.run.graph import graph_of
 
 ROOT = Path(__file__).parent.parent.parent
 X = np.random.default_rng(4).standard_normal((3, 21, 16)).astype(np.float32)

@@ -16,9 +16,9 @@ import openai
 import pytest
 
 from tests.generate.letters import recurrent_letters
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Limits, Model
 from volumetric.generate.scheduling.rounds import Rounds
-from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import run as serving_run
 from volumetric.serve.run import Server, listen
 from volumetric.serve.serving import Settings

@@ -14,9 +14,9 @@ import pytest
 from benchmarks import serve_fuzz
 from tests.generate.letters import letters, recurrent_letters
 from tests.serve.servers import PATIENCE, Address, ask, hang_devices, running, slow_letters, until
-from volumetric.errors import DeviceError
+from volumetric.base.errors import DeviceError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate.scheduling.rounds import Rounds
-from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import bodies, heap, protocol
 
 

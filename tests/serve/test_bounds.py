@@ -17,9 +17,9 @@ import pytest
 from tests.generate.byte_tokens import byte_tokens
 from tests.generate.letters import letters, recurrent_letters
 from tests.serve.servers import PATIENCE, Address, ask, running, until
-from volumetric.errors import DoesNotFitError
+from volumetric.base.errors import DoesNotFitError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate.grammar import Grammars
-from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import descriptors
 from volumetric.serve.bodies import read
 from volumetric.serve.fields.completion import CompletionRequest

@@ -237,7 +237,7 @@ def test_arguments_without_a_schema_are_texts_or_what_their_marks_say(name: str,
     ],
 )
 def test_what_cannot_be_enforced_of_elements_is_refused(schema: Any, message: str):
-    with pytest.raises(volumetric.errors.SpecError, match=message):
+    with pytest.raises(volumetric.base.errors.SpecError, match=message):
         families.QWEN_CODER.grammar(AskedTools(tools=[Tool("f", schema)], told=[], required=False, parallel=True))
 
 

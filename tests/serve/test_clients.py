@@ -10,8 +10,8 @@ from tests.generate.letters import letters, next_letter_logits, recurrent_letter
 from tests.generate.test_encoding import TINY
 from tests.serve.servers import Address, running, slow_letters
 from volumetric import load
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Limits
-from volumetric.runtime.reference import ReferenceDevice
 
 MESSAGES = [{"role": "user", "content": "ab"}]
 

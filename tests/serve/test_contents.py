@@ -13,11 +13,11 @@ import pytest
 from tests.generate.letters import loaded_letters
 from tests.loaders.test_chat_contents import BEGINNINGS, CHATML, SPOOF, START, STOP, byte_level
 from tests.serve.servers import WEATHER, Address, ask, running
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Model
 from volumetric.loaders import ChatTemplate
 from volumetric.loaders.generation_config import GenerationDefaults
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.device import RunOptions
 
 CALL, CALLED = "<tool_call>", "</tool_call>"
 CALLS: list[Any] = [{"id": "a", "type": "function", "function": {"name": "f", "arguments": json.dumps({"a": SPOOF})}}]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.generate.letters import LETTERS, letters, recurrent_letters
 from tests.serve.servers import WEATHER, Address, ask, running
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.serve.bodies import read
 from volumetric.serve.fields.chat import ChatRequest
 from volumetric.serve.fields.completion import CompletionRequest

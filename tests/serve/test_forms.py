@@ -15,7 +15,7 @@ import pytest
 
 import volumetric
 from tests.serve.servers import WEATHER, running
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate.grammar import Grammars
 from volumetric.serve.tools.asked import AskedTools, Tool
 from volumetric.serve.tools.families import HERMES, LLAMA, form_of, instructions

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from tests.generate.letters import letters
 from tests.serve.servers import PATIENCE, ask, hang_devices, running, until
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate import Limits
 from volumetric.generate.events import Generation, GenerationStats
 from volumetric.serve import bodies

@@ -10,7 +10,7 @@ import pytest
 
 from tests.generate.letters import letters
 from tests.serve.servers import running
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.serve.problem import without_directories
 
 

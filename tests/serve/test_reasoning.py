@@ -11,10 +11,10 @@ import pytest
 
 from tests.generate.letters import loaded_letters
 from tests.serve.servers import running
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Model
 from volumetric.loaders import ChatTemplate
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.run.device import RunOptions
 from volumetric.serve.reasoning import ReasoningReader, Thinking, thinking_of
 
 DEEPSEEK = "{% if add_generation_prompt %}{{'<｜Assistant｜><think>\\n'}}{% endif %}{{ content.split('</think>')[-1] }}"

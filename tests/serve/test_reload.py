@@ -12,7 +12,7 @@ import pytest
 
 from tests.generate.letters import letters
 from tests.serve.servers import PATIENCE, running, slow_letters, until
-from volumetric.errors import CheckpointError, ShuttingDownError
+from volumetric.base.errors import CheckpointError, ShuttingDownError
 from volumetric.generate import Limits, Model
 from volumetric.serve.engine import Engine
 from volumetric.serve.run import Server, listen

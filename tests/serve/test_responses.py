@@ -14,7 +14,7 @@ import volumetric
 from tests.generate.letters import letters, recurrent_letters
 from tests.serve.servers import WEATHER, Address, running
 from tests.serve.test_reasoning import thinker
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.devices.reference import ReferenceDevice
 
 TOOL: Any = {"type": "function", "strict": True, **WEATHER["function"]}
 

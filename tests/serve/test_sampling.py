@@ -10,7 +10,7 @@ import pytest
 
 from tests.generate.letters import ENDS, letters
 from tests.serve.servers import Address, running
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.serve.serving import Settings
 
 

@@ -18,8 +18,8 @@ import pytest
 import volumetric
 from tests.generate.letters import letters, recurrent_letters, write_letters
 from tests.serve.servers import JSON, PATIENCE, ask, running, slow_letters, until
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Limits
-from volumetric.runtime.reference import ReferenceDevice
 
 ROOT = Path(volumetric.__file__).parents[1]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.generate.byte_tokens import byte_tokens
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate import grammar_trial
 from volumetric.generate.grammar import Grammar, Grammars
 from volumetric.serve import trials

@@ -11,9 +11,9 @@ import pytest
 
 from tests.generate.letters import deep_letters, letters, recurrent_letters
 from tests.serve.servers import PATIENCE, Address, running, slowed, until
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.generate import Limits, Model
 from volumetric.layers import MultiHeadAttention
-from volumetric.runtime.reference import ReferenceDevice
 from volumetric.serve import engine
 from volumetric.serve.engine import Engine
 

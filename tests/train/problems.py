@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, LayerSpec
 from volumetric.network import Network
+from volumetric.network.grid import Coord, Grid
 from volumetric.train import ArrayData
 
 XOR = (

@@ -15,8 +15,8 @@ from tests.oracles.learner import NumpyLearner
 from tests.train.problems import waves
 from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import assert_close, follow, pair
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.builders import chain
-from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.layers import (
     LSTM,
     BatchNorm1d,
@@ -31,11 +31,11 @@ from volumetric.layers import (
     Sequential,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, lower
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run import RunOptions, lower
 from volumetric.train import MSE, SGD, AdamW, Batch, LearnerOptions, TrainConfig, train
 from volumetric.train.device import DeviceLearner, learner_on
 from volumetric.train.lora import LowRank
-from volumetric.weights import Params, WeightStore
 
 TORCH: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "fixtures" / "torch" / "layers.json").read_text(encoding="utf-8")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.examples.programs import program
-from volumetric.errors import ShapeError, SpecError
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.ports import In, Out, Signal
-from volumetric.layers.program.region import Region
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.network import Network, initialise
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.ports import In, Out, Signal
+from volumetric.program.layer.region import Region
 from volumetric.train import MSE, Backprop, Batch, DivergedError, TrainConfig, evaluate, train
 from volumetric.train.data import arrays_of
 from volumetric.train.settings import DataSettings, RunSettings

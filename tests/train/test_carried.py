@@ -11,8 +11,8 @@ import pytest
 from tests.devices import DEVICES, device
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
 from volumetric.builders import stack
-from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
 from volumetric.layers import Dense, MultiHeadAttention
 from volumetric.network import Params, initialise
 from volumetric.train import (

@@ -16,9 +16,9 @@ import pytest
 
 from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
+from volumetric.base.reporting import record
 from volumetric.network import Network, initialise
-from volumetric.reporting import record
 from volumetric.train import (
     SGD,
     AdamW,

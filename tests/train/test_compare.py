@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from volumetric.analysis import accuracy, predict
+from volumetric.base.errors import SpecError
 from volumetric.builders import sequential
-from volumetric.errors import SpecError
 from volumetric.network import initialise
 from volumetric.train import SGD, AdamW, ArrayData, CrossEntropy, TrainConfig, train
 from volumetric.train.compare import Comparison, Method, Metrics, compare

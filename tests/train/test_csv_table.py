@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.train.csv_table import CsvTable, read_csv
 from volumetric.train.settings import DataSettings, RunSettings
 from volumetric.train.sources import Samples, open_samples

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.arrays import array
-from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.train import ArrayData, Batch, StreamData, as_data, load_npz, token_windows
 
 

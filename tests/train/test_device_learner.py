@@ -14,14 +14,14 @@ from tests.devices import DEVICES, FAST, device, graphs
 from tests.networks import tiny_llama
 from tests.oracles.learner import NumpyLearner
 from tests.train.problems import chain, perceptron, waves
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
+from volumetric.devices.gpu.graph import GpuGraphs
+from volumetric.devices.gpu.native import NativeExecutor
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
-from volumetric.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
 from volumetric.graph import Graph, GraphProgram, NumpyGraphs
 from volumetric.layers import LSTM, Dense, LayerNorm
 from volumetric.network import Network, initialise
-from volumetric.runtime.gpu.graph import GpuGraphs
-from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.train import (
     BCE,
     L1,

@@ -13,15 +13,15 @@ from tests.devices import DEVICES, device, graphs
 from tests.train.problems import waves
 from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import assert_equal, follow, pair, sentences
+from volumetric.base.errors import SpecError
 from volumetric.builders import chain
-from volumetric.errors import SpecError
 from volumetric.graph.numeric.noise import noise_key, stream_of
 from volumetric.graph.operations.noise import kept
 from volumetric.layers import Dense, Dropout, Embedding, MultiHeadAttention, Residual, Sequential
 from volumetric.network import initialise
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.graph.network import NATIVE
-from volumetric.runtime.graph.segments import row_wise
+from volumetric.run import RunOptions, lower
+from volumetric.run.graph.network import NATIVE
+from volumetric.run.graph.segments import row_wise
 from volumetric.train import SGD, AdamW, Batch, CrossEntropy, LearnerOptions, TrainConfig, train
 from volumetric.train.device import DeviceLearner, learner_on
 from volumetric.train.settings import settings_from

@@ -11,11 +11,12 @@ import pytest
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.clocked import Clocked
-from volumetric.layers import Embedding, Fabric, PassThrough
-from volumetric.layers.fabric.declared import RNN, InPort, OutPort, Population
-from volumetric.layers.fabric.edges import LocalRadius
-from volumetric.layers.fabric.graphs import Lattice
-from volumetric.layers.fabric.places import XBand
+from volumetric.fabric.layer.declared import RNN, InPort, OutPort, Population
+from volumetric.fabric.layer.edges import LocalRadius
+from volumetric.fabric.layer.graphs import Lattice
+from volumetric.fabric.layer.places import XBand
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import Embedding, PassThrough
 from volumetric.network import Network, initialise
 from volumetric.train import Backprop, Batch, CrossEntropy, StreamWindows, Systolic, TrainConfig, train
 

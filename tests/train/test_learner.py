@@ -9,8 +9,8 @@ from tests.arrays import array
 from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import chain, perceptron, waves
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.dtypes import Scheme, decode, encode
-from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.layers import LSTM, Dense, RMSNorm
 from volumetric.network import Network, initialise
 from volumetric.train import (

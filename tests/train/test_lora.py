@@ -10,7 +10,7 @@ import pytest
 from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
-from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import Network, Params, initialise
 from volumetric.train import (
     SGD,

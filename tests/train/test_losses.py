@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.layers.test_vjp import TOLERANCE, differences
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.train import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss
 
 rng = np.random.default_rng(0)

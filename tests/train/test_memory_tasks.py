@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.devices import device
-from volumetric.errors import SpecError
-from volumetric.layers import Column, Fabric
+from volumetric.base.errors import SpecError
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import Column
 from volumetric.train import memory
 from volumetric.train.losses import IGNORED
 from volumetric.train.memory.base import part_of

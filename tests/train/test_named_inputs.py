@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.network.test_named_ends import two_ends
-from volumetric._typing import Array
-from volumetric.errors import ShapeError
-from volumetric.grid import Coord, Port
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError
 from volumetric.network import initialise
+from volumetric.network.grid import Coord, Port
 from volumetric.train import SGD, ArrayData, TrainConfig, train
 from volumetric.train.losses import CrossEntropy
 

@@ -11,13 +11,14 @@ import pytest
 
 from tests.devices import FAST, device
 from tests.oracles.learner import NumpyLearner
-from volumetric._typing import Array
 from volumetric.analysis import predict
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numpy_graphs import NumpyGraphs
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import RNN, Dense, Discrete
 from volumetric.network import Network, Params, initialise
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.network.weights import WeightStore
 from volumetric.train import (
     MSE,
     SGD,
@@ -41,7 +42,6 @@ from volumetric.train import (
 from volumetric.train.by_output import Losses, Tally, Terms
 from volumetric.train.device import DeviceLearner
 from volumetric.train.history import CsvReporter, JsonlReporter
-from volumetric.weights import WeightStore
 
 RNG = np.random.default_rng(3)
 LOSSES: dict[str, Any] = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.oracles.clip import clip_by_norm, global_norm
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.train import (
     OPTIMISERS,
     SCHEDULES,

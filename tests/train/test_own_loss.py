@@ -10,8 +10,8 @@ import pytest
 from tests.devices import DEVICES
 from tests.layers.test_vjp import TOLERANCE, differences
 from tests.train.test_device_learner import LLAMA, follow, pair, sentences
+from volumetric.base.errors import ShapeError, SpecError, VolumetricError
 from volumetric.builders import sequential
-from volumetric.errors import ShapeError, SpecError, VolumetricError
 from volumetric.graph import GraphBuilder
 from volumetric.network import initialise
 from volumetric.train import MSE, SGD, Batch, CrossEntropy, GraphLoss, TrainConfig, train

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.train.problems import PROBLEMS, parity, spirals, waves, xor
 
 MADE_HERE = ("xor", "parity", "spirals", "waves")

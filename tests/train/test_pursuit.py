@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.network import Params, initialise
 from volumetric.observe import fired, work_of
 from volumetric.program import Program

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from volumetric.base.errors import SpecError
 from volumetric.builders import sequential
-from volumetric.errors import SpecError
 from volumetric.network import initialise
 from volumetric.train import EpochEvent, JsonlReporter, StepEvent, StopEvent, train
 

@@ -11,7 +11,7 @@ from tests.devices import FAST, graphs
 from tests.graph.scans import minimal_gated
 from tests.train.problems import chain
 from tests.train.test_device_learner import follow
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.layers import Dense, LayerSpec
 from volumetric.layers.base import LAYERS, ParamSpec
 from volumetric.layers.scope import Scope, linear

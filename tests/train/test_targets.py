@@ -12,11 +12,10 @@ import pytest
 from tests.arrays import array
 from tests.devices import DEVICES, FAST, device, graphs
 from tests.train.problems import chain, perceptron, waves
-from volumetric._typing import Array
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.graph.numeric.noise import noise_key, stream_of
 from volumetric.graph.operations.noise import kept
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     AvgPool2d,
     Clamp,
@@ -36,8 +35,9 @@ from volumetric.layers import (
     Softmax,
 )
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime.graph.inverses import last_steps, plan_inverses
-from volumetric.runtime.lower import lower
+from volumetric.network.grid import Coord, Grid, Link
+from volumetric.run.graph.inverses import last_steps, plan_inverses
+from volumetric.run.lower import lower
 from volumetric.train import (
     SGD,
     Adam,

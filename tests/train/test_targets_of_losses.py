@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from volumetric.base.errors import VolumetricError
 from volumetric.builders import sequential
 from volumetric.builders.chain import chain
-from volumetric.errors import VolumetricError
 from volumetric.layers import LSTM, Dense, Softmax
 from volumetric.network import Network, initialise
 from volumetric.train import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.problems import perceptron, waves
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.network import initialise
 from volumetric.train import TrainConfig, train
 from volumetric.train.tensorboard import TensorBoardReporter, _masked

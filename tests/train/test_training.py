@@ -17,8 +17,8 @@ from tests.arrays import array
 from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import XOR, chain, perceptron, waves
+from volumetric.base.errors import SpecError
 from volumetric.dtypes import DTYPES, DType
-from volumetric.errors import SpecError
 from volumetric.layers import Dense
 from volumetric.network import Network, initialise
 from volumetric.train import (
@@ -72,8 +72,8 @@ class Events:
 
 
 def outputs(network: Network, result: TrainResult, x: np.ndarray) -> np.ndarray:
-    from volumetric.runtime import lower
-    from volumetric.runtime.reference import ReferenceDevice
+    from volumetric.devices.reference import ReferenceDevice
+    from volumetric.run import lower
 
     executable = ReferenceDevice().compile(lower(network), result.params)
     return executable.forward(executable.new_state(), x, last_only=False)

@@ -9,10 +9,10 @@ import pytest
 
 from tests.devices import Bare, device
 from tests.learners import reference_learner
+from volumetric.base.errors import DeviceError, SpecError, UnsupportedError
 from volumetric.builders import sequential
-from volumetric.errors import DeviceError, SpecError, UnsupportedError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.network import initialise
-from volumetric.runtime.reference import ReferenceDevice
 from volumetric.train import TrainConfig, open_learner, train
 from volumetric.train.device import DeviceLearner
 

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from volumetric import predict
+from volumetric.base.errors import ArgumentError, ImmutableError, SpecError, VolumetricError
 from volumetric.builders import sequential
 from volumetric.clocked import Clocked
-from volumetric.errors import ArgumentError, ImmutableError, SpecError, VolumetricError
 from volumetric.evolution import EvolutionConfig, Genome
 from volumetric.evolution.evaluate import takes_random
 from volumetric.evolution.problems import Gym
-from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import Dense
 from volumetric.layers.clock import Every
 from volumetric.network import Network, initialise
+from volumetric.network.grid import Coord, Grid, Link, Port
 from volumetric.train import Adam, ArrayData, Cosine, CrossEntropy, GraphLoss, Huber, Systolic, TrainConfig, train
 from volumetric.train.settings import settings_from
 

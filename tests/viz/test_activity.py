@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.observe import Recording
 from volumetric.observe.recording import Meta
 from volumetric.observe.scene import Edge, Node, Scene

@@ -13,13 +13,13 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from tests.evolution.genomes import genome
 from volumetric import Coord, Grid, Network
-from volumetric.blueprint import blueprint
+from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.builders import sequential, stack
-from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.evolution import EvolutionConfig, JsonLines, Population
 from volumetric.evolution.problems import xor
-from volumetric.grid import Link
 from volumetric.layers import Dense, LayerSpec, Parallel, Residual, Sequential
+from volumetric.network.blueprint import blueprint
+from volumetric.network.grid import Link
 from volumetric.viz.curves import fitness_curves, species_stack
 from volumetric.viz.diagram import lay_out
 from volumetric.viz.drawing import draw_genome, draw_network

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.viz.heatmap import Heatmap
 
 TABLE = Heatmap(

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.cli.test_program import PROGRAM
+from volumetric.base.errors import SpecError
 from volumetric.cli import main
-from volumetric.errors import SpecError
 from volumetric.loaders import save_native
 from volumetric.network import initialise
 from volumetric.observe import fired

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

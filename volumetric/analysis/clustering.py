@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volumetric import rng
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base import rng
+from volumetric.base.errors import ShapeError, SpecError
 
 Metric = Literal["euclidean", "cosine"]
 F64Array = NDArray[np.float64]

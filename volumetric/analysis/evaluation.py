@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 
 _EDGES: Final = (10.0, 20.0, 30.0, 40.0, 50.0, 100.0)
 BUCKETS: Final = ("0-10%", "10-20%", "20-30%", "30-40%", "40-50%", "50-100%", "100%+")

@@ -8,19 +8,19 @@ from typing import TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from volumetric._typing import Array, F32Array
 from volumetric.analysis.standardise import Standardisation
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.base.keywords import explained
+from volumetric.devices.open import AnyDevice, open_device
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import ShapeError, SpecError
-from volumetric.keywords import explained
 from volumetric.network import INPUT, OUTPUT, Network
-from volumetric.runtime import Plan, RunOptions, lower
-from volumetric.runtime.device import Executable, Piece, output_of
-from volumetric.runtime.lower import mixing_step
-from volumetric.runtime.open import AnyDevice, open_device
-from volumetric.runtime.plan import DELAYS, Value
-from volumetric.runtime.state import by_name
-from volumetric.weights import Params
+from volumetric.network.weights import Params
+from volumetric.run import Plan, RunOptions, lower
+from volumetric.run.device import Executable, Piece, output_of
+from volumetric.run.lower import mixing_step
+from volumetric.run.plan import DELAYS, Value
+from volumetric.run.state import by_name
 
 Given: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 """Of a network with one input, or of all its inputs by name."""

@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
-from volumetric._typing import Array, F32Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.errors import ShapeError, SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

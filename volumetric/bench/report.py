@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from volumetric.bench.run import Case
 from volumetric.bench.tables import render_table
-from volumetric.runtime.profile import StepTime
+from volumetric.run.profile import StepTime
 
 Format = Literal["md", "csv", "json", "jsonl"]
 _STEP_HEAD = ["test", "step", "count", "µs", "of the call"]

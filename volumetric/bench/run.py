@@ -10,13 +10,13 @@ from itertools import islice
 
 import numpy as np
 
-from volumetric import rng
-from volumetric._typing import IntArray
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base import rng
+from volumetric.base._typing import IntArray
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
-from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import Executable, State
-from volumetric.runtime.profile import StepTime
+from volumetric.run.batch import greedy_ids
+from volumetric.run.device import Executable, State
+from volumetric.run.profile import StepTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

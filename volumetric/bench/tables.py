@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 
 
 def render_table(

@@ -3,7 +3,6 @@
 from volumetric.builders.chain import chain as chain
 from volumetric.builders.chain import sequential as sequential
 from volumetric.builders.cnn import cnn as cnn
-from volumetric.builders.fabric import fabric_of_data
 from volumetric.builders.fold import fold_batchnorm as fold_batchnorm
 from volumetric.builders.graft import around as around
 from volumetric.builders.graft import as_layer as as_layer
@@ -15,6 +14,7 @@ from volumetric.builders.stack import auto_stack as auto_stack
 from volumetric.builders.stack import stack as stack
 from volumetric.builders.stack import stack_of_data
 from volumetric.builders.transformer import transformer as transformer
+from volumetric.fabric.tables import fabric_of_data
 
 BUILDERS = {
     "sequential": sequential,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
+from volumetric.base.keywords import explained
 from volumetric.graph.numeric.activations import Activation
-from volumetric.grid import Coord, Grid
-from volumetric.keywords import explained
 from volumetric.layers import Dense, LayerSpec
 from volumetric.network import Network
+from volumetric.network.grid import Coord, Grid
 
 
 @explained

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from volumetric._typing import ROWS, Shape
+from volumetric.base._typing import ROWS, Shape
+from volumetric.base.errors import SpecError
 from volumetric.builders.chain import chain
-from volumetric.errors import SpecError
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import (
     AdaptiveAvgPool1d,

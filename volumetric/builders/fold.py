@@ -9,14 +9,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Shape
-from volumetric.grid import Coord
+from volumetric.base._typing import Shape
 from volumetric.layers import Dense, LayerSpec, Parallel, Residual, Sequential
 from volumetric.layers.batch_norm import BatchNorm
 from volumetric.layers.conv import Conv
 from volumetric.layers.conv_transpose import ConvTranspose
 from volumetric.network import Network, Params
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord
+from volumetric.network.weights import WeightStore
 
 Stores: TypeAlias = dict[str, WeightStore]
 """Name below a layer → tensor."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from volumetric._typing import ROWS
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.grid import Coord, Grid
+from volumetric.base._typing import ROWS
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.layers import LayerSpec, Residual
 from volumetric.layers.base import show_shape
 from volumetric.network import Network
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
 
 
 def insert(

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from volumetric import layers
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import LayerSpec, PassThrough, PostUpGated, PreUpGated
 

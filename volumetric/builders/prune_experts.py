@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.layers import Column, LayerSpec
 from volumetric.network import Network, Params
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 Stores: TypeAlias = dict[str, WeightStore]
 """Name below a layer → tensor."""

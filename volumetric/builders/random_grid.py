@@ -6,9 +6,8 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
-from volumetric import rng
-from volumetric.errors import SpecError
-from volumetric.grid import Grid
+from volumetric.base import rng
+from volumetric.base.errors import SpecError
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -27,6 +26,7 @@ from volumetric.layers import (
 )
 from volumetric.layers.containers import Residual
 from volumetric.network import Network
+from volumetric.network.grid import Grid
 
 
 def _heads(width: int) -> int:

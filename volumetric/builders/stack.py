@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from volumetric._typing import ROWS
+from volumetric.base._typing import ROWS
+from volumetric.base.errors import SpecError
 from volumetric.builders.chain import chain
 from volumetric.builders.presets import Preset, presets_of
-from volumetric.errors import SpecError
-from volumetric.grid import Coord, Link
 from volumetric.layers import Column, Dense, Embedding, LayerNorm, LayerSpec
 from volumetric.layers.base import show_shape
 from volumetric.network import Network
+from volumetric.network.grid import Coord, Link
 
 Cell: TypeAlias = Preset | LayerSpec | str
 """A preset, a layer as it is, or a pattern as `auto_stack` takes it."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from volumetric.graph.numeric.activations import Activation
-from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network
+from volumetric.network.grid import Coord, Grid, Link
 
 
 def transformer(

@@ -58,8 +58,8 @@ def app(*, others: bool = False) -> cyclopts.App:
     for verb, text in VERBS.items():
         built.command(f"volumetric.cli.{verb}:{verb}", name=verb, help=text)
     if others:
-        from volumetric.plugins import VERBS as GROUP
-        from volumetric.plugins import points
+        from volumetric.base.plugins import VERBS as GROUP
+        from volumetric.base.plugins import points
 
         for point in points(GROUP):
             if point.name not in VERBS:

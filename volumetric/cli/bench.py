@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from volumetric import __version__
+from volumetric.base.errors import SpecError
 from volumetric.bench import Case, Row, cases, measure, render
 from volumetric.bench import profile as profile_of
 from volumetric.cli import console, exits
@@ -18,7 +19,6 @@ from volumetric.cli.exits import UsageError
 from volumetric.cli.foreign_flags import SUITES as MOVED
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SourceOptions
-from volumetric.errors import SpecError
 from volumetric.generate import Model
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.base.errors import GenerationError, VolumetricError
 from volumetric.cli import console, exits
 from volumetric.cli.conversation import Conversation
 from volumetric.cli.exits import UsageError
@@ -21,7 +22,6 @@ from volumetric.cli.sampling import SamplingOptions
 from volumetric.cli.streams import OutputError
 from volumetric.cli.talk import Talk
 from volumetric.cli.typed import at_terminal, read_message
-from volumetric.errors import GenerationError, VolumetricError
 
 HELP = '''\
 /help               this list

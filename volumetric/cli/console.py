@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from volumetric.generate.params import Merged
 
-WORKERS = ("volumetric.kernels.cpu.jit", "volumetric.runtime.cpu.compiling", "volumetric.progress")
+WORKERS = ("volumetric.devices.cpu.kernels.jit", "volumetric.devices.cpu.compiling", "volumetric.base.progress")
 """Loggers that tell when kernels are compiled because none were cached, how far that is, and how far other work is."""
 
 UNBOUNDED = 100_000

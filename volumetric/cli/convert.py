@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
 
+from volumetric.base.progress import byte_size
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import Adapters, OutputOptions, check_dtype
@@ -20,7 +21,6 @@ from volumetric.generate.footprint import footprint
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.convert import convert_model, open_merged
 from volumetric.loaders.quantise import filled
-from volumetric.progress import byte_size
 
 MEASURED = 2048
 """Tokens that a report is measured on, at most."""
@@ -155,10 +155,10 @@ def report(opened: Callable[[str | None], LoadedModel], model: LoadedModel, dtyp
     `opened` opens the model in a numeric type, None for the one that it is stored in; no `dtype`: there is no one type
     to compare with.
     """
+    from volumetric.devices.open import open_device
     from volumetric.generate.comparison import compare_models
     from volumetric.generate.model import Model
-    from volumetric.runtime.device import RunOptions
-    from volumetric.runtime.open import open_device
+    from volumetric.run.device import RunOptions
 
     rows, before = [], ""
     options, device = RunOptions(context=WINDOW, compute="float32"), open_device("cpu")

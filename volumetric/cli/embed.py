@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import numpy as np
 from cyclopts import Parameter
 
-from volumetric._typing import F32Array
-from volumetric.atomic import write_atomic
+from volumetric.base._typing import F32Array
+from volumetric.base.atomic import write_atomic
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.loading import open_for

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from volumetric.atomic import write_atomic
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
+from volumetric.base.progress import clock
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
 from volumetric.cli.run_lock import only_one
-from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.going_on import check_facts, facts_of, take_over
 from volumetric.evolution.grids.genome import GridGenome
@@ -34,7 +35,6 @@ from volumetric.evolution.reporters import (
 from volumetric.evolution.run import Run
 from volumetric.evolution.workers import Workers
 from volumetric.loaders.native import save_native
-from volumetric.progress import clock
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import cyclopts
 
+from volumetric.base.errors import VolumetricError
+from volumetric.base.hints import path_hint
+from volumetric.base.own_code import own_code
 from volumetric.cli.flags import as_flags
 from volumetric.cli.streams import drop_unwritable, writing
-from volumetric.errors import VolumetricError
-from volumetric.hints import path_hint
-from volumetric.own_code import own_code
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -89,7 +89,7 @@ def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
     if verb not in ("train", "evolve") or not isinstance(error, cyclopts.UnknownOptionError) or token is None:
         return None
     name = (token.keyword or token.value or "").lstrip("-").partition("=")[0].replace("-", "_")
-    from volumetric import tables
+    from volumetric.base import tables
 
     if verb == "train":
         from volumetric.train.settings import DataSettings, TrainConfig

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from volumetric.base.progress import byte_size
 from volumetric.cli import console, exits
 from volumetric.cli.loading import open_for, opened_draft
 from volumetric.cli.options import (
@@ -20,7 +21,6 @@ from volumetric.cli.options import (
 )
 from volumetric.cli.prompting import PromptOptions, TemplateOptions
 from volumetric.cli.sampling import SamplingOptions
-from volumetric.progress import byte_size
 
 if TYPE_CHECKING:
     from volumetric.generate import Generation, GenerationStats, Model, Stream

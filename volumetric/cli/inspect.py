@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from volumetric._typing import ROWS
-from volumetric.blueprint import LayerFact, blueprint
+from volumetric.base._typing import ROWS
+from volumetric.base.progress import byte_size
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.inspect_program import parts_of, show_clocked, show_program, show_programs
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
+from volumetric.devices.gpu.kernels.blocks import LAYOUTS
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
-from volumetric.grid import Coord
-from volumetric.kernels.gpu.blocks import LAYOUTS
-from volumetric.layers import Program
 from volumetric.layers.base import show_shape
 from volumetric.loaders import LoadedModel, detect_model, open_model
 from volumetric.network import OUTPUT, Network, Params
-from volumetric.progress import byte_size
+from volumetric.network.blueprint import LayerFact, blueprint
+from volumetric.network.grid import Coord
+from volumetric.program.layer.spec import Program
 
 if TYPE_CHECKING:
-    from volumetric.loaders.detect import Detection
+    from volumetric.detect import Detection
 
 _NAMES = 12
 """Names of classes that are shown; --json has all."""
@@ -276,7 +276,7 @@ def show_detection(found: Detection, *, json: bool, tensors: bool) -> None:
     if json:
         console.write_json(describe(found), indent=2)
         return
-    from volumetric.loaders.detect.findings import collapsed
+    from volumetric.detect.findings import collapsed
 
     console.write(f"taken for:  {found.architecture or 'nothing that makes a network'} ({found.certainty})\n")
     console.write(f"because:    {found.reason}\n")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from volumetric.base.progress import byte_size
 from volumetric.cli import console
 from volumetric.clocked import Clocked
 from volumetric.loaders import LoadedModel
-from volumetric.progress import byte_size
 
 if TYPE_CHECKING:
     from volumetric.network import Network
@@ -47,8 +47,8 @@ def show_program(path: str, *, json: bool) -> None:
 
 def show_programs(network: Network) -> None:
     """Print regions, edges and ports of the programs that are layers of a network; of those that are alike once."""
-    from volumetric.layers import Program as Layer
     from volumetric.program.describe import describe
+    from volumetric.program.layer.spec import Program as Layer
 
     at: dict[Program, list[str]] = {}
     for coord, spec in network.layers.items():
@@ -131,8 +131,8 @@ def clocked_facts(loaded: LoadedModel, window: int, checkpoint: int) -> dict[str
     ------
     UnsupportedError : a layer cannot run tick by tick
     """
-    from volumetric.runtime.clocked.measures import history_bytes, state_bytes, ways
-    from volumetric.runtime.clocked.window import Machine
+    from volumetric.clocked.measures import history_bytes, state_bytes, ways
+    from volumetric.clocked.window import Machine
 
     clocked = loaded.clocked or Clocked(network=loaded.network)
     network = clocked.network

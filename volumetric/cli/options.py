@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
+from volumetric.base.errors import DeviceError, DTypeError, SpecError
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
-from volumetric.errors import DeviceError, DTypeError, SpecError
 
 MODEL = Group("Model and device", sort_key=1)
 OUTPUT = Group("Output", sort_key=3)
@@ -107,7 +107,7 @@ class SourceOptions:
         if not self.assume:
             return self.guess
 
-        from volumetric.loaders.detect.assumptions import parse_assumptions
+        from volumetric.detect.assumptions import parse_assumptions
 
         try:
             return parse_assumptions(self.assume) or self.guess
@@ -167,7 +167,7 @@ class DeviceOptions:
 
 def check_device(name: str) -> None:
     """Raise `UsageError` unless `name` is of a kind of device that there is, and what VOLUMETRIC_DEVICE makes of it."""
-    from volumetric.runtime.open import check_name
+    from volumetric.devices.open import check_name
 
     try:
         check_name(name)

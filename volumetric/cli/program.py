@@ -113,11 +113,11 @@ def program(
 
 
 def _check(path: str, *, json: bool) -> int:
+    from volumetric.base.progress import byte_size
     from volumetric.cli.inspect_program import parts_of
     from volumetric.program import read_program
     from volumetric.program.compare import parameters_of
     from volumetric.program.describe import problems, unseen_inputs
-    from volumetric.progress import byte_size
 
     read = read_program(path)
     found = problems(read)
@@ -165,7 +165,7 @@ def _diff(a: str, b: str, *, json: bool) -> int:
 
 
 def _export(path: str, out: Path | None, *, overwrite: bool) -> int:
-    from volumetric.atomic import write_atomic
+    from volumetric.base.atomic import write_atomic
     from volumetric.program import export_canvas, read_program
 
     if out is not None:
@@ -181,7 +181,7 @@ def _export(path: str, out: Path | None, *, overwrite: bool) -> int:
 
 
 def _import(path: str, out: Path | None, *, heads: int, operators: bool, overwrite: bool) -> int:
-    from volumetric.errors import SpecError
+    from volumetric.base.errors import SpecError
     from volumetric.program import import_canvas, save_program
     from volumetric.program.files import read_bytes
 

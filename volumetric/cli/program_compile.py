@@ -15,7 +15,7 @@ from volumetric.cli.exits import UsageError
 from volumetric.cli.targets import check_new
 
 if TYPE_CHECKING:
-    from volumetric._typing import Array
+    from volumetric.base._typing import Array
     from volumetric.loaders import LoadedModel
     from volumetric.program import Report
 
@@ -75,7 +75,7 @@ def _program(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[s
 def _model(
     source: str, out: Path, options: Mapping[str, Any], rows: str | None
 ) -> tuple[dict[str, Report], tuple[str, ...]]:
-    from volumetric.errors import SpecError
+    from volumetric.base.errors import SpecError
     from volumetric.loaders import open_model, save_exported, save_native
     from volumetric.loaders.native_facts import NativeFacts
     from volumetric.program.compiling import compile_network

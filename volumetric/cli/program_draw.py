@@ -14,7 +14,7 @@ from volumetric.cli.options import check_device
 from volumetric.viz.figure import save_figure
 
 if TYPE_CHECKING:
-    from volumetric.layers.program.declared import Program
+    from volumetric.program.layer.declared import Program
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 _ROWS: Final = 4096

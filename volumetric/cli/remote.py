@@ -11,10 +11,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
+from volumetric.base.errors import GenerationError
 from volumetric.bench.serve.client import Piece, Target, error_of, piece_of
 from volumetric.cli import console
 from volumetric.cli.talk import Messages, Talk
-from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 
 _PATIENCE = 600.0

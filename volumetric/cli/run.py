@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from volumetric._typing import Array
-from volumetric.atomic import write_atomic
+from volumetric.base._typing import Array
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.interrupts import Stopped, Stopping, stop_between
@@ -21,16 +22,16 @@ from volumetric.cli.options import OutputOptions, SourceOptions, check_device
 from volumetric.cli.run_out import ArraySink, LineSink, Sink, check_recording, classed, keep
 from volumetric.cli.run_rows import CHUNK, ArrayRows, line_chunks
 from volumetric.clocked import Clocked
-from volumetric.errors import CheckpointError
+from volumetric.clocked.stream import ClockedStream
+from volumetric.devices.open import open_device
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.regular_file import open_regular
 from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.observe.activity import MOST, Recorder
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.open import open_device
-from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
-from volumetric.runtime.streams.chunks import Chunk
-from volumetric.runtime.streams.marks import by_port, parted
+from volumetric.run.device import RunOptions
+from volumetric.run.streams import RowStream, open_stream
+from volumetric.run.streams.chunks import Chunk
+from volumetric.run.streams.marks import by_port, parted
 
 
 def run(

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError
 from volumetric.cli.exits import UsageError
 from volumetric.cli.run_rows import RESET, inputs_of
-from volumetric.errors import CheckpointError
 from volumetric.loaders import LoadedModel
 from volumetric.network import INPUT, Network
 from volumetric.train.csv_table import read_csv

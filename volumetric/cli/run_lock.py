@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from volumetric.base.errors import CheckpointError
 from volumetric.cli import console
-from volumetric.errors import CheckpointError
 
 NAME = ".lock"
 _BUSY = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)

@@ -13,11 +13,11 @@ from typing import Any, Final, Protocol, Self
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.atomic import atomic_file
+from volumetric.base._typing import Array
+from volumetric.base.atomic import atomic_file
+from volumetric.base.errors import CheckpointError
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
-from volumetric.errors import CheckpointError
 from volumetric.loaders import LoadedModel
 from volumetric.network import OUTPUT, Network
 from volumetric.observe.activity import Recorder

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.cli.exits import UsageError
-from volumetric.grid import Port
 from volumetric.network import INPUT, Network
-from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.marks import row_ports
+from volumetric.network.grid import Port
+from volumetric.run.streams.chunks import Chunk, in_chunks
+from volumetric.run.streams.marks import row_ports
 
 CHUNK: Final = 64
 """Rows that are computed together."""

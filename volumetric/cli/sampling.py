@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from cyclopts import Group, Parameter
 
+from volumetric.base.errors import SpecError
 from volumetric.cli.exits import UsageError
 from volumetric.cli.prompting import unescape, whole_numbers
-from volumetric.errors import SpecError
 from volumetric.generate.params import ALIASES, FROM_CONFIG, SamplingParams
 
 GROUP = Group("Sampling", sort_key=2)

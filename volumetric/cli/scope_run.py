@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from volumetric.base.errors import SpecError
 from volumetric.cli import console, exits
 from volumetric.cli.interrupts import Stopped, Stopping, stop_between, stop_on_interrupt
 from volumetric.cli.options import SourceOptions
@@ -17,14 +18,13 @@ from volumetric.cli.run import advance, machine_of, rows_of, standardised
 from volumetric.cli.run_out import keep
 from volumetric.cli.run_rows import CHUNK
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError
+from volumetric.devices.open import open_device
 from volumetric.loaders import open_model
 from volumetric.observe.activity import MOST, Frame, Recorder
 from volumetric.observe.live import ActivityServer
 from volumetric.observe.recording import Recording, describe
-from volumetric.runtime.open import open_device
-from volumetric.runtime.streams import open_stream
-from volumetric.runtime.streams.chunks import Chunk
+from volumetric.run.streams import open_stream
+from volumetric.run.streams.chunks import Chunk
 from volumetric.viz.activity import live_page
 
 _LAST: Final = 10.0

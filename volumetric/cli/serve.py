@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
+from volumetric.base.errors import SpecError
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.loading import open_for
@@ -26,7 +27,6 @@ from volumetric.cli.options import (
     SourceOptions,
     choose_model,
 )
-from volumetric.errors import SpecError
 
 if TYPE_CHECKING:
     from volumetric.generate import Model

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from volumetric.atomic import write_atomic
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import GenerationError
 from volumetric.cli import console
 from volumetric.cli.prompting import unescape
-from volumetric.errors import GenerationError
 from volumetric.generate.params import ALIASES
 
 Messages = list[dict[str, str]]

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric import tables
-from volumetric._typing import Array
+from volumetric.base import tables
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.builders import BUILDERS
 from volumetric.clocked import Clocked
 from volumetric.dtypes import Scheme
-from volumetric.errors import SpecError
 from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
 from volumetric.loaders.model import LoadedModel, open_model
 from volumetric.loaders.native_facts import NativeFacts

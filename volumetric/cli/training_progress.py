@@ -7,9 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from volumetric.base.progress import clock
 from volumetric.cli import console
 from volumetric.clocked import Clocked
-from volumetric.progress import clock
 from volumetric.train import ArrayData, EpochEvent, Event, StepEvent, Systolic, TargetPropagation, TrainConfig
 from volumetric.train.sequences import windows_of
 

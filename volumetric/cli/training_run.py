@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.cli import console
 from volumetric.cli.interrupts import stop_on_interrupt
 from volumetric.cli.training_open import Opened
-from volumetric.errors import UnsupportedError
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.native import save_native
 from volumetric.loaders.peft import save_adapter

@@ -10,10 +10,10 @@ from volumetric.bench import Case, measure
 from volumetric.cli import console, exits
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
+from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.generate import Model, SamplingParams
 from volumetric.generate.sampler import Sampler
-from volumetric.runtime.device import Executable
-from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.run.device import Executable
 
 PROMPTS = (1, 7, 64)
 """One row, few rows and a full tile of rows take different kernels on the CPU."""

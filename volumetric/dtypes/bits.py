@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import U32Array
+from volumetric.base._typing import U32Array
 
 _FIELDS = {1: 0x0101, 2: 0x0303, 4: 0x0F0F}
 

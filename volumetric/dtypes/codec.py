@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from volumetric._typing import Array, F32Array
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.errors import DTypeError
 from volumetric.dtypes.bits import pack_codes, unpack_codes
 from volumetric.dtypes.blocks.format import fit_rows
 from volumetric.dtypes.packed import Packed
@@ -22,7 +23,6 @@ from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.dtypes.rounding import cast
 from volumetric.dtypes.scheme import Scheme
 from volumetric.dtypes.tables import numbers_of
-from volumetric.errors import DTypeError
 
 _CHUNK = 1 << 16  # elements; the float32 temporaries of a chunk then stay in a 1 MB second-level cache
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.errors import DTypeError, ShapeError
 from volumetric.dtypes.blocks import BLOCK_FORMATS, BlockFormat, find_format
 from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.scheme import Scheme
-from volumetric.errors import DTypeError, ShapeError
 
 _BLOCK = 32
 _RECORDS: dict[str, np.dtype[Any]] = {

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array, Shape, U32Array
+from volumetric.base._typing import Array, Shape, U32Array
+from volumetric.base.errors import DTypeError, ShapeError
 from volumetric.dtypes.bits import pack_codes, unpack_codes
 from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.dtypes.scheme import Scheme
 from volumetric.dtypes.tables import numbers_of
-from volumetric.errors import DTypeError, ShapeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

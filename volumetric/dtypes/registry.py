@@ -12,8 +12,8 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
-from volumetric.errors import DTypeError
-from volumetric.registry import Registry
+from volumetric.base.errors import DTypeError
+from volumetric.base.registry import Registry
 
 Kind = Literal["float", "int", "uint", "ternary", "binary", "table"]
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError
 from volumetric.dtypes.codec import decode, encode
 from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.registry import parse_dtype
 from volumetric.dtypes.scheme import Scheme
-from volumetric.errors import ShapeError
 
 
 def scaled_rows(packed: Packed, factors: Sequence[tuple[int, float]]) -> Packed:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from volumetric.base.errors import DTypeError
 from volumetric.dtypes.blocks import BlockFormat, find_format
 from volumetric.dtypes.registry import DType, added_names, parse_dtype
-from volumetric.errors import DTypeError
 
 _GGUF = {"Q8_0": "int8:g32", "Q4_0": "int4:g32", "Q4_1": "uint4:g32"}
 SPELLINGS = (

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DTypeError
 from volumetric.dtypes.blocks import find_format
 from volumetric.dtypes.registry import DType, add_dtype
-from volumetric.errors import DTypeError
 
 MOST_BITS: Final = 16
 """Of a code: beyond, a table is larger than the tensors that it is for."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
-from volumetric.errors import UnsupportedError
+from volumetric.base._typing import Array
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.open import AnyDevice, check_name, open_device
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
 from volumetric.evolution.genome import Genome, topological_order
 from volumetric.evolution.pool import Pool
-from volumetric.runtime.device import Device
-from volumetric.runtime.open import AnyDevice, check_name, open_device
+from volumetric.run.device import Device
 
 if TYPE_CHECKING:
-    from volumetric.runtime.gpu.device import GpuDevice
+    from volumetric.devices.gpu.device import GpuDevice
 
 F64Array = NDArray[np.float64]
 

@@ -12,14 +12,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface
 from volumetric.evolution.genome import Genome, topological_order, validate
 from volumetric.graph.numeric.activations import Activation
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense, LayerSpec, Parallel
 from volumetric.network import Network
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
 
 _STEEP: Final = 4.9
 _ENGINE: Final[Mapping[str, tuple[Activation, float]]] = {

@@ -30,7 +30,7 @@ class Innovations:
     Attributes
     ----------
     counters : int64 (next node id, next innovation number, events in the table)
-    table : hash table of the generation's events, see ``volumetric.kernels.cpu.mutation.mark``
+    table : hash table of the generation's events, see ``volumetric.evolution.kernels.mutation.mark``
     """
 
     counters: NDArray[np.int64]
@@ -56,7 +56,7 @@ class Innovations:
 
     def reserve(self, children: int) -> None:
         """Make room for `children` more mutations within the generation."""
-        from volumetric.kernels.cpu.mutation import rehash
+        from volumetric.evolution.kernels.mutation import rehash
 
         events = int(self.counters[2]) + _EVENTS_PER_CHILD * children
         if 2 * events > len(self.table):
@@ -85,7 +85,7 @@ def breed(
     mutates : uint8 [children]; 0 leaves a child as it was inherited
     first_id : id of the first child; with `key` it names the random stream of each child
     """
-    from volumetric.kernels.cpu import breeding
+    from volumetric.evolution.kernels import breeding
 
     first, second, tie = parents.T
     # Equally fit parents may both give all they have; otherwise all genes come from the fitter one.

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.atomic import write_atomic
-from volumetric.errors import CheckpointError, VolumetricError
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError, VolumetricError
+from volumetric.base.hints import path_hint
 from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Failure
 from volumetric.evolution.genes import CONNECTION, NODE, Interface, Records
@@ -26,7 +27,6 @@ from volumetric.evolution.genome import Genome, validate
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.run import Champion
 from volumetric.evolution.species import SpeciesTable
-from volumetric.hints import path_hint
 
 if TYPE_CHECKING:
     import os

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.evolution.dna import DNA, Signature
 
 SHIFT = 0.8

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from volumetric import tables
-from volumetric.errors import SpecError
+from volumetric.base import tables
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
+from volumetric.base.keywords import explained
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface
-from volumetric.hints import suggestion
-from volumetric.keywords import explained
 
 _INPUTS, _OUTPUTS, _ACTIVATION = 2, 1, "steep_sigmoid"
 """Of genomes where neither the configuration nor a problem says otherwise."""

@@ -21,15 +21,16 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
+from volumetric.base.errors import VolumetricError
+from volumetric.base.rng import generator
 from volumetric.dtypes import decode
-from volumetric.errors import VolumetricError
-from volumetric.layers import Fabric, LayerSpec, Parallel, ParamSpec
-from volumetric.layers.fabric.nodes import param_entries
+from volumetric.fabric.layer.nodes import param_entries
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import LayerSpec, Parallel, ParamSpec
 from volumetric.layers.fresh import fixed_start
 from volumetric.network import Network
-from volumetric.rng import generator
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ def leaves(network: Network) -> Iterator[Leaf]:
 def _parts(path: str, spec: LayerSpec, own: tuple[ParamSpec, ...], keys: dict[str, str]) -> Iterator[Leaf]:
     """Yield the regions, edges and ports of a program that have weights."""
     from volumetric.evolution.programs.change import kind_of_part, parts_of
-    from volumetric.layers import Program
+    from volumetric.program.layer.spec import Program
 
     assert isinstance(spec, Program)
     for part, names in parts_of(spec).items():

@@ -17,11 +17,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volumetric._typing import Array
-from volumetric.errors import DeviceError, ShapeError, SpecError, VolumetricError
+from volumetric.base._typing import Array
+from volumetric.base.errors import DeviceError, ShapeError, SpecError, VolumetricError
+from volumetric.base.rng import generator
 from volumetric.evolution.activate import Placement, outputs_on
 from volumetric.evolution.pool import Pool
-from volumetric.rng import generator
 
 _log = logging.getLogger(__name__)
 C = TypeVar("C")

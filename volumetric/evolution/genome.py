@@ -14,18 +14,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
-from volumetric.atomic import write_atomic
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import SpecError
+from volumetric.base.keywords import unchanging
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface, Records
-from volumetric.keywords import unchanging
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from volumetric.evolution.pool import Pool
     from volumetric.network import Network
-    from volumetric.weights import Params, WeightStore
+    from volumetric.network.weights import Params, WeightStore
 
 
 _FORMAT, _VERSION = "volumetric.genome", 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.config import GenomeConfig
 from volumetric.evolution.evaluate import configured
 

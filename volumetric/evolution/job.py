@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from volumetric import tables
+from volumetric.base import tables
+from volumetric.base.errors import SpecError
 from volumetric.builders import BUILDERS
-from volumetric.errors import SpecError
 from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Problem, configured, takes_random
 from volumetric.evolution.grids.config import GridConfig
@@ -26,9 +26,9 @@ from volumetric.evolution.nsga import Sized
 from volumetric.evolution.population import Population
 from volumetric.evolution.problems import PROBLEMS, Gym, NoveltySearch, function, parity, xor
 from volumetric.evolution.problems.samples import Samples, as_table
-from volumetric.grid import Grid
 from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
+from volumetric.network.grid import Grid
 from volumetric.train import problems as learning
 from volumetric.train.imported import import_beside, import_function
 from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.evolution.pool import Pool
 
 if TYPE_CHECKING:
-    from volumetric.runtime.gpu.device import GpuDevice
-    from volumetric.runtime.gpu.genomes import GpuGenomes
+    from volumetric.devices.gpu.device import GpuDevice
+    from volumetric.devices.gpu.genomes import GpuGenomes
 
 F64Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -51,7 +51,7 @@ class LinkedPool:
     def __init__(self, pool: Pool, *, threads: int = 1) -> None:
         if threads < 0:
             raise SpecError(f"threads must not be negative, got {threads}")
-        from volumetric.kernels.cpu.neat import linked
+        from volumetric.evolution.kernels.neat import linked
 
         self.pool = pool
         self.threads = threads or os.cpu_count() or 1
@@ -196,7 +196,7 @@ class LinkedPool:
         ------
         ShapeError : genomes do not read the four numbers of a body, or have another number of outputs than 1 and 2
         """
-        from volumetric.kernels.cpu.neat import cartpole
+        from volumetric.evolution.kernels.neat import cartpole
 
         interface = self.pool.interface
         if interface.inputs != 4 or interface.outputs not in (1, 2) or bodies.shape != (len(self.pool), 4):
@@ -227,7 +227,7 @@ class LinkedPool:
         return self._uploaded[1]
 
     def _upload(self, device: GpuDevice) -> GpuGenomes:
-        from volumetric.runtime.gpu.genomes import EDGE, FIRED, GenomeLinks, GpuGenomes
+        from volumetric.devices.gpu.genomes import EDGE, FIRED, GenomeLinks, GpuGenomes
 
         pool, interface = self.pool, self.pool.interface
         if interface.recurrent:

@@ -10,12 +10,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
+from volumetric.base.reporting import AnyReporter, telling
+from volumetric.devices.open import AnyDevice
 from volumetric.evolution.activate import Placement
 from volumetric.evolution.evaluate import Cohort, Problem, Scorer
 from volumetric.evolution.reporters import Event
-from volumetric.reporting import AnyReporter, telling
-from volumetric.runtime.open import AnyDevice
 
 F = TypeVar("F")
 R = TypeVar("R")
@@ -152,7 +152,7 @@ class Loop(ABC, Generic[F, R]):
         executor : runs fitness in threads, processes or on a cluster, with the same result; `Workers` also contains
             functions that hang or kill their process
         reporters : get every event as it happens: functions, as `print`, or objects (see
-            `volumetric.reporting.Reporter`). They are closed at the end and may be used again
+            `volumetric.base.reporting.Reporter`). They are closed at the end and may be used again
         checkpoint : file that the run is saved to, after every `checkpoint_every` generations and at the end
         budget : limits besides `generations`
         stop : asked after every generation whether to end

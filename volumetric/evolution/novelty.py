@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.rng import generator
 from volumetric.evolution.evaluate import Cohort
-from volumetric.rng import generator
 
 _BLOCK = 1 << 22
 """Differences computed at a time: bounds the memory of large populations."""

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.rng import generator
 from volumetric.evolution.evaluate import (
     Cohort,
     EvaluationError,
@@ -36,7 +37,6 @@ from volumetric.evolution.loop import Loop, Meter
 from volumetric.evolution.reporters import EvaluationFailed, Event, FrontEvaluated
 from volumetric.evolution.run import Run
 from volumetric.evolution.species import Offspring
-from volumetric.rng import generator
 
 _BLOCK = 1 << 22
 """Comparisons made at a time: bounds the memory of large populations."""

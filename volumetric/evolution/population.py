@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.breed import Innovations, breed
 from volumetric.evolution.config import EvolutionConfig, GenomeConfig
 from volumetric.evolution.genome import Genome

@@ -1,4 +1,4 @@
-"""What happened in a run, as events, and reporters that keep or write them; see `volumetric.reporting`."""
+"""What happened in a run, as events, and reporters that keep or write them; see `volumetric.base.reporting`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from volumetric.base.reporting import ConsoleReporter
 from volumetric.evolution.species import SpeciesTable
-from volumetric.reporting import ConsoleReporter
 from volumetric.train.history import CsvReporter, JsonlReporter
 from volumetric.train.tensorboard import TensorBoardReporter
 

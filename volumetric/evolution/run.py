@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
+from volumetric.base.rng import fresh_seed, generator
 from volumetric.evolution.config import RunConfig
 from volumetric.evolution.evaluate import (
     Cohort,
@@ -29,7 +30,6 @@ from volumetric.evolution.evaluate import (
 from volumetric.evolution.loop import Loop, Meter
 from volumetric.evolution.reporters import Event, generation_events
 from volumetric.evolution.species import Offspring, Ranking, SpeciesTable, breeders, keep, plan, rank, remember
-from volumetric.rng import fresh_seed, generator
 
 BREEDING_STREAM = 0
 C = TypeVar("C", bound=RunConfig)

@@ -78,7 +78,7 @@ def distance(first: Genome, second: Genome, config: EvolutionConfig) -> float:
 
 def distances(genomes: list[Genome], config: EvolutionConfig) -> F64Array:
     """Return the compatibility distances of all pairs, float64 [genomes, genomes]."""
-    from volumetric.kernels.cpu import genomes as kernels
+    from volumetric.evolution.kernels import genomes as kernels
 
     pool = Pool.of(genomes)
     out = np.empty((len(pool), len(pool)))
@@ -94,7 +94,7 @@ def speciate(
     Each genome joins the first species of `table` whose representative is nearer than the threshold, else it founds
     one. Species that nobody joined are gone.
     """
-    from volumetric.kernels.cpu import genomes as kernels
+    from volumetric.evolution.kernels import genomes as kernels
 
     member, founders = np.empty(len(pool), np.int64), np.empty(len(pool), np.int64)
     founded = kernels.speciate(
@@ -244,7 +244,7 @@ def plan(
     score : float64 [genomes]
     first_id, key : name the random stream of each child's choice of parents
     """
-    from volumetric.kernels.cpu import breeding
+    from volumetric.evolution.kernels import breeding
 
     rules = config.reproduction
     chosen = np.flatnonzero(allowed)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.base.rng import generator
 from volumetric.dtypes import encode
-from volumetric.errors import ShapeError, SpecError
 from volumetric.evolution.dna import Leaf, extract_dna, leaves
 from volumetric.network import Network
-from volumetric.rng import generator
-from volumetric.weights import Params, WeightStore
+from volumetric.network.weights import Params, WeightStore
 
 if TYPE_CHECKING:
     from volumetric.loaders import LoadedModel

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Self
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.evaluate import Cohort, EvaluationError, PartScorer, Result, part_of, reason_of
 
 _START_SECONDS = 120.0

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown
 from volumetric.fabric.body import Body
 from volumetric.fabric.body import Output as Handed
-from volumetric.hints import shown
+from volumetric.fabric.layer.declared import InPort, OutPort, Population
+from volumetric.fabric.layer.facts import Declared, Facts, facts_of
+from volumetric.fabric.layer.graphs import Lattice
+from volumetric.fabric.layer.places import XBand
 from volumetric.layers.checks import check_flag, check_whole, whole_numbers
-from volumetric.layers.fabric.declared import InPort, OutPort, Population
-from volumetric.layers.fabric.facts import Declared, Facts, facts_of
-from volumetric.layers.fabric.graphs import Lattice
-from volumetric.layers.fabric.places import XBand
 
 N = TypeVar("N")
 

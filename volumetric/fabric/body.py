@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from volumetric.errors import SpecError
-from volumetric.hints import shown
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown
+from volumetric.fabric.layer.declared import AGGREGATES, Cell
+from volumetric.fabric.layer.edges import RULES, LocalRadius, Rule
+from volumetric.fabric.layer.graphs import Graph
+from volumetric.fabric.layer.places import Nodes, nodes_of
 from volumetric.layers.checks import check_choice, check_text, check_whole, tuple_of
-from volumetric.layers.fabric.declared import AGGREGATES, Cell
-from volumetric.layers.fabric.edges import RULES, LocalRadius, Rule
-from volumetric.layers.fabric.graphs import Graph
-from volumetric.layers.fabric.places import Nodes, nodes_of
 
 
 @dataclass(frozen=True, slots=True)

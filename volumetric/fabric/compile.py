@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.fabric.blueprint import Blueprint, ReceiverState
-from volumetric.grid import Coord, Grid
-from volumetric.layers import Fabric
-from volumetric.layers.fabric.reach import check_reached, latencies
+from volumetric.fabric.layer.reach import check_reached, latencies
+from volumetric.fabric.layer.spec import Fabric
 from volumetric.network import Network, initialise
-from volumetric.weights import Params
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params
 
 AT = Coord(0)
 """Where the fabric is in its network."""

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.dtypes import encode
-from volumetric.errors import SpecError
-from volumetric.grid import Coord, Grid
-from volumetric.layers import Fabric, LayerSpec
-from volumetric.layers.fabric.nodes import Entries, param_entries, places_of, the_fabric
-from volumetric.layers.fabric.reach import latencies
+from volumetric.fabric.layer.nodes import Entries, param_entries, places_of, the_fabric
+from volumetric.fabric.layer.reach import latencies
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import LayerSpec
 from volumetric.network import Network, initialise
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import Params, WeightStore
 
 Nodes = Iterable[int] | int
 

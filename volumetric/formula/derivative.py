@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.formula.elementary import DERIVATIVES, EXPANDED
 from volumetric.formula.expression import Expression, as_expression, constant, where
 

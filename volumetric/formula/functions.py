@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias
 
+from volumetric.base.registry import Registry
 from volumetric.formula.derivative import derivative, scaled
 from volumetric.formula.elementary import (
     cos,
@@ -29,7 +30,6 @@ from volumetric.formula.elementary import (
     twice_normal,
 )
 from volumetric.formula.expression import Expression, replaced, variable, walk, where
-from volumetric.registry import Registry
 
 X: Final = variable("x")
 """What a function is applied to."""

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
+from volumetric.base.registry import Registry
 from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import exp, larger, log, log_of_one_plus, magnitude, positive, smaller
 from volumetric.formula.expression import Expression, variables, where
-from volumetric.registry import Registry
 
 FIELDS: Final = 2
 """Parameters of a loss that kernels have room for."""

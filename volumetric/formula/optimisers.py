@@ -13,10 +13,10 @@ from functools import cache
 from itertools import compress, product
 from typing import Any, Final
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
+from volumetric.base.registry import Registry
 from volumetric.formula.elementary import sqrt
 from volumetric.formula.expression import Expression, equal, variable, variables, walk, where
-from volumetric.registry import Registry
 
 W, G, RATE, FIRST, SECOND = variables("w g rate first second")
 """Weight, gradient, learning rate of the update, and what `Optimiser.knobs` makes of its number."""

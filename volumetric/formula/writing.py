@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.formula.elementary import EXPANDED
 from volumetric.formula.expression import CONDITIONS, Expression, walk, where
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import SpecError, UnsupportedError
 from volumetric.network import Params
-from volumetric.runtime.adapted import AdaptedExecutable
-from volumetric.runtime.device import Device, Executable, RunOptions
-from volumetric.runtime.graph.low_rank import Overlay, overlays_of, with_adapters
-from volumetric.runtime.graph.network import NATIVE, open_graph
-from volumetric.runtime.graph.segments import row_wise
-from volumetric.runtime.plan import Plan
-from volumetric.runtime.sharing import Sharing
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
+from volumetric.run.adapted import AdaptedExecutable
+from volumetric.run.device import Device, Executable, RunOptions
+from volumetric.run.graph.low_rank import Overlay, overlays_of, with_adapters
+from volumetric.run.graph.network import NATIVE, open_graph
+from volumetric.run.graph.segments import row_wise
+from volumetric.run.plan import Plan
+from volumetric.run.sharing import Sharing
 
 if TYPE_CHECKING:
     from volumetric.loaders import LoadedModel

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.prompt import items_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.graph.numeric.softmax import log_softmax
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.adapters import Adapters, adapted, compiled, overlaid
 from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.hidden import with_hidden
@@ -28,10 +28,10 @@ from volumetric.loaders import LoadedModel
 from volumetric.loaders.chat_contents import Contents
 from volumetric.loaders.tokenizer import StreamDecoder, Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
-from volumetric.runtime.adapted import AdaptedExecutable, Shared, adapted_executable
-from volumetric.runtime.device import Device, Executable, RunOptions
-from volumetric.runtime.lower import lower
-from volumetric.runtime.preparable import Preparable
+from volumetric.run.adapted import AdaptedExecutable, Shared, adapted_executable
+from volumetric.run.device import Device, Executable, RunOptions
+from volumetric.run.lower import lower
+from volumetric.run.preparable import Preparable
 
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
@@ -240,7 +240,7 @@ class CompiledModel:
             return
         self.executable.prepare()
         if not self.bidirectional:
-            from volumetric.runtime.cpu.sampling import SAMPLING
+            from volumetric.devices.cpu.sampling import SAMPLING
 
             SAMPLING.prepare()
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError
 
 
 class Constraint(Protocol):

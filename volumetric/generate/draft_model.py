@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 
 if TYPE_CHECKING:

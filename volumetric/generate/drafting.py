@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError
 from volumetric.generate.hidden import HIDDEN
 from volumetric.layers import Embedding
 from volumetric.loaders.encoder_layers import TOKEN_TYPES
@@ -17,8 +17,8 @@ from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.sentence import Head, Pooling
 from volumetric.loaders.tokenizer import Encoded
 from volumetric.network import INPUT, OUTPUT, Network
-from volumetric.runtime.device import Device, Executable, Piece, RunOptions, output_of
-from volumetric.runtime.lower import lower
+from volumetric.run.device import Device, Executable, Piece, RunOptions, output_of
+from volumetric.run.lower import lower
 
 Rows: TypeAlias = Mapping[str, NDArray[np.int32]]
 """Tokens of a text, and perhaps their types, by the names of the network's inputs."""

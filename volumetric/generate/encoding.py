@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.compiled_model import CompiledModel
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.numeric.softmax import softmax

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 
 MOST_NESTED: Final = 100
 """Groups within groups."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError
 from volumetric.generate.grammar_source import Form, matcher_of, source_of, token_table, written
 from volumetric.network import OUTPUT
 

@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate.grammar_source import check_matcher, matcher_of, source_of, token_table
 
 if TYPE_CHECKING:

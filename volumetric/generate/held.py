@@ -7,11 +7,11 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 
 if TYPE_CHECKING:
     from volumetric.generate.scheduling.live import Live
-    from volumetric.runtime.device import Executable, State
+    from volumetric.run.device import Executable, State
 
 
 class Held:

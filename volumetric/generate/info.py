@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from volumetric.runtime.device import RunOptions
+from volumetric.run.device import RunOptions
 
 DEFAULT_CONTEXT: Final = 4096
 """Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""

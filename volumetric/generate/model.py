@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.generate.adapters import Adapters
 from volumetric.generate.compiled_model import CompiledModel
 from volumetric.generate.encoding import Encodes
@@ -17,7 +17,7 @@ from volumetric.generate.prompt import Message, Prompt, check_messages, items_of
 from volumetric.generate.scheduling.limits import PROMPT_ROWS, TOGETHER
 from volumetric.generate.session import Session
 from volumetric.generate.stream import Stream
-from volumetric.runtime.device import Executable
+from volumetric.run.device import Executable
 
 if TYPE_CHECKING:
     from volumetric.generate.batch import BatchStream

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.devices.open import AnyDevice, capped_threads, open_device
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import CheckpointError, SpecError
 from volumetric.generate.info import DEFAULT_CONTEXT, ENDLESS
 from volumetric.generate.model import Model
 from volumetric.generate.prompt import read_template
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.network import Network
-from volumetric.runtime.device import RunOptions
-from volumetric.runtime.lower import endless, lower
-from volumetric.runtime.open import AnyDevice, capped_threads, open_device
+from volumetric.run.device import RunOptions
+from volumetric.run.lower import endless, lower
 
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora

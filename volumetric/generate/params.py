@@ -10,8 +10,8 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
-from volumetric.errors import SpecError
-from volumetric.hints import suggestion
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
 
 if TYPE_CHECKING:
     from volumetric.loaders.generation_config import GenerationDefaults

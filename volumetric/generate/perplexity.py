@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.scheduler import Scheduler
 from volumetric.generate.scheduling.job import Job

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
-from volumetric._typing import F32Array
 from volumetric.analysis.predict import BATCH, Given, predict_on
+from volumetric.base._typing import F32Array
 from volumetric.generate.compiled_model import CompiledModel
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import CheckpointError, GenerationError
+from volumetric.base.errors import CheckpointError, GenerationError
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.chat import MAX_TEMPLATE_BYTES, ChatTemplate, chat_template
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.tokenizer import Tokenizer
-from volumetric.runtime.state import check_input, check_vocabulary
+from volumetric.run.state import check_input, check_vocabulary
 
 if TYPE_CHECKING:
     from volumetric.loaders.chat_contents import Contents
-    from volumetric.runtime.plan import Plan
+    from volumetric.run.plan import Plan
 
 Message: TypeAlias = Mapping[str, Any]
 Prompt: TypeAlias = str | Sequence[int] | NDArray[np.integer] | Sequence[Message]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from volumetric import rng
+from volumetric.base import rng
 
 _AT_ONCE = 64
 

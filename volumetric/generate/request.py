@@ -9,15 +9,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError
+from volumetric.devices.cpu.kernels.sampling import layout as kernel
+from volumetric.devices.cpu.sampling import SAMPLING
 from volumetric.generate.events import Draw
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.randoms import Randoms
-from volumetric.kernels.cpu.sampling import layout as kernel
-from volumetric.runtime.cpu.sampling import SAMPLING
-from volumetric.runtime.device import Adjustments
-from volumetric.runtime.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, unusable
+from volumetric.run.device import Adjustments
+from volumetric.run.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, unusable
 
 
 class History:
@@ -75,7 +75,7 @@ _COLDEST = 1e-300
 
 
 class Request:
-    """One generation as the kernel reads it: the words of ``volumetric.kernels.cpu.sampling.layout.WORDS``.
+    """One generation as the kernel reads it: the words of ``volumetric.devices.cpu.kernels.sampling.layout.WORDS``.
 
     Parameters
     ----------

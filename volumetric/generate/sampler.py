@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from volumetric import rng
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError
+from volumetric.base import rng
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError
 from volumetric.generate.events import Draw
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.randoms import Randoms
 
 if TYPE_CHECKING:
     from volumetric.generate.request import Request
-    from volumetric.runtime.device import Adjustments, Chooser
+    from volumetric.run.device import Adjustments, Chooser
 
 
 class Sampler:
@@ -76,7 +76,7 @@ class Sampler:
 
 
 class Choices:
-    """A generation whose tokens a device draws, see `volumetric.runtime.device.Chooser`."""
+    """A generation whose tokens a device draws, see `volumetric.run.device.Chooser`."""
 
     def __init__(self, sampler: Sampler, randoms: Randoms | None) -> None:
         params = sampler.params

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from volumetric.atomic import write_atomic
-from volumetric.errors import CheckpointError
-from volumetric.runtime.device import Executable, State
-from volumetric.runtime.sealed import Seal
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError
+from volumetric.run.device import Executable, State
+from volumetric.run.sealed import Seal
 
 SEAL = Seal(magic=b"VOLSESSN", version=1, what="a saved session")
 

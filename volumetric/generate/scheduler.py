@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from volumetric.errors import ExpiredError, GenerationError, ShuttingDownError, VolumetricError
+from volumetric.base.errors import ExpiredError, GenerationError, ShuttingDownError, VolumetricError
 from volumetric.generate.drafting import Draft
 from volumetric.generate.events import TokenEvent
 from volumetric.generate.scheduling.guesses import Guesses, guessed_by

@@ -12,7 +12,7 @@ from volumetric.generate.params import SamplingParams
 from volumetric.generate.scheduling.job import Job
 from volumetric.generate.scheduling.rounds import Rounds
 from volumetric.generate.stream import Stream
-from volumetric.runtime.device import State
+from volumetric.run.device import State
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel

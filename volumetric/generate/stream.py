@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
-from volumetric.errors import GenerationError, VolumetricError
+from volumetric.base.errors import GenerationError, VolumetricError
 from volumetric.generate.events import Generation, GenerationStats, TokenEvent
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.scheduling.guesses import propose

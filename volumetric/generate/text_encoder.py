@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from volumetric._typing import F32Array
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.encoder import Encoder, Judge, Rows, scaled_to_one
 from volumetric.loaders.sentence import Pooling, Sentences
 from volumetric.loaders.tokenizer import Tokenizer

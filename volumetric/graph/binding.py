@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError
 from volumetric.graph.ops import HELD, Graph, Node, Tensor
 
 _SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(

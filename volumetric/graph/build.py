@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import ROWS, Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import ROWS, Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.guards import Guard, guarded_nodes
 from volumetric.graph.liveness import check_order, copy_overwritten_outputs
 from volumetric.graph.methods import OperationMethods

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.dtypes import Scheme
 from volumetric.graph.ops import Graph
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.base.errors import ShapeError, UnsupportedError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.guards import Guard
 from volumetric.graph.operations import OPS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.device import GraphDevice, TensorStore
 from volumetric.graph.operations import OPS
 from volumetric.graph.ops import Graph, Node

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.graph.ops import Node
 
 

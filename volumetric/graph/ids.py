@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.operations import OPS
 from volumetric.graph.operations.crossing import given
 from volumetric.graph.ops import Graph, Node

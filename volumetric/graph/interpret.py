@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.binding import bind, is_open, rows_of
 from volumetric.graph.liveness import dropped_after
 from volumetric.graph.operations import OPS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from math import prod
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.graph import strides as boxes
 from volumetric.graph.strides import Axis, broadcast_strides, strides_of
 

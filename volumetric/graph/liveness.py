@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.graph.ops import Graph, Node, Tensor
 
 

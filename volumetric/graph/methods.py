@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.graph.operations.base import widest
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError
 from volumetric.dtypes import Scheme
-from volumetric.errors import ShapeError
 from volumetric.graph.device import Rounds
 from volumetric.graph.interpret import Float, Interpreter, check_buffer
 from volumetric.graph.ops import Graph

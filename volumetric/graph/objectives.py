@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.ops import TensorType

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import GenerationError
+from volumetric.base._typing import Array
+from volumetric.base.errors import GenerationError
 from volumetric.graph.binding import bind, tables_of_positions
 from volumetric.graph.fusion import mark_tail
 from volumetric.graph.interpret import Float, Interpreter

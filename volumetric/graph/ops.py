@@ -30,7 +30,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from volumetric._typing import ROWS, Array, Shape
+from volumetric.base._typing import ROWS, Array, Shape
 
 if TYPE_CHECKING:
     from volumetric.graph.guards import Guard

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.graph.layout import (
     BINARY_AXES,
     broadcast_layout,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.graph.ops import Graph, Node, Tensor
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from volumetric._typing import ROWS
+from volumetric.base._typing import ROWS
 from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.graph.ops import Graph, Node
 from volumetric.graph.pruning import pruned

@@ -13,8 +13,8 @@ from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
 
-from volumetric._typing import Shape
-from volumetric.errors import UnsupportedError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import UnsupportedError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.recurrent_inputs import given
 from volumetric.graph.ops import Graph, Node

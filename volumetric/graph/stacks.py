@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
 from volumetric.dtypes import Scheme
 from volumetric.graph.build import GraphBuilder
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError, UnsupportedError
 
 StateKind = Literal["rows", "fixed"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 
 
 def strides_of(shape: Shape) -> Shape:

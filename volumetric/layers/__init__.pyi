@@ -36,7 +36,6 @@ from .embedding import Embedding as Embedding
 from .embedding import PositionEmbedding as PositionEmbedding
 from .entmax import Entmax as Entmax
 from .entmax import Sparsemax as Sparsemax
-from .fabric.spec import Fabric as Fabric
 from .flatten import Flatten as Flatten
 from .gate import Gate as Gate
 from .grid_softmax import GridSoftmax as GridSoftmax
@@ -61,7 +60,6 @@ from .pooling import AvgPool3d as AvgPool3d
 from .pooling import MaxPool1d as MaxPool1d
 from .pooling import MaxPool2d as MaxPool2d
 from .pooling import MaxPool3d as MaxPool3d
-from .program.spec import Program as Program
 from .recurrent import GRU as GRU
 from .recurrent import LSTM as LSTM
 from .recurrent import RNN as RNN

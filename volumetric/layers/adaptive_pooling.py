@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import layer, show_shape
 from volumetric.layers.scope import Scope

@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.operations.linear_scan import linear_scan as emit_linear_scan
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (

@@ -14,8 +14,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.attention import seen_rows, temperature
 from volumetric.graph.numeric.rope import Rope, rotation

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.activations import Activation, check_activation
 from volumetric.graph.operations.rotate_scan import rotate_scan as emit_rotate_scan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.graph.numeric.activations import Activation
 from volumetric.graph.state import StateSpec
 from volumetric.layers.axon import Axon, Mix

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base.hints import shown
+from volumetric.base.keywords import explained
+from volumetric.base.registry import Registry
 from volumetric.graph.state import StateSpec
-from volumetric.hints import shown
-from volumetric.keywords import explained
-from volumetric.registry import Registry
 
 if TYPE_CHECKING:
     from volumetric.layers.scope import Scope

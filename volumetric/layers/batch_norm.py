@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.activations import Activation, check_activation
 from volumetric.layers.base import (
     BatchStatistics,

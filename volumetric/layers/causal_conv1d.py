@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
     LayerSpec,

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from volumetric.errors import SpecError
-from volumetric.hints import shown, suggestion
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown, suggestion
 
 T = TypeVar("T")
 

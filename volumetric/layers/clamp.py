@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers.base import LayerSpec, layer
 from volumetric.layers.scope import Scope
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 
 LONGEST = 2**24
 """Most steps that a clock counts."""

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, On, Or
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers.clock import DEEPEST, And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, On, Or
 
 _LOWER: Final = {">": "above", ">=": "at_least"}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Literal
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.activations import Activation, check_activation
 from volumetric.graph.numeric.windows import Windows
 from volumetric.layers.base import (

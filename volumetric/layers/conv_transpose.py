@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers.base import ParamSpec, layer
 from volumetric.layers.conv import Spatial, finished
 from volumetric.layers.scope import Scope

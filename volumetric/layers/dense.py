@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.graph.numeric.activations import Activation, check_activation
 from volumetric.layers.base import (
     Init,

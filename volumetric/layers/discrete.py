@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import LayerSpec, layer
 from volumetric.layers.scope import Scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.noise import stream_of
 from volumetric.layers.base import LayerSpec, layer
 from volumetric.layers.scope import Scope

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers.base import (
     LayerSpec,
     ParamSpec,

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.layers.base import ParamSpec
 
 _ROWS: Final = frozenset({"log_counts", "forget", "forget_block"})

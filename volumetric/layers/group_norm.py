@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.activations import Activation, check_activation
 from volumetric.layers.base import (
     LayerSpec,

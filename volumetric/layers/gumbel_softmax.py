@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers.base import layer
 from volumetric.layers.scope import Scope
 from volumetric.layers.softmax import Softmax

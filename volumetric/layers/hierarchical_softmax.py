@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import layer
 from volumetric.layers.softmax import AxisSoftmax

@@ -6,8 +6,8 @@ import math
 from math import prod
 from typing import Literal
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.layers.base import (
     LayerSpec,
     ParamSpec,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError
 from volumetric.layers.base import LayerSpec, layer, show_shape
 from volumetric.layers.scope import Scope
 

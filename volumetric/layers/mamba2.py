@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
     LayerSpec,

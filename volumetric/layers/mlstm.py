@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.formula.cells import EPS
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.linear_scan import linear_scan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.layers.base import (
     LayerSpec,
     ParamSpec,

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from math import prod
 from typing import ClassVar, Literal, get_args
 
-from volumetric._typing import ROWS, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import ROWS, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import (
     LayerSpec,

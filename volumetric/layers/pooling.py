@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.windows import Windows
 from volumetric.layers.base import layer, show_shape
 from volumetric.layers.scope import Scope

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.state import StateSpec
 from volumetric.layers.axon_linear import AxonLinear
 from volumetric.layers.base import Init, LayerSpec, ParamSpec

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.cells import CELLS
 from volumetric.graph.numeric.recurrent_cell import Cell
 from volumetric.graph.state import StateSpec, is_sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers.base import LayerSpec, layer, show_shape
 from volumetric.layers.scope import Scope
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.formula.functions import OWN
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.rowwise import LINEAR

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import ClassVar
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.cells import CELLS
 from volumetric.graph.state import StateSpec, is_sequence

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from math import prod
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import LayerSpec, layer, show_shape
 from volumetric.layers.scope import Scope

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.distances import FEW, Held, Read, attend, distance_attend
 from volumetric.graph.state import StateSpec, is_sequence

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import LayerSpec, Residual
 from volumetric.loaders.names import Blueprint, NameRule, Part
 from volumetric.network import Network
+from volumetric.network.grid import Coord, Grid, Link, Port
 
 
 @dataclass(frozen=True, slots=True)

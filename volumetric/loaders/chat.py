@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.errors import CheckpointError, GenerationError
+from volumetric.base.errors import CheckpointError, GenerationError
 from volumetric.loaders.chat_contents import MarkedList, in_json, readable
 from volumetric.loaders.json_file import read_bytes
 

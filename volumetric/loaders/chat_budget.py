@@ -18,7 +18,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from jinja2.utils import Namespace
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.loaders.chat_contents import shown
 
 MAX_SECONDS: Final = 3.0

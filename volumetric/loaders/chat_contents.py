@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.loaders.control_tokens import ControlTokens, any_of
 from volumetric.loaders.tokenizer import HALF, Tokenizer, check_halves
 

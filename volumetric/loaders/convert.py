@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.folded_inputs import fold_inputs
 from volumetric.loaders.gguf_export import gguf_scheme, save_gguf
 from volumetric.loaders.hf_export import out_scheme, save_hf

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from volumetric.grid import Coord
 from volumetric.layers import Dense, Embedding, LayerNorm, RMSNorm, Scale, Softcap
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import trained_context
 from volumetric.loaders.names import Blueprint
+from volumetric.network.grid import Coord
 
 PlaceLayer: TypeAlias = Callable[[Chain, int, str, Coord], Coord]
 """Places layer i of the stack, whose tensors start with a prefix, on a stream; returns where its output is."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from volumetric.atomic import sync_directory
-from volumetric.errors import CheckpointError
+from volumetric.base.atomic import sync_directory
+from volumetric.base.errors import CheckpointError
 
 
 @contextmanager

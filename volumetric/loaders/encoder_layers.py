@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from volumetric.graph.numeric.activations import Activation
-from volumetric.grid import Coord, Port
 from volumetric.layers import (
     MLP,
     Dense,
@@ -23,6 +22,7 @@ from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 from volumetric.network import Network
+from volumetric.network.grid import Coord, Port
 
 MASKED: Final = ("ForMaskedLM", "ForPreTraining")
 JUDGING: Final = "ForSequenceClassification"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.layers import Gate, Parallel, SwiGLU
 from volumetric.layers.gate import Scoring
 from volumetric.loaders.chain import Fused, Stored

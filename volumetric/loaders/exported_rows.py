@@ -12,19 +12,19 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from volumetric._typing import F32Array, Shape
-from volumetric.atomic import write_atomic
-from volumetric.errors import CheckpointError, SpecError
-from volumetric.grid import Coord
-from volumetric.hints import suggestion
-from volumetric.layers.program.names import check_name
-from volumetric.layers.program.parameters import constants_of, rows_of
-from volumetric.layers.program.spec import Program
+from volumetric.base._typing import F32Array, Shape
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.base.hints import suggestion
 from volumetric.loaders.regular_file import open_regular
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import DATA_ALIGNMENT, array_out, write_safetensors
 from volumetric.network import Network, check_params
-from volumetric.weights import Params, WeightStore
+from volumetric.network.grid import Coord
+from volumetric.network.weights import Params, WeightStore
+from volumetric.program.layer.names import check_name
+from volumetric.program.layer.parameters import constants_of, rows_of
+from volumetric.program.layer.spec import Program
 
 FORMAT: Final = "volumetric.exported"
 VERSION: Final = 1

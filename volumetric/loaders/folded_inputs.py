@@ -13,17 +13,17 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array, F32Array, Shape
 from volumetric.analysis.standardise import Standardisation
-from volumetric.errors import UnsupportedError
-from volumetric.grid import Coord
+from volumetric.base._typing import Array, F32Array, Shape
+from volumetric.base.errors import UnsupportedError
 from volumetric.layers import Dense, Flatten, LayerSpec, Reshape, Sequential
 from volumetric.layers.base import below, show_shape
 from volumetric.layers.conv import Conv
 from volumetric.loaders.model import LoadedModel
 from volumetric.network import INPUT, Network, Params
-from volumetric.weights import WeightStore
-from volumetric.wiring import Source, Wire
+from volumetric.network.grid import Coord
+from volumetric.network.weights import WeightStore
+from volumetric.network.wiring import Source, Wire
 
 _FARTHEST: Final = 4096.0
 """Deviations that a mean may be away from 0: float32 sums lose so many times 2⁻²⁴ of a deviation, which is 2⁻¹²."""

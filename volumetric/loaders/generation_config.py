@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 
 END_OF_TURN: Final = frozenset(
     {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|end_of_turn|>", "<|endoftext|>"}

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme, from_gguf
-from volumetric.errors import CheckpointError
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES, GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_values import MAX_KEY_BYTES, Cursor, MetadataValue
 from volumetric.loaders.mapped import MappedFile

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import archs
 from volumetric.loaders.gguf import GGUFFile, GGUFSource, SplitGGUF
 from volumetric.loaders.gguf_family import KV_HEADS

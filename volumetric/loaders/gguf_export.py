@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, scaled_rows, to_gguf
 from volumetric.loaders import archs
 from volumetric.loaders.gguf_config import damage_metadata
@@ -29,7 +29,7 @@ from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.names import NameRule, decays, permute_rows, shifted, stacked
 from volumetric.loaders.quantise import convert
 from volumetric.network import Network, Params
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 # fmt: off
 _FILE_TYPES: Final = {

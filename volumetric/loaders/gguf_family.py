@@ -11,13 +11,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from volumetric.errors import CheckpointError, UnsupportedError
-from volumetric.grid import Coord
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.layers import Gate, LayerSpec, MultiHeadAttention, Parallel
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, NameRule, Part
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 ReadValues: TypeAlias = Callable[[Config, TensorSource], Mapping[str, Any]]
 """Metadata without the architecture's prefix, and the file → further values in Hugging Face's terms."""

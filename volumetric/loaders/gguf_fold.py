@@ -16,7 +16,7 @@ from volumetric.loaders.hf_config import Config
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.names import Blueprint, NameRule
 from volumetric.network import Network, Params
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 _BLOCK: Final = re.compile(r"blk\.\d+\.")
 

@@ -16,10 +16,9 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Packed
-from volumetric.errors import UnsupportedError
 from volumetric.graph.numeric.rope import Rope, inverse_frequencies
-from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.base import fields_of
 from volumetric.loaders import archs
@@ -30,6 +29,7 @@ from volumetric.loaders.gguf_rope import by_factors_alone, same_rotation
 from volumetric.loaders.gguf_windows import attentions, without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 _HINT: Final = "formats native and hf hold the model as it is"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.dtypes import decode
-from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from volumetric.loaders.hf_config import Config

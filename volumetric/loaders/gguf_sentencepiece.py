@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.loaders.sentencepiece_bpe import SPACE, merges_of, sentencepiece_bpe
 
 if TYPE_CHECKING:

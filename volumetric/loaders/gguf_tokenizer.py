@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.hf_config import MAX_SIZE

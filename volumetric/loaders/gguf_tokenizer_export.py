@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.gguf_sentencepiece import BYTE as BYTE_PIECE
 from volumetric.loaders.gguf_sentencepiece import sentencepiece_metadata

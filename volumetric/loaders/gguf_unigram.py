@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.gguf_sentencepiece import HINT, LED, PROBES, same_ids, with_added
 from volumetric.loaders.sentencepiece_bpe import SPACE
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.loaders.hf_config import Config
 from volumetric.network import Network

@@ -10,13 +10,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.atomic import atomic_file
-from volumetric.errors import CheckpointError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.atomic import atomic_file
+from volumetric.base.errors import CheckpointError
+from volumetric.base.progress import Meter
 from volumetric.loaders.gguf import MAGIC, MAX_AXES
 from volumetric.loaders.gguf_types import GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_values import ARRAY, SCALARS, STRING
-from volumetric.progress import Meter
 
 ALIGNMENT: Final = 32
 Metadata: TypeAlias = "Mapping[str, bool | str | np.generic | list[str] | Array]"

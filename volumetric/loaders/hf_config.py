@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.graph.numeric.activations import Activation
 
 MAX_SIZE: Final = 2**31 - 1

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.atomic import write_atomic
+from volumetric.base._typing import Array, Shape
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Scheme, decode
-from volumetric.errors import UnsupportedError
 from volumetric.loaders import archs
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.encoder_layers import trunk_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from volumetric.errors import CheckpointError, SpecError, UnsupportedError
+from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.graph.numeric.rope import Rope
 from volumetric.loaders.hf_config import Config
 

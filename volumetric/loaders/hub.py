@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders.directory import recover
 from volumetric.loaders.package_parts import SUMS_NAME, assembled
 from volumetric.loaders.shards import INDEX_NAME, check_complete, is_file, list_found, parts_of, read_weight_map

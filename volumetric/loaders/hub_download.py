@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
+from volumetric.base.progress import Meter
 from volumetric.loaders.json_file import read_json
-from volumetric.progress import Meter
 
 TEXTS: Final = ["*.json", "*.jinja", "*.txt", "tokenizer.model"]
 WEIGHTS: Final = ["*.safetensors"]

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from volumetric.errors import CheckpointError
-from volumetric.hints import path_hint
+from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import path_hint
 from volumetric.loaders.regular_file import open_regular
 
 MAX_CONFIG_BYTES: Final = 32_000_000

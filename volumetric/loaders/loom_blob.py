@@ -15,10 +15,10 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import DType, Packed, Scheme, parse_dtype
 from volumetric.dtypes.bits import pack_codes
-from volumetric.errors import CheckpointError
 
 DTYPES: Final = {
     "float64": "float64", "float32": "float32", "float16": "float16", "bfloat16": "bfloat16",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import (
     LSTM,

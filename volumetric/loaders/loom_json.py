@@ -17,18 +17,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
+from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError, VolumetricError
+from volumetric.base.hints import suggestion
 from volumetric.dtypes import Packed
-from volumetric.errors import CheckpointError, SpecError, UnsupportedError, VolumetricError
-from volumetric.grid import Coord, Grid
-from volumetric.hints import suggestion
 from volumetric.layers import LayerSpec, Parallel, Reshape, Residual, Sequential
 from volumetric.layers.parallel import Combine
 from volumetric.loaders.loom_blob import ALIASES, DTYPES, decode_blob
 from volumetric.loaders.loom_fields import ACTIVATIONS, Told, read_layer
 from volumetric.loaders.loom_weights import split_weights, weight_count
 from volumetric.network import Network, Params
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Grid
+from volumetric.network.weights import WeightStore
 
 TYPES: Final = (
     *("Dense", "MultiHeadAttention", "SwiGLU", "RMSNorm", "CNN1", "CNN2", "CNN3", "RNN", "LSTM", "LayerNorm"),

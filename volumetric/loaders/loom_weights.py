@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
 from volumetric.layers import (
     LSTM,
     RNN,

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.atomic import write_atomic
+from volumetric.base._typing import Array, Shape
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.dtypes import decode
-from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.layers import Dense, LayerSpec, Parallel, Reshape, Residual, Sequential, SwiGLU
 from volumetric.layers.base import below
 from volumetric.layers.containers import inner_source
@@ -22,8 +22,8 @@ from volumetric.loaders.loom_fields import write_layer
 from volumetric.loaders.loom_json import ORDER
 from volumetric.loaders.loom_weights import join_weights, weight_count
 from volumetric.network import Network
-from volumetric.weights import WeightStore
-from volumetric.wiring import Source
+from volumetric.network.weights import WeightStore
+from volumetric.network.wiring import Source
 
 _COMBINES: Final = ("concat", "add", "avg")
 Stores = Mapping[str, Any]

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import CheckpointError
-from volumetric.hints import path_hint
+from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import path_hint
 from volumetric.loaders.regular_file import open_regular
 
 _MAPPED_AROUND: Final = 1 << 16

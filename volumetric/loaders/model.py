@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from volumetric.dtypes import DType, Scheme
-from volumetric.grid import Coord
 from volumetric.loaders.chat import ChatTemplate
 from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.hub import resolve
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import Network, Params
+from volumetric.network.grid import Coord
 
 if TYPE_CHECKING:
     from volumetric.analysis.standardise import Standardisation
     from volumetric.clocked import Clocked
-    from volumetric.loaders.detect import Detection
+    from volumetric.detect import Detection
     from volumetric.loaders.sentence import Head, Sentences
 
 logger = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ def detect_model(
     location = resolve(os.fspath(source), offline=offline)
     if location.kind != "hf" or (location.directory / "config.json").is_file():
         return None
-    from volumetric.loaders.detect import Assumptions, detect, read_assumptions
+    from volumetric.detect import Assumptions, detect, read_assumptions
     from volumetric.loaders.model_hf import open_bare
 
     return detect(open_bare(location), read_assumptions(guess) or Assumptions(), str(location.weights))

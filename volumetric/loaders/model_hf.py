@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Scheme
-from volumetric.errors import CheckpointError
 from volumetric.loaders import quantised
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
@@ -38,8 +38,8 @@ def open_bare(location: Location) -> TensorSource:
 
 def open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping[str, Any] | None) -> LoadedModel:
     """Open safetensors without a configuration; see `model.open_model`."""
-    from volumetric.loaders.detect import detect, read_assumptions  # few models come without a configuration
-    from volumetric.loaders.detect.spellings import adapter_of
+    from volumetric.detect import detect, read_assumptions  # few models come without a configuration
+    from volumetric.detect.spellings import adapter_of
 
     assumptions = read_assumptions(guess)
     source, where = open_bare(location), str(location.weights)

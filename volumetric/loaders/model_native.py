@@ -15,7 +15,7 @@ from volumetric.loaders.native import read_clocked, read_native, read_native_hea
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.sentence import read_sentences
 from volumetric.network import Params, initialise
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.layers import Embedding
 from volumetric.loaders.chat import ChatTemplate, read_chat_template
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation

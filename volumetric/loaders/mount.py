@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.dtypes import DType, Packed, Scheme
 from volumetric.loaders.names import Blueprint, NameRule, fit, read, read_scheme
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Params, initialise
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 logger = logging.getLogger(__name__)
 

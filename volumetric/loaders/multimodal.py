@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import UnsupportedError
 from volumetric.loaders.hf_config import Config, family_name
 from volumetric.loaders.nearest import LACKING
 from volumetric.loaders.source import TensorEntry, TensorSource

@@ -11,12 +11,12 @@ from typing import Literal
 
 import numpy as np
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme, decode
-from volumetric.errors import CheckpointError
-from volumetric.grid import Coord
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 logger = logging.getLogger(__name__)
 

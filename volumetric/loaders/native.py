@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.atomic import write_atomic
+from volumetric.base._typing import Array, Shape
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError, SpecError, VolumetricError
 from volumetric.clocked import Clocked
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import CheckpointError, SpecError, VolumetricError
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.hub import NATIVE_NAME
 from volumetric.loaders.json_file import read_bytes
@@ -33,7 +33,7 @@ from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
 from volumetric.loaders.sentence import Head
 from volumetric.network import Network, Params, check_params
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 WEIGHTS_NAME: Final = "weights.safetensors"
 CLOCKED_NAME: Final = "clocked.json"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from volumetric.analysis.standardise import Standardisation
-from volumetric.errors import CheckpointError, SpecError, VolumetricError
-from volumetric.grid import Coord
+from volumetric.base.errors import CheckpointError, SpecError, VolumetricError
 from volumetric.loaders.sentence import POOLINGS, Pooling
+from volumetric.network.grid import Coord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

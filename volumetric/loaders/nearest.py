@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from volumetric.errors import UnsupportedError, VolumetricError
+from volumetric.base.errors import UnsupportedError, VolumetricError
 from volumetric.loaders import archs
 from volumetric.loaders.hf_config import Config
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.loom_json import is_loom, read_loom
 from volumetric.loaders.native import MAX_NETWORK_BYTES
 from volumetric.network import Network, Params
-from volumetric.network_json import FORMAT
+from volumetric.network.network_json import FORMAT
 
 PROGRAM = "volumetric.program"
 
@@ -30,7 +30,7 @@ def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
         raise CheckpointError(f"{path} is not JSON: {error}", hint="name a network.json or x.program.json") from error
     of = head.get("format") if isinstance(head, dict) else None
     if of in (FORMAT, PROGRAM):
-        from volumetric.layers.program.declared import Program
+        from volumetric.program.layer.declared import Program
 
         try:
             return Network.from_json(data) if of == FORMAT else Program.from_json(data).network(), None

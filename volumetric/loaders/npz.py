@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.lib import format as npy
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import DTYPES, Packed, Scheme
-from volumetric.errors import CheckpointError
 from volumetric.loaders.source import TensorEntry
 
 MAX_TENSORS: Final = 1_000_000

@@ -18,8 +18,8 @@ from typing import Final
 
 import platformdirs
 
-from volumetric.atomic import atomic_file
-from volumetric.errors import CheckpointError
+from volumetric.base.atomic import atomic_file
+from volumetric.base.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import Final
 
 import platformdirs
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders.directory import new_directory
 
 logger = logging.getLogger(__name__)

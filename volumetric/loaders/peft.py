@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.atomic import write_atomic
+from volumetric.base._typing import Array
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.dtypes import decode
-from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.hf_export import blueprint_of
 from volumetric.loaders.json_file import read_object
@@ -31,7 +31,7 @@ from volumetric.loaders.names import NameRule
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import TensorOut, array_out, write_safetensors
 from volumetric.loaders.text_files import to_json
-from volumetric.runtime.graph.low_rank import DOWN, UP
+from volumetric.run.graph.low_rank import DOWN, UP
 
 CONFIG: Final = "adapter_config.json"
 WEIGHTS: Final = "adapter_model.safetensors"

@@ -10,14 +10,14 @@ from numbers import Real
 from pathlib import Path
 from typing import TypeAlias
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.dtypes import DType, Packed, Scheme, encode
-from volumetric.errors import SpecError, UnsupportedError
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.peft import Adapter, read_adapter
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.network import Params
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 OneLora: TypeAlias = "str | os.PathLike[str] | tuple[str | os.PathLike[str], float]"
 """Directory of an adapter, ``PATH`` or ``PATH:SCALE``, or a pair of the path and its scale."""

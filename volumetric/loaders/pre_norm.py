@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from volumetric.grid import Coord
 from volumetric.layers import LayerNorm, LayerSpec, MultiHeadAttention, RMSNorm, Rope, Scale, SwiGLU
 from volumetric.loaders.chain import Chain, Stored
 from volumetric.loaders.decoder import head_dim, stacked_decoder
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
+from volumetric.network.grid import Coord
 
 ATTENTION_NAMES: Mapping[str, Stored] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 NORMS_OF_EACH_HEAD: Mapping[str, Any] = {"qk_norm_kind": "layer", "qk_norm_over": "each"}

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Packed, Scheme, recode
-from volumetric.errors import SpecError
-from volumetric.grid import Coord
 from volumetric.layers import Dense, Embedding, PositionEmbedding
 from volumetric.network import Network, Params
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord
+from volumetric.network.weights import WeightStore
 
 EDGE: Final = Scheme.parse("int8:g32")
 """Embedding and head never go below 8 bits, as in llama.cpp's 4-bit files."""

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from volumetric.errors import CheckpointError
-from volumetric.hints import path_hint
+from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import path_hint
 
 _KINDS: Final = {
     stat.S_IFDIR: "a directory",

@@ -17,10 +17,10 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import suggestion
 from volumetric.dtypes import DTYPES, Packed, Scheme
-from volumetric.errors import CheckpointError
-from volumetric.hints import suggestion
 from volumetric.loaders.mapped import MappedFile
 from volumetric.loaders.source import TensorEntry
 

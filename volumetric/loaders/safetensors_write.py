@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.atomic import atomic_file
-from volumetric.errors import CheckpointError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.atomic import atomic_file
+from volumetric.base.errors import CheckpointError
+from volumetric.base.progress import Meter
 from volumetric.loaders.safetensors import MAX_HEADER_BYTES, TAGS, tensor_bytes
-from volumetric.progress import Meter
 
 DATA_ALIGNMENT: Final = 64
 """The first tensor starts on a cache line, so that mapped views can be used by SIMD code as they are."""

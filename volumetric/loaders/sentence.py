@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, cast, get_args
 
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import Dense
 from volumetric.loaders.chain import Chain

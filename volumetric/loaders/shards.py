@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.npz import NpzFile
 from volumetric.loaders.safetensors import SafetensorsFile

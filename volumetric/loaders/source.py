@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import CheckpointError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

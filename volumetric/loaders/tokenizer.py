@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from volumetric.atomic import write_atomic
-from volumetric.errors import CheckpointError, DoesNotFitError, GenerationError
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError, DoesNotFitError, GenerationError
 from volumetric.loaders.tokenizer_guard import Guard
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders.hf_config import MAX_SIZE
 from volumetric.loaders.json_file import read_bytes, read_object
 from volumetric.loaders.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Final
 
-from volumetric.errors import CheckpointError, GenerationError, VolumetricError
+from volumetric.base.errors import CheckpointError, GenerationError, VolumetricError
 
 _PANIC: Final = "pyo3_runtime"
 """Module by which a panic is known: the class itself cannot be imported."""

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from volumetric._typing import Array, F32Array
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError
+from volumetric.clocked.clocks import fired
+from volumetric.clocked.stream import ClockedStream
+from volumetric.devices.open import AnyDevice, open_device
 from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.observe.recording import Meta, Recording
 from volumetric.observe.scene import Scene, parts_of, program_of, scene_of
-from volumetric.runtime.clocked.clocks import fired
-from volumetric.runtime.open import AnyDevice, open_device
-from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
-from volumetric.runtime.streams.chunks import Chunk
-from volumetric.runtime.streams.marks import by_port, parted
+from volumetric.run.streams import RowStream, open_stream
+from volumetric.run.streams.chunks import Chunk
+from volumetric.run.streams.marks import by_port, parted
 
 if TYPE_CHECKING:
-    from volumetric.layers import Program
+    from volumetric.program.layer.spec import Program
 
 MOST: Final = 1_000_000
 """Values of a recording, nodes times frames, unless told otherwise."""

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.runtime import Plan
-from volumetric.runtime.plan import Step
+from volumetric.base._typing import Array
+from volumetric.run import Plan
+from volumetric.run.plan import Step
 
 ACTIVE_ABOVE: Final = 1e-6
 """An element counts as active where its magnitude is above this."""

@@ -9,13 +9,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.grid import Coord
+from volumetric.base._typing import Array
+from volumetric.clocked.stream import ClockedStream
+from volumetric.fabric.layer.reach import latencies
+from volumetric.fabric.layer.spec import Fabric
 from volumetric.layers import LayerSpec
-from volumetric.layers.fabric.reach import latencies
-from volumetric.layers.fabric.spec import Fabric
 from volumetric.network import Network
-from volumetric.runtime.streams import ClockedStream, RowStream
+from volumetric.network.grid import Coord
+from volumetric.run.streams import RowStream
 
 Role: TypeAlias = Literal["input", "cell", "output"]
 

@@ -10,24 +10,24 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.devices.open import AnyDevice, open_device
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.products import flops_of
 from volumetric.layers.base import ParamSpec
-from volumetric.layers.program.attention import attend
-from volumetric.layers.program.carriers import bound, carrier_params, filtered, remembered
-from volumetric.layers.program.declared import Program as Declared
-from volumetric.layers.program.facts import Facts, Place, facts_of
-from volumetric.layers.program.parameters import read_width
-from volumetric.layers.program.ports import In, Out
-from volumetric.layers.program.spec import Program
-from volumetric.layers.program.tasks import Task, tasks_of
-from volumetric.layers.program.watched import EDGES, METERS, REGIONS, STRENGTH, meter_names
 from volumetric.network import INPUT, Network, Params
-from volumetric.runtime.open import AnyDevice, open_device
-from volumetric.runtime.streams import RowStream, open_stream
-from volumetric.runtime.streams.marks import parted
+from volumetric.program.layer.attention import attend
+from volumetric.program.layer.carriers import bound, carrier_params, filtered, remembered
+from volumetric.program.layer.declared import Program as Declared
+from volumetric.program.layer.facts import Facts, Place, facts_of
+from volumetric.program.layer.parameters import read_width
+from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.spec import Program
+from volumetric.program.layer.tasks import Task, tasks_of
+from volumetric.program.layer.watched import EDGES, METERS, REGIONS, STRENGTH, meter_names
+from volumetric.run.streams import RowStream, open_stream
+from volumetric.run.streams.marks import parted
 
 _CALL = 1024
 """Rows of a call: what is watched of longer runs is brought back part by part."""

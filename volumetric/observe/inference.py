@@ -8,14 +8,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
 from volumetric.graph.interpret import Float
 from volumetric.graph.open_rows import OpenGraph
+from volumetric.network.weights import Params
 from volumetric.observe.events import Observer, Watch
-from volumetric.runtime import Plan, RunOptions
-from volumetric.runtime.batch import Part
-from volumetric.runtime.graph.network import layered_graph
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
-from volumetric.weights import Params
+from volumetric.run import Plan, RunOptions
+from volumetric.run.batch import Part
+from volumetric.run.graph.network import layered_graph
 
 
 class ObservedDevice(ReferenceDevice):

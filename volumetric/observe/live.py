@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.observe.activity import Frame, as_bytes, edges_as_bytes, scale_of
 from volumetric.observe.local_server import LOCALHOST, LocalServer
 from volumetric.observe.scene import Scene

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from volumetric.errors import DeviceError
+from volumetric.base.errors import DeviceError
 
 LOCALHOST = "127.0.0.1"
 Events = Callable[[], AbstractContextManager[Iterator[str] | None]]

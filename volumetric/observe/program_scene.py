@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.layers.program.facts import Facts, Place
-from volumetric.layers.program.ports import Out, Signal
-from volumetric.layers.program.reach import latency
-from volumetric.layers.program.spec import Program
-from volumetric.layers.program.watched import EDGES, REGIONS, STRENGTH
+from volumetric.base._typing import Array
 from volumetric.network import Network
 from volumetric.observe.firing import watchable
 from volumetric.observe.scene import Edge, End, Node, Scene
+from volumetric.program.layer.facts import Facts, Place
+from volumetric.program.layer.ports import Out, Signal
+from volumetric.program.layer.reach import latency
+from volumetric.program.layer.spec import Program
+from volumetric.program.layer.watched import EDGES, REGIONS, STRENGTH
 
 
 def shown_program(network: Network) -> Program | None:

@@ -14,10 +14,10 @@ from typing import IO, Any, Final
 import msgspec
 import numpy as np
 
-from volumetric._typing import Array, F32Array
-from volumetric.atomic import write_atomic
-from volumetric.errors import CheckpointError
-from volumetric.hints import path_hint
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import path_hint
 from volumetric.observe.scene import Scene
 
 FORMAT: Final = "volumetric.scope"

@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from volumetric.atomic import atomic_file
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.base.atomic import atomic_file
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.observe.events import LayerEvent
 from volumetric.observe.local_server import LOCALHOST, LocalServer
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.clocked import Clocked, ticks
-from volumetric.errors import CheckpointError, SpecError
-from volumetric.grid import Coord
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 if TYPE_CHECKING:
-    from volumetric.layers import Program
     from volumetric.observe.fabric_scene import FabricPart
+    from volumetric.program.layer.spec import Program
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

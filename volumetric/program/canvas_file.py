@@ -10,13 +10,13 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from volumetric.errors import SpecError
-from volumetric.hints import shown
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown
+from volumetric.base.tables import record
 from volumetric.layers.clock import Clock, Cooldown, Event, Every, Inner, MaxSilence, On
-from volumetric.layers.program.declared import MOST_EDGES, refuse_edges
-from volumetric.layers.program.names import Named
-from volumetric.layers.program.text import read_json
-from volumetric.tables import record
+from volumetric.program.layer.declared import MOST_EDGES, refuse_edges
+from volumetric.program.layer.names import Named
+from volumetric.program.layer.text import read_json
 
 T = TypeVar("T")
 MODEL = "openai/text-embedding-3-small"

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from volumetric._typing import Shape
-from volumetric.hints import shown
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.parameters import all_params
-from volumetric.layers.program.region import Region
-from volumetric.layers.program.text import program_to_dict
+from volumetric.base._typing import Shape
+from volumetric.base.hints import shown
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.parameters import all_params
+from volumetric.program.layer.region import Region
+from volumetric.program.layer.text import program_to_dict
 
 OTHER_FAMILY = 0.3
 OTHER_CARRIER = 0.2

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import Facts, facts_of
-from volumetric.layers.program.held import violations
-from volumetric.layers.program.parameters import all_params, disturbances, states_of
-from volumetric.layers.program.ports import In, Level, Out, Signal, width_of
-from volumetric.layers.program.reach import dead_outputs, latency
-from volumetric.layers.program.timing import CANVAS, all_states, timing_of
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.program.compare import parameters_of
 from volumetric.program.compiling.liveness import live_in
 from volumetric.program.compiling.passes import shadowed_edges, silent_edges
 from volumetric.program.compiling.report import Log
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import Facts, facts_of
+from volumetric.program.layer.held import violations
+from volumetric.program.layer.parameters import all_params, disturbances, states_of
+from volumetric.program.layer.ports import In, Level, Out, Signal, width_of
+from volumetric.program.layer.reach import dead_outputs, latency
+from volumetric.program.layer.timing import CANVAS, all_states, timing_of
 
 
 def describe(program: Program) -> dict[str, Any]:

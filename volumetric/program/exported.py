@@ -11,16 +11,16 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from volumetric.layers.clock import And, Clock, Event
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import BY_OPERATOR
-from volumetric.layers.program.facts import Facts, Place, Wire, facts_of
-from volumetric.layers.program.learning import Semantic
-from volumetric.layers.program.masks import Full
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.names import ALIASES
-from volumetric.layers.program.ports import Signal
-from volumetric.layers.program.region import Region
 from volumetric.program.canvas_file import MODEL, NEVER, Connection, ConstraintFields, Spec, fields_of
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import BY_OPERATOR
+from volumetric.program.layer.facts import Facts, Place, Wire, facts_of
+from volumetric.program.layer.learning import Semantic
+from volumetric.program.layer.masks import Full
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.names import ALIASES
+from volumetric.program.layer.ports import Signal
+from volumetric.program.layer.region import Region
 
 _NAMES: Mapping[str, str] = {of: name for name, of in ALIASES.items() if name == f"{of}_attention"}
 _SIGNS = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<=", "equal": "==", "unequal": "!="}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from volumetric.atomic import write_atomic
-from volumetric.errors import CheckpointError, SpecError
-from volumetric.layers.program.declared import MOST_EDGES, Program, refuse_edges
-from volumetric.layers.program.text import MOST_BYTES
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.program.layer.declared import MOST_EDGES, Program, refuse_edges
+from volumetric.program.layer.text import MOST_BYTES
 
 SUFFIX = ".program.json"
 _WIDTH = 64

@@ -8,17 +8,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import asdict
 
-from volumetric.errors import SpecError
-from volumetric.hints import shown
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import BY_OPERATOR, Edge
-from volumetric.layers.program.frames import filled
-from volumetric.layers.program.learning import Constraints, Learning, Semantic
-from volumetric.layers.program.masks import Mask, Rects, Tile
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.names import ALIASES, LOSSES, MODES, NAME
-from volumetric.layers.program.ports import Signal
-from volumetric.layers.program.region import Canvas, Identity, Region
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown
 from volumetric.program.canvas_file import (
     MODEL,
     NEVER,
@@ -31,6 +22,15 @@ from volumetric.program.canvas_file import (
     read_canvas,
     trigger_of,
 )
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import BY_OPERATOR, Edge
+from volumetric.program.layer.frames import filled
+from volumetric.program.layer.learning import Constraints, Learning, Semantic
+from volumetric.program.layer.masks import Mask, Rects, Tile
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.names import ALIASES, LOSSES, MODES, NAME
+from volumetric.program.layer.ports import Signal
+from volumetric.program.layer.region import Canvas, Identity, Region
 
 _FILLS = {"drop": "drop", "hold": "hold", "interpolate": "lerp"}
 

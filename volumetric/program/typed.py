@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers.checks import check_choice, check_whole
-from volumetric.layers.program.declared import Program, operator_of
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.learning import Semantic
-from volumetric.layers.program.ports import Port
-from volumetric.layers.program.region import Canvas, Region
+from volumetric.program.layer.declared import Program, operator_of
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.learning import Semantic
+from volumetric.program.layer.ports import Port
+from volumetric.program.layer.region import Canvas, Region
 
 Sides = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]

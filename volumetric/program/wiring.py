@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from volumetric.layers.checks import check_choice
-from volumetric.layers.program.declared import Autowire, Program
-from volumetric.layers.program.edge import Edge
+from volumetric.program.layer.declared import Autowire, Program
+from volumetric.program.layer.edge import Edge
 
 
 def autowire(*, loops: bool = True) -> list[Autowire]:

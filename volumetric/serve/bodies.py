@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from volumetric.base.hints import shown, suggestion
 from volumetric.generate.params import ALIASES
-from volumetric.hints import shown, suggestion
 from volumetric.serve.fields.elsewhere import settled
 from volumetric.serve.problem import LAST, RequestError, bad
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volumetric.errors import DoesNotFitError, GenerationError, SpecError
+from volumetric.base.errors import DoesNotFitError, GenerationError, SpecError
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.scheduling.job import Job
 from volumetric.serve.event_stream import EventStream, gone

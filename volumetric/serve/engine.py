@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from volumetric.errors import DeviceError, GenerationError, ShuttingDownError, VolumetricError
+from volumetric.base.errors import DeviceError, GenerationError, ShuttingDownError, VolumetricError
 from volumetric.generate.scheduler import Scheduler
 from volumetric.generate.scheduling.job import Event, Job, Ticket
 

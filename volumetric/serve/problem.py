@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from volumetric.errors import (
+from volumetric.base.errors import (
     CheckpointError,
     DeviceError,
     DoesNotFitError,

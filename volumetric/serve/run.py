@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import uvicorn
 from starlette.applications import Starlette
 
-from volumetric.errors import DeviceError, GenerationError, SpecError
+from volumetric.base.errors import DeviceError, GenerationError, SpecError
 from volumetric.serve import heap, supervisor
 from volumetric.serve.app import application
 from volumetric.serve.descriptors import admitted

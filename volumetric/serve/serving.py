@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 import volumetric
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
+from volumetric.base.hints import shown
 from volumetric.generate.params import Merged, SamplingParams
-from volumetric.hints import shown
-from volumetric.runtime.adapted import AdaptedExecutable
+from volumetric.run.adapted import AdaptedExecutable
 from volumetric.serve.chat_format import ChatFormat, chat_format
 from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from volumetric.errors import GenerationError, SpecError
+from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.grammar import Grammar, Grammars, Tokens
 from volumetric.generate.grammar_source import Form, written
 from volumetric.generate.grammar_trial import LENGTH, STACK, WALL_SECONDS, message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric.reporting import ConsoleReporter
+from volumetric.base.reporting import ConsoleReporter
 from volumetric.train.by_output import Losses, Tally
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.compare import Comparison, Method, Metrics, compare

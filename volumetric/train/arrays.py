@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError
 from volumetric.network import INPUT, OUTPUT
 
 Inputs: TypeAlias = "Array | Mapping[str, Array]"

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from volumetric.runtime.graph.training import ForwardPass, UpdateRule, gradient_graph, next_key, sum_key, update_graph
+from volumetric.run.graph.training import ForwardPass, UpdateRule, gradient_graph, next_key, sum_key, update_graph
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
 from volumetric.train.objective import Ready

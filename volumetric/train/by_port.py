@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.clocked import Clocked
-from volumetric.errors import ShapeError, SpecError
 from volumetric.network import INPUT, OUTPUT, Network
-from volumetric.runtime.streams.marks import row_ports
+from volumetric.run.streams.marks import row_ports
 from volumetric.train.arrays import Inputs, Masks, Targets
 from volumetric.train.data import ArrayData, Batch, Data
 from volumetric.train.fitting import spread_weights

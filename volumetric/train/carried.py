@@ -8,13 +8,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import CheckpointError, ShapeError
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, ShapeError
 from volumetric.graph.device import TensorStore
-from volumetric.runtime.graph.network import resumed_states
-from volumetric.runtime.graph.training import ForwardPass
-from volumetric.runtime.kept import Buffer, KeptBuffers
-from volumetric.runtime.streams.marks import check_marks
+from volumetric.run.graph.network import resumed_states
+from volumetric.run.graph.training import ForwardPass
+from volumetric.run.kept import Buffer, KeptBuffers
+from volumetric.run.streams.marks import check_marks
 from volumetric.train.data import Batch
 from volumetric.train.objective import Ready
 from volumetric.train.subject import OTHER_RUN

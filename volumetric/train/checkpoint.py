@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.atomic import atomic_file
+from volumetric.base._typing import Array
+from volumetric.base.atomic import atomic_file
+from volumetric.base.errors import CheckpointError
 from volumetric.clocked import Clocked
-from volumetric.errors import CheckpointError
 from volumetric.network import Network
+from volumetric.network.weights import Params
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import Data, checksum
 from volumetric.train.learner import LearnerState
 from volumetric.train.npz import read_npz
 from volumetric.train.precision import matching
-from volumetric.weights import Params
 
 VERSION: Final = 1
 _ABOUT, _MASTER, _SLOT, _BUFFER, _CARRIED, _BEST = "about", "master", "slot", "buffer", "carried", "best"

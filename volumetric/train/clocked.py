@@ -9,22 +9,22 @@ from itertools import groupby
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.clocked import Clocked
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.clocked.buckets import buckets_of
+from volumetric.clocked.learning import Streams, TickPass, Ticks, learning_graph, ticks_graph
+from volumetric.clocked.states import out_key
+from volumetric.clocked.stream import ClockedStream
+from volumetric.clocked.trails import OnlineMachine
+from volumetric.clocked.wave import Wave, arrival, wave_of
+from volumetric.clocked.window import Machine
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.graph.stacks import Stack, Stacks
 from volumetric.layers import LayerSpec
 from volumetric.observe.events import Observer
-from volumetric.runtime.clocked.buckets import buckets_of
-from volumetric.runtime.clocked.learning import Streams, TickPass, Ticks, learning_graph, ticks_graph
-from volumetric.runtime.clocked.states import out_key
-from volumetric.runtime.clocked.trails import OnlineMachine
-from volumetric.runtime.clocked.wave import Wave, arrival, wave_of
-from volumetric.runtime.clocked.window import Machine
-from volumetric.runtime.kept import Buffer, KeptBuffers
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.runtime.streams.clocked import ClockedStream
-from volumetric.runtime.streams.marks import check_marks, check_rows
+from volumetric.run.kept import Buffer, KeptBuffers
+from volumetric.run.streams.marks import check_marks, check_rows
 from volumetric.train.by_output import Asked, Tally
 from volumetric.train.carried import LEARNS, LOOKS, BatchStreams, Use
 from volumetric.train.data import Batch

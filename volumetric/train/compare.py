@@ -10,9 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.analysis import accuracy, predict
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
+from volumetric.devices.open import AnyDevice, open_device
 from volumetric.network import Network
-from volumetric.runtime.open import AnyDevice, open_device
+from volumetric.network.weights import Params
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, Data, as_data
 from volumetric.train.divergence import DivergedError
@@ -20,7 +21,6 @@ from volumetric.train.events import EpochEvent, Event, StepEvent
 from volumetric.train.learner import OpenLearner
 from volumetric.train.open import open_learner
 from volumetric.train.trainer import train
-from volumetric.weights import Params
 
 MILESTONES: Final = tuple(range(10, 101, 10))
 """Accuracies, in percent, whose first time is noted."""

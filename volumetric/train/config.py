@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from volumetric import tables
+from volumetric.base import tables
+from volumetric.base.errors import ArgumentError, SpecError
+from volumetric.base.keywords import explained
 from volumetric.clocked import Clocked
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import ArgumentError, SpecError
-from volumetric.keywords import explained
 from volumetric.network import Network
 from volumetric.train.by_output import AnyLoss, Losses
 from volumetric.train.converting import CONVERTERS

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from volumetric import tables
+from volumetric.base import tables
+from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import SpecError
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.imported import import_function
 from volumetric.train.lora import LowRank

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import CheckpointError, SpecError
-from volumetric.hints import path_hint
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.base.hints import path_hint
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from volumetric import rng, tables
-from volumetric._typing import Array
-from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.keywords import explained
+from volumetric.base import rng, tables
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.keywords import explained
 from volumetric.network import INPUT, OUTPUT
 from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, changed, named
 from volumetric.train.npz import array_names, is_part, read_npz, renamed

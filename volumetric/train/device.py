@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError
 from volumetric.graph import GraphDevice
 from volumetric.graph.device import HasGraphs
 from volumetric.graph.stacks import Stacks
 from volumetric.network import Network
+from volumetric.network.weights import Params
 from volumetric.observe.events import Observer
-from volumetric.runtime import lower
-from volumetric.runtime.plan import with_outputs
+from volumetric.run import lower
+from volumetric.run.plan import with_outputs
 from volumetric.train.backprop import BackpropCredit
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
@@ -27,7 +28,6 @@ from volumetric.train.strategies import Credit, Time
 from volumetric.train.subject import check_state
 from volumetric.train.trained import TrainedArrays
 from volumetric.train.whole import WholeTime
-from volumetric.weights import Params
 
 
 def learner_on(device: HasGraphs) -> OpenLearner:

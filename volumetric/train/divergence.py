@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import VolumetricError
+from volumetric.base._typing import Array
+from volumetric.base.errors import VolumetricError
 from volumetric.train.data import ArrayData, Batch
 
 

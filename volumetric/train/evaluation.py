@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from volumetric._typing import Array
 from volumetric.analysis.evaluation import hits
+from volumetric.base._typing import Array
 from volumetric.clocked import Clocked
+from volumetric.devices.open import AnyDevice
 from volumetric.network import Network
-from volumetric.runtime.open import AnyDevice
+from volumetric.network.weights import Params
 from volumetric.train.by_output import Losses, Tally
 from volumetric.train.by_port import data_by_row
 from volumetric.train.config import TrainConfig
@@ -22,7 +23,6 @@ from volumetric.train.modes import Backprop, Systolic
 from volumetric.train.open import bind, open_learner
 from volumetric.train.optim import SGD
 from volumetric.train.small_runs import device_of_run
-from volumetric.weights import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph import GraphBuilder
 
 Operand: TypeAlias = "Expression | float | Array"

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph import Graph, GraphDevice, NumpyGraphs
 from volumetric.graph.device import TensorStore
-from volumetric.runtime.graph.faults import Labelled, pass_values, update_values
-from volumetric.runtime.graph.training import EmitWeights, UpdateRule, next_key, sum_key
-from volumetric.runtime.plan import Plan
+from volumetric.run.graph.faults import Labelled, pass_values, update_values
+from volumetric.run.graph.training import EmitWeights, UpdateRule, next_key, sum_key
+from volumetric.run.plan import Plan
 from volumetric.train.objective import Ready
 
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.dtypes import Scheme
 from volumetric.graph import GraphBuilder
 from volumetric.graph.stacks import Stack, Stacks, stack_key
-from volumetric.layers.program.plan import plan_of, stacks_of
-from volumetric.layers.program.spec import Program
-from volumetric.runtime.plan import Plan
+from volumetric.program.layer.plan import plan_of, stacks_of
+from volumetric.program.layer.spec import Program
+from volumetric.run.plan import Plan
 from volumetric.train.lora import DOWN, UP, LowRank
 from volumetric.train.precision import FLOAT32
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TextIO, TypeAlias
 
-from volumetric import reporting
-from volumetric._typing import Array
-from volumetric.errors import CheckpointError, SpecError
-from volumetric.reporting import record
+from volumetric.base import reporting
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.base.reporting import record
+from volumetric.network.weights import Params
 from volumetric.train.by_output import Tally, Terms
 from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent, TargetEvent
-from volumetric.weights import Params
 
 logger = logging.getLogger(__name__)
 

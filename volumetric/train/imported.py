@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from volumetric.errors import SpecError
-from volumetric.hints import suggestion
-from volumetric.own_code import own_code
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
+from volumetric.base.own_code import own_code
 
 
 def import_function(name: str, home: Path, key: str = "fitness") -> Callable[..., Any]:

@@ -19,8 +19,8 @@ def warn_of_latency(network: Network | Clocked, mode: Mode, batches: Sequence[Ba
     With a latency of n, row t of an output depends on rows up to t - n: in a window of n rows or fewer no gradient
     comes to that input.
     """
-    from volumetric.layers.fabric.nodes import fabrics_in
-    from volumetric.layers.fabric.reach import latencies
+    from volumetric.fabric.layer.nodes import fabrics_in
+    from volumetric.fabric.layer.reach import latencies
 
     structure = network.network if isinstance(network, Clocked) else network
     fabrics = fabrics_in(structure.layers)

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError
 from volumetric.network import Network
+from volumetric.network.weights import Params
 from volumetric.observe import Observer
 from volumetric.train.by_output import AnyLoss, Losses, Tally
 from volumetric.train.data import Batch
@@ -22,7 +23,6 @@ from volumetric.train.losses import MSE
 from volumetric.train.modes import Backprop, Mode
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.precision import Precision
-from volumetric.weights import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,13 @@ from typing import Final
 
 import numpy as np
 
-from volumetric import rng
-from volumetric._typing import Array
-from volumetric.atomic import atomic_file
-from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base import rng
+from volumetric.base._typing import Array
+from volumetric.base.atomic import atomic_file
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
+from volumetric.network.weights import Params, WeightStore
 from volumetric.train.npz import read_npz
 from volumetric.train.precision import matching, trained_store
-from volumetric.weights import Params, WeightStore
 
 DOWN, UP = ":a", ":b"
 """What the keys of the factors A and B end with, after the key of the weight."""

@@ -11,14 +11,14 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from volumetric import tables
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base import tables
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.base.keywords import explained
+from volumetric.base.registry import Registry
 from volumetric.formula.losses import TERMS, Term
 from volumetric.graph.numeric.formulas import terms_of
 from volumetric.graph.numeric.softmax import log_softmax
-from volumetric.keywords import explained
-from volumetric.registry import Registry
 from volumetric.train.fitting import (
     check_bits,
     check_classes,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, TypeAlias, TypeGuard, get_args, get_type_hints
 
-from volumetric.errors import SpecError
-from volumetric.keywords import explained
+from volumetric.base.errors import SpecError
+from volumetric.base.keywords import explained
 
 
 @explained
@@ -34,7 +34,7 @@ class Backprop:
 class TargetPropagation:
     """Every layer is told what its output should have been, and learns from that alone.
 
-    Formulas: `volumetric.runtime.graph.targets`. The update of a layer is that of the optimiser with the rate times
+    Formulas: `volumetric.run.graph.targets`. The update of a layer is that of the optimiser with the rate times
     ``½ + ½ budget``, and none where the budget is below the gate; the budget of a layer is ``(cos(h, ĥ) + 1) / 2``.
 
     Attributes

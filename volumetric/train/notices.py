@@ -54,9 +54,9 @@ def warn_of_dead_outputs(network: Network | Clocked) -> None:
     for coord, spec in structure.layers.items():
         if coord in structure.disabled or spec.kind != "program":
             continue
-        from volumetric.layers.program.facts import facts_of
-        from volumetric.layers.program.reach import dead_outputs
-        from volumetric.layers.program.spec import Program as Layer
+        from volumetric.program.layer.facts import facts_of
+        from volumetric.program.layer.reach import dead_outputs
+        from volumetric.program.layer.spec import Program as Layer
 
         assert isinstance(spec, Layer)
         for sentence in dead_outputs(facts_of(spec.program)).values():

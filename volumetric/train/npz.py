@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import CheckpointError
-from volumetric.hints import path_hint
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import path_hint
 
 # What numpy and zipfile raise on damaged files is not one tree.
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)

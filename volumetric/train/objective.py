@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.objectives import Objective
 from volumetric.train.by_output import Asked, Losses, Tally, Terms
 from volumetric.train.losses import CrossEntropy, Loss

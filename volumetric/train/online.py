@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.runtime.clocked.local import taught
-from volumetric.runtime.clocked.online import online_graph
+from volumetric.base._typing import Array
+from volumetric.clocked.local import taught
+from volumetric.clocked.online import online_graph
 from volumetric.train.by_output import Asked, Tally, Terms
 from volumetric.train.carried import LEARNS
 from volumetric.train.clocked import TickedTime

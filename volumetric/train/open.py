@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.devices.open import AnyDevice, open_device
 from volumetric.network import Network
-from volumetric.runtime.open import AnyDevice, open_device
+from volumetric.network.weights import Params
 from volumetric.train.learner import Learner, LearnerOptions, OpenLearner, Windowed
 from volumetric.train.modes import Systolic, TargetPropagation
-from volumetric.weights import Params
 
 
 def open_learner(device: AnyDevice = "auto", *, threads: int | None = None) -> OpenLearner:

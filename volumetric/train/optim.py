@@ -12,15 +12,15 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 
-from volumetric import tables
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base import tables
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.base.keywords import explained
+from volumetric.base.registry import Registry
 from volumetric.formula import optimisers as formula
 from volumetric.formula.optimisers import OPTIMISERS as STEPS
 from volumetric.formula.optimisers import form_of, step_of
 from volumetric.graph.numeric.formulas import moved
-from volumetric.keywords import explained
-from volumetric.registry import Registry
 
 Slots: TypeAlias = Mapping[str, Array]
 """Slot name → array, for one weight."""

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError, VolumetricError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError, VolumetricError
+from volumetric.base.keywords import explained
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.objectives import EmitTerms, own_loss
 from volumetric.graph.ops import TensorType
-from volumetric.keywords import explained
 from volumetric.train.expressions import Expression
 from volumetric.train.fitting import spread_weights
 from volumetric.train.losses import Checked, Loss, LossTerms

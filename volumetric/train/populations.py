@@ -9,18 +9,18 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError, UnsupportedError
-from volumetric.layers.fabric.nodes import Entries, fabrics_in, param_entries, places_of, the_fabric
-from volumetric.layers.fabric.spec import Fabric
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError, UnsupportedError
+from volumetric.fabric.layer.nodes import Entries, fabrics_in, param_entries, places_of, the_fabric
+from volumetric.fabric.layer.spec import Fabric
 from volumetric.network import Network
+from volumetric.network.weights import Params
 from volumetric.observe import Observer
 from volumetric.train.arrays import Absent
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
 from volumetric.train.learner import Learner, LearnerState, StepReport, Watchable, Windowed
 from volumetric.train.precision import master_of, trained_store
-from volumetric.weights import Params
 
 MASTERS = ""
 """Name of the weights among what an optimiser keeps of them."""

@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array, F32Array
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import SpecError
 from volumetric.network import Network
-from volumetric.weights import Params, WeightStore
+from volumetric.network.weights import Params, WeightStore
 
 Precision: TypeAlias = "str | Scheme | DType | Mapping[str, str | Scheme | DType] | None"
 """How weights are stored: None keeps every scheme as it is; one scheme goes to all parameters that can be packed, and

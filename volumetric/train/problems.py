@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric import rng
-from volumetric._typing import Array
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base import rng
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError, UnsupportedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.device import TensorStore
 from volumetric.network import Network
-from volumetric.runtime.graph.inverses import Inverse
+from volumetric.run.graph.inverses import Inverse
 
 
 class PseudoInverses:

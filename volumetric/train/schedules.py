@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from volumetric import tables
-from volumetric.errors import SpecError
-from volumetric.keywords import explained
-from volumetric.registry import Registry
+from volumetric.base import tables
+from volumetric.base.errors import SpecError
+from volumetric.base.keywords import explained
+from volumetric.base.registry import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

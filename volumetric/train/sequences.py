@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
-from volumetric.errors import SpecError
 from volumetric.train.by_output import Asked, Losses
 from volumetric.train.data import Batch
 from volumetric.train.modes import Systolic, TargetPropagation

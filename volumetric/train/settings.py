@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from volumetric import tables
+from volumetric.base import tables
+from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
-from volumetric.clocked_json import clock_of
-from volumetric.errors import SpecError
-from volumetric.grid import Coord
+from volumetric.clocked.clocked_json import clock_of
 from volumetric.layers.clock import Clock
+from volumetric.network.grid import Coord
 from volumetric.train.config import TrainConfig
 from volumetric.train.converting import as_loss
 from volumetric.train.modes import Systolic, TargetPropagation

@@ -14,13 +14,13 @@ import os
 from collections.abc import Iterable
 
 from volumetric.clocked import Clocked
+from volumetric.devices.open import VARIABLE, AnyDevice
 from volumetric.layers import LayerSpec
 from volumetric.network import Network
-from volumetric.runtime.open import VARIABLE, AnyDevice
+from volumetric.network.weights import Params
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data
 from volumetric.train.latency import rows_of
-from volumetric.weights import Params
 
 SECONDS = 2.0
 """Runs that the reference device is estimated to finish in this time are computed there."""

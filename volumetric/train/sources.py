@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric import tables
-from volumetric._typing import Array
 from volumetric.analysis.standardise import Standardisation
-from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.hints import path_hint
+from volumetric.base import tables
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.hints import path_hint
 from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.train import memory
 from volumetric.train.arrays import changed, named

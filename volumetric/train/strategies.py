@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph import Graph
 from volumetric.observe import Observer
 from volumetric.train.by_output import Tally

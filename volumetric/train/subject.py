@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.dtypes import Scheme
-from volumetric.errors import CheckpointError, SpecError
-from volumetric.runtime.plan import Plan
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run.plan import Plan
 from volumetric.train.learner import LearnerOptions, LearnerState
 from volumetric.train.precision import master_of, matching, trained_store
-from volumetric.weights import Params, WeightStore
 
 OTHER_RUN: Final = "resume with the network and the settings of that run, or train to another directory"
 """What to do about a checkpoint that does not fit."""

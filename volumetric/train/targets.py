@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
-from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses, refuse_opaque
-from volumetric.runtime.graph.targets import Course, TargetRule, inverse_graph, target_graph, taught
-from volumetric.runtime.graph.training import ForwardPass
-from volumetric.runtime.plan import Plan
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.run.graph.inverses import Inverse, last_steps, plan_inverses, refuse_opaque
+from volumetric.run.graph.targets import Course, TargetRule, inverse_graph, target_graph, taught
+from volumetric.run.graph.training import ForwardPass
+from volumetric.run.plan import Plan
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
 from volumetric.train.learner import LayerTarget, LearnerOptions

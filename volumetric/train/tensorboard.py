@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.train.events import EpochEvent, StepEvent, TargetEvent
 
 _POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, reflected

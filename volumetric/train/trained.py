@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, NumpyGraphs
 from volumetric.graph.interpret import Float
 from volumetric.graph.numeric.noise import noise_key
 from volumetric.graph.programs import ProgramCache
 from volumetric.graph.stacks import Stacks
 from volumetric.network import Network, check_params
-from volumetric.runtime.graph.training import ForwardPass, UpdateRule, slot_key
-from volumetric.runtime.plan import Plan, with_outputs
+from volumetric.network.weights import Params, WeightStore
+from volumetric.run.graph.training import ForwardPass, UpdateRule, slot_key
+from volumetric.run.plan import Plan, with_outputs
 from volumetric.train.by_output import Tally
 from volumetric.train.forward_weights import ForwardWeights
 from volumetric.train.learner import LearnerOptions, LearnerState
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.subject import first_masters, kept_store, learned_buffers, trained_keys
-from volumetric.weights import Params, WeightStore
 
 
 class TrainedArrays:

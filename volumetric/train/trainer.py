@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
+from volumetric.base.keywords import explained
+from volumetric.base.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.clocked import Clocked
-from volumetric.errors import CheckpointError, SpecError, UnsupportedError
-from volumetric.keywords import explained
+from volumetric.devices.open import AnyDevice
 from volumetric.network import OUTPUT, Network
+from volumetric.network.weights import Params
 from volumetric.observe import Observer
-from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
-from volumetric.runtime.open import AnyDevice
 from volumetric.train.by_port import data_by_row
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
 from volumetric.train.config import TrainConfig, check_arguments
@@ -31,7 +32,6 @@ from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends, warn_of
 from volumetric.train.open import bind, open_learner
 from volumetric.train.precision import Precision, master_of, trained_store
 from volumetric.train.small_runs import device_of_run
-from volumetric.weights import Params
 
 
 @explained
@@ -62,7 +62,7 @@ def train(
         batches; what belongs to several inputs or outputs are mappings by name (see `Batch`)
     config : settings; the defaults are AdamW on a mean squared error for one epoch
     validation : other data, or the fraction of `data` to hold back for it
-    reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.reporting.Reporter`)
+    reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.base.reporting.Reporter`)
     checkpoints : directory for checkpoints, or None
     resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
     device : where to compute: a name, as `volumetric.open_device` takes it, or an open device. ``"auto"`` is the

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from volumetric.graph import Graph
 from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats, Watch
-from volumetric.runtime.graph.training import ForwardPass, Watched, watch_graph
+from volumetric.run.graph.training import ForwardPass, Watched, watch_graph
 from volumetric.train.objective import Ready
 from volumetric.train.trained import TrainedArrays
 

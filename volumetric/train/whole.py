@@ -7,15 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers import LayerSpec
 from volumetric.network import INPUT
 from volumetric.observe import Observer
-from volumetric.runtime.graph.training import ForwardPass, loss_graph, step_graph
-from volumetric.runtime.lower import mixing_step
-from volumetric.runtime.plan import Plan
-from volumetric.runtime.state import by_name, check_inputs, check_vocabulary
+from volumetric.run.graph.training import ForwardPass, loss_graph, step_graph
+from volumetric.run.lower import mixing_step
+from volumetric.run.plan import Plan
+from volumetric.run.state import by_name, check_inputs, check_vocabulary
 from volumetric.train.arrays import named
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch

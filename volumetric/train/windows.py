@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.network import INPUT
 from volumetric.train.data import ArrayData, Batch, checksum
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.atomic import write_atomic
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base._typing import Array
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.observe.recording import Recording
 from volumetric.observe.scene import Scene
 from volumetric.viz.activity_page import COLOURS, FROM, GROUND, NAMED, ODD_COLOUR, page, scene_data

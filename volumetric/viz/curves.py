@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.viz.figure import new_figure
 
 if TYPE_CHECKING:

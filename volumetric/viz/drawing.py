@@ -6,20 +6,20 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
 from volumetric.evolution.genome import Genome
-from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, Parallel, Residual, Sequential
 from volumetric.layers.containers import inner_source
 from volumetric.network import INPUT, OUTPUT, Network
+from volumetric.network.grid import Coord
 from volumetric.viz.diagram import Box, Diagram, Edge, Frame
 from volumetric.viz.slabs import draw_slabs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from volumetric.wiring import Source
+    from volumetric.network.wiring import Source
 
 _INPUT = "input"
 _CHAIN, _CHILDREN = 16, 12

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.evolution.compare import similarity_matrix
 from volumetric.evolution.dna import extract_dna
 from volumetric.evolution.genome import Genome

@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from volumetric.atomic import write_atomic
-from volumetric.errors import UnsupportedError
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

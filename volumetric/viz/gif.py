@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
 
 _LOOP = b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"  # for ever
 _CODES = 4096

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.atomic import write_atomic
-from volumetric.errors import UnsupportedError
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import UnsupportedError
 from volumetric.viz.figure import new_figure, save_figure
 
 if TYPE_CHECKING:

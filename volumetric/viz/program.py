@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import facts_of, write_of_edge
-from volumetric.layers.program.ports import Signal
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import facts_of, write_of_edge
+from volumetric.program.layer.ports import Signal
 from volumetric.viz.figure import new_figure, text_width
 from volumetric.viz.program_arrows import STYLES, WIDTHS, Arrows, rule_colour
 from volumetric.viz.program_labels import Labels, folded

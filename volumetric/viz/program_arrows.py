@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from volumetric.layers.program.facts import Facts, Wire
-from volumetric.layers.program.names import RULES
+from volumetric.program.layer.facts import Facts, Wire
+from volumetric.program.layer.names import RULES
 from volumetric.viz.program_labels import Labels, Spot, edge_label
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from volumetric.layers.program.edge import Edge
+from volumetric.program.layer.edge import Edge
 from volumetric.viz.figure import text_width
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.ports import Out, Signal
-from volumetric.layers.program.reach import dead_outputs
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.ports import Out, Signal
+from volumetric.program.layer.reach import dead_outputs
 from volumetric.viz.figure import text_width
 from volumetric.viz.program_labels import LINE, Spot, edge_label, folded, label_width
 

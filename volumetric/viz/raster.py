@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
-from volumetric.layers.program.facts import facts_of
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.observe.firing import Firing
+from volumetric.program.layer.facts import facts_of
 from volumetric.viz.figure import new_figure
 from volumetric.viz.program_arrows import rule_colour
 from volumetric.viz.program_sheet import family_colours

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 from volumetric.viz.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from volumetric.wiring import Source
+    from volumetric.network.wiring import Source
 
 _COLOURS: Final = (
     "#cfe2f3", "#fde2c5", "#d5ead0", "#e8d7f1", "#fbd5d5", "#d3eeee", "#f3ecc3", "#e3e3e3", "#d9d2c5", "#c9d7c1",

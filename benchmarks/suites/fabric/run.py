@@ -12,12 +12,13 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from benchmarks.timing import Rates, Row, each
-from volumetric import fabric, rng
-from volumetric._typing import F32Array
+from volumetric import fabric
+from volumetric.base import rng
+from volumetric.base._typing import F32Array
 from volumetric.bench.tables import render_table
 from volumetric.fabric import Blueprint, DotProduct, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
-from volumetric.runtime.device import Device
+from volumetric.run.device import Device
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
 from volumetric.train.open import open_learner
 

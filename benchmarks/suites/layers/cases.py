@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tests.examples import EXAMPLES
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.layers import LayerSpec
 
 

@@ -13,10 +13,10 @@ from benchmarks.suites.layers.limits import Limits, measure_limits
 from benchmarks.suites.layers.work import Work, layer_works, values
 from benchmarks.timing import bursts, enough, median
 from benchmarks.torch_peer import TorchPeer
+from volumetric.base.errors import SpecError
 from volumetric.bench.tables import render_table
-from volumetric.errors import SpecError
+from volumetric.devices.cpu.cores import default_threads
 from volumetric.graph import GraphProgram
-from volumetric.runtime.cpu.cores import default_threads
 
 _BURST_SECONDS = 0.05
 """Runs are timed in bursts of about this length: one wait for the device, many runs."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.suites.layers.cases import LayerCase
-from volumetric import rng
-from volumetric._typing import Array
+from volumetric.base import rng
+from volumetric.base._typing import Array
 from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, differentiate
 from volumetric.graph.products import flops_of
 from volumetric.layers import Embedding

@@ -8,15 +8,15 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from volumetric import rng
-from volumetric._typing import Array, F32Array
+from volumetric.base import rng
+from volumetric.base._typing import Array, F32Array
 from volumetric.layers.clock import Event
-from volumetric.layers.program.carriers import EPS
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.parameters import codes_of
 from volumetric.network import Params
 from volumetric.program import Canvas as Positions
 from volumetric.program import Edge, In, Meter, Out, Program, Region
+from volumetric.program.layer.carriers import EPS
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.parameters import codes_of
 
 SIDE: Final = 8
 """Positions of a region are a square of so many."""

@@ -16,7 +16,7 @@ from benchmarks.timing import Rates, Row, each
 from benchmarks.torch_peer import TorchPeer
 from volumetric.bench.tables import number_or_dash, render_table
 from volumetric.network import initialise
-from volumetric.runtime.device import Device
+from volumetric.run.device import Device
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
 from volumetric.train.open import open_learner
 

@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from volumetric import layers as nn
-from volumetric import rng
-from volumetric._typing import Array
+from volumetric.base import rng
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.builders.chain import chain
 from volumetric.builders.presets import presets_of
-from volumetric.errors import SpecError
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers.scope import GraphTraining, Scope
 from volumetric.network import Network

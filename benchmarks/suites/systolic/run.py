@@ -12,14 +12,14 @@ import numpy as np
 
 from benchmarks.timing import Rates, Row, each
 from benchmarks.torch_peer import TorchPeer
-from volumetric import rng
-from volumetric._typing import Array, F32Array
+from volumetric.base import rng
+from volumetric.base._typing import Array, F32Array
 from volumetric.bench.tables import number_or_dash, render_table
 from volumetric.clocked import Clocked
-from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime.device import Device
+from volumetric.network.grid import Coord, Grid
+from volumetric.run.device import Device
 from volumetric.train import MSE, SGD, Batch, LearnerOptions, Systolic
 from volumetric.train.open import open_learner
 

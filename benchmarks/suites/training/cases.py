@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from volumetric import rng
-from volumetric._typing import F32Array, Shape
+from volumetric.base import rng
+from volumetric.base._typing import F32Array, Shape
 from volumetric.builders import chain
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import Conv1d, Conv2d, Conv3d, Dense, LayerSpec, Reshape, RMSNorm

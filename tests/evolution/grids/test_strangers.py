@@ -8,16 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.evaluate import Cohort, evaluate
 from volumetric.evolution.grids.config import GridConfig, GridMutationConfig
 from volumetric.evolution.grids.genome import ROWS, GridGenome, GridPool
 from volumetric.evolution.grids.makers import fitting
 from volumetric.evolution.grids.population import GridPopulation
 from volumetric.evolution.problems.samples import Samples
-from volumetric.grid import Coord, Grid
 from volumetric.layers import GRU, LSTM, RNN, Dense, LayerSpec, MultiHeadAttention
 from volumetric.network import Network, initialise
+from volumetric.network.grid import Coord, Grid
 from volumetric.train.problems import Problem, spirals, xor
 
 AROUND: list[LayerSpec] = [

@@ -7,7 +7,7 @@ import numpy as np
 from tests.graph.op_cases.case import RNG, OpCase, case_outputs, ids, normal
 from tests.graph.scans import SCANS, ScanCase
 from tests.graph.scans import emit as emit_scan
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.cells import CELLS
 from volumetric.graph.operations.edges import edges_of
 

@@ -10,11 +10,11 @@ import numpy as np
 from tests.oracles.axon import turn_of
 from tests.oracles.fabric.tape import Tape, Var
 from tests.oracles.head_norm import head_norm, head_norm_vjp
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.fabric.layer.cells import step_of
+from volumetric.fabric.layer.declared import SLSTM, Axon, Cell
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.layers.axon import LEAST
-from volumetric.layers.fabric.cells import step_of
-from volumetric.layers.fabric.declared import SLSTM, Axon, Cell
 from volumetric.layers.recurrent import Cell as Step
 
 Vars: TypeAlias = dict[str, Var]

@@ -10,13 +10,13 @@ from tests.oracles.base import Arrays, Grads, Saved
 from tests.oracles.fabric.cells import Vars, advance
 from tests.oracles.fabric.tape import Tape, Var
 from tests.oracles.memory import Memory, covering, start_of
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.fabric.layer.cells import states_of
+from volumetric.fabric.layer.declared import OutPort
+from volumetric.fabric.layer.spec import SHARPNESS
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.graph.operations.edges import Edges, edges_of, run_edge_attend, run_edge_attend_back
-from volumetric.layers.fabric.cells import states_of
-from volumetric.layers.fabric.declared import OutPort
-from volumetric.layers.fabric.spec import SHARPNESS
 
 
 def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, Saved]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.fabric.forward import back, run
 from tests.oracles.memory import Memory
-from volumetric._typing import Array
-from volumetric.layers.fabric.spec import Fabric
+from volumetric.base._typing import Array
+from volumetric.fabric.layer.spec import Fabric
 
 
 @oracle_of(Fabric)

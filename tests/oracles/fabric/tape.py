@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
 
 
 class Var:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.oracles.memory import Memory, start_of
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.causal_conv import PAST
 
 

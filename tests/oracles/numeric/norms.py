@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.norms import without_mean
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.memory import Memory, start_of
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.operations.linear_scan import run_linear_scan_back
 from volumetric.graph.operations.state_space import Given, Scanned, _by_head
 from volumetric.layers.selective_scan import STATE

@@ -8,11 +8,11 @@ from tests.oracles.base import Arrays
 from tests.oracles.dense import affine
 from tests.oracles.numeric.norms import standardised
 from tests.oracles.program.attention.heads import cross
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.layers.program.carriers import EPS, KEY_RATE
-from volumetric.layers.program.facts import Place
+from volumetric.program.layer.carriers import EPS, KEY_RATE
+from volumetric.program.layer.facts import Place
 
 
 def own(p: Arrays, place: Place) -> dict[str, Array]:

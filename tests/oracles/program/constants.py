@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.base import Arrays
-from volumetric._typing import Array
-from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.parameters import constants_of, rows_of
+from volumetric.base._typing import Array
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.parameters import constants_of, rows_of
 
 
 def put_in(facts: Facts, p: Arrays, canvas: Array, states: dict[str, Array]) -> list[str]:

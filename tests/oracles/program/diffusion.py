@@ -8,10 +8,10 @@ import numpy as np
 
 from tests.oracles.program.carriers import noised
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.operations.noise import normal
-from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.recipes import diffuses, stream_at
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.recipes import diffuses, stream_at
 
 
 def noise_in(facts: Facts, streams: int, length: int, training: Training) -> dict[int, Array]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.oracles.base import Arrays, oracle
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.plan import positions_kept
-from volumetric.layers.program.tasks import Task, gate_of, names_of, tasks_of
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.plan import positions_kept
+from volumetric.program.layer.tasks import Task, gate_of, names_of, tasks_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -7,11 +7,11 @@ import numpy as np
 from tests.oracles.base import Arrays
 from tests.oracles.dense import affine
 from tests.oracles.program.carriers import layer_norm
-from volumetric._typing import Array
-from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.parameters import codes_of
-from volumetric.layers.program.ports import In, Level, Signal
-from volumetric.layers.program.timing import timing_of
+from volumetric.base._typing import Array
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.parameters import codes_of
+from volumetric.program.layer.ports import In, Level, Signal
+from volumetric.program.layer.timing import timing_of
 
 
 def taken_in(facts: Facts, p: Arrays, canvas: Array, x: Array, fires: Array) -> Array:

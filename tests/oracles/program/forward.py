@@ -17,12 +17,12 @@ from tests.oracles.program.recipes import Seen, hidden_in, masked, penalty
 from tests.oracles.program.settle import Held
 from tests.oracles.program.watched import watch
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.clock import Event
 from volumetric.layers.clock_steps import NumpySteps, step
-from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.recipes import recipe_of
-from volumetric.layers.program.timing import CANVAS, CLOCK, all_states, meter_at, timing_of
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.recipes import recipe_of
+from volumetric.program.layer.timing import CANVAS, CLOCK, all_states, meter_at, timing_of
 
 
 def run(spec: Any, p: Arrays, x: Array, memory: Memory | None, training: Training | None = None) -> tuple[Array, Saved]:

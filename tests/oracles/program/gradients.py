@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.oracles.base import Arrays, Grads, Saved
 from tests.oracles.training import Training
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.interpret import interpret

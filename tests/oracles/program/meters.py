@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.layers.program.meter import Meter
+from volumetric.base._typing import Array
+from volumetric.program.layer.meter import Meter
 
 
 def reduced(meter: Meter, error: Array) -> Array:

@@ -12,14 +12,14 @@ from tests.oracles.dense import affine
 from tests.oracles.program.attention.heads import direction
 from tests.oracles.program.carriers import layer_norm, own, predicted
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid
 from volumetric.graph.numeric.noise import stream_of
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.graph.operations.noise import kept
 from volumetric.graph.operations.state_space import softplus
-from volumetric.layers.program.facts import Facts, Place
-from volumetric.layers.program.recipes import HIDDEN, LEAST, SHARPNESS, hides, recipe_of
+from volumetric.program.layer.facts import Facts, Place
+from volumetric.program.layer.recipes import HIDDEN, LEAST, SHARPNESS, hides, recipe_of
 
 
 def hidden_in(facts: Facts, streams: int, length: int, training: Training) -> dict[int, Array]:

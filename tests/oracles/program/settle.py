@@ -10,10 +10,10 @@ from tests.oracles.base import Arrays
 from tests.oracles.program.carriers import bound, denoised, filtered, own, remembered
 from tests.oracles.program.dispatch import Dispatched
 from tests.oracles.program.meters import updated
-from volumetric._typing import Array
-from volumetric.layers.program.facts import METERED, Facts, Place
-from volumetric.layers.program.parameters import AGE, longest, metered_by
-from volumetric.layers.program.tasks import tasks_of
+from volumetric.base._typing import Array
+from volumetric.program.layer.facts import METERED, Facts, Place
+from volumetric.program.layer.parameters import AGE, longest, metered_by
+from volumetric.program.layer.tasks import tasks_of
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from tests.oracles.memory import Memory
 from tests.oracles.program.forward import run
 from tests.oracles.program.gradients import gradients
 from tests.oracles.training import Training
-from volumetric._typing import Array
-from volumetric.layers.program.spec import Program
+from volumetric.base._typing import Array
+from volumetric.program.layer.spec import Program
 
 
 @oracle_of(Program)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.program.meters import shown
-from volumetric._typing import Array
-from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.watched import writing
+from volumetric.base._typing import Array
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.watched import writing
 
 
 def watch(facts: Facts, computed: Array, acted: Array, canvas: Array, states: dict[str, Array]) -> Array:

@@ -10,7 +10,7 @@ from tests.oracles.containers import inner_memory
 from tests.oracles.memory import Memory
 from tests.oracles.scaffolds.gru_gate import gru_gate, gru_gate_vjp
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.scaffolds.base import CORE, Scaffold, Widened
 
 RunCore: TypeAlias = Callable[[Array], tuple[Array, Saved]]

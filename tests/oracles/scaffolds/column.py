@@ -12,7 +12,7 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory
 from tests.oracles.numeric.norms import rms_norm_vjp
 from tests.oracles.training import Training
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.graph.numeric.largest import keep_largest
 from volumetric.graph.numeric.norms import rms_norm

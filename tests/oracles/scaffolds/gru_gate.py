@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.base import Arrays, Saved, rows
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.layers.scaffolds.gru_gate import _MATRICES
 

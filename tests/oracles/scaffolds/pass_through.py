@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.oracles.base import Arrays, Grads, Saved, oracle_of
 from tests.oracles.scaffolds.base import RunCore, ScaffoldOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.layers.scaffolds.pass_through import PassThrough
 
 

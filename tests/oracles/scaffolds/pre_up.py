@@ -7,7 +7,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Grads, Saved, oracle, oracle_of, rows
 from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.scaffolds.base import RunCore, WidenedOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.layers.scaffolds.pre_up import PreUp
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from volumetric.errors import SpecError
-from volumetric.hints import shown
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown
 
 _HOST: Final = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%[\w.-]+)?", re.IGNORECASE | re.ASCII)
 """A name, or an address of either kind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from volumetric.base.errors import DTypeError
 from volumetric.dtypes.blocks.fives import Q5_0, Q5_1
 from volumetric.dtypes.blocks.format import BlockFormat, Fields
 from volumetric.dtypes.blocks.fours import IQ4_NL, IQ4_XS, MXFP4
@@ -11,7 +12,6 @@ from volumetric.dtypes.blocks.k_quants import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from volumetric.dtypes.blocks.ternaries import TQ1_0, TQ2_0
 from volumetric.dtypes.blocks.threes import Q3_NL
 from volumetric.dtypes.registry import declared_dtype
-from volumetric.errors import DTypeError
 
 BLOCK_FORMATS = MappingProxyType(
     {each.name: each for each in (Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q5_0, Q5_1, IQ4_NL, IQ4_XS, MXFP4, TQ1_0, TQ2_0)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
 from volumetric.dtypes.blocks.format import (
     BlockFormat,
     Bytes,

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
 from volumetric.dtypes.blocks.format import (
     BlockFormat,
     Bytes,

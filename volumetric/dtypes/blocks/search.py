@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
 
 _TINY = np.float32(1e-30)
 _LARGEST = np.float32(2e9)

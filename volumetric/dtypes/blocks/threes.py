@@ -12,7 +12,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
 from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, Resident, packed_planes, planes
 from volumetric.dtypes.blocks.search import by_size, columns, divided, nearest_index, table_scales
 from volumetric.dtypes.registry import parse_dtype

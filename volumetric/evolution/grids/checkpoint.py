@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import CheckpointError
 from volumetric.evolution.checkpoint import check_format, read_run, restore_run, write_run
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.genome import GridGenome, GridPool
 from volumetric.evolution.run import Champion
 from volumetric.network import Network, Params, check_params
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
 
 if TYPE_CHECKING:
     import os

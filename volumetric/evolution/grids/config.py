@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.config import ReproductionConfig, RunConfig, SpeciesConfig, check_chances
 from volumetric.formula.functions import ACTIVATIONS
 

@@ -9,9 +9,9 @@ import numpy as np
 from volumetric.dtypes import encode
 from volumetric.evolution.config import SpeciesConfig
 from volumetric.evolution.grids.genome import Allele, GridGenome
-from volumetric.grid import Coord
 from volumetric.network import Params
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord
+from volumetric.network.weights import WeightStore
 
 
 def crossover(fitter: GridGenome, other: GridGenome, rng: np.random.Generator, *, disable: float = 0.75) -> GridGenome:
@@ -85,7 +85,7 @@ def _difference(a: Allele, b: Allele) -> float:
         return 0.0
     if a.spec.kind == b.spec.kind == "program":
         from volumetric.evolution.programs.crossover import difference
-        from volumetric.layers import Program
+        from volumetric.program.layer.spec import Program
 
         assert isinstance(a.spec, Program)
         assert isinstance(b.spec, Program)

@@ -10,21 +10,21 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.devices.reference import ReferenceDevice
 from volumetric.dtypes import Packed
-from volumetric.errors import SpecError
 from volumetric.graph.numpy_graphs import NumpyGraphs
-from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
 from volumetric.network import Network, check_params
-from volumetric.runtime.device import Executable
-from volumetric.runtime.graph import graph_of
-from volumetric.runtime.lower import lower, mixing_step
-from volumetric.runtime.plan import DELAYS, Plan
-from volumetric.runtime.reference import ReferenceDevice
-from volumetric.runtime.state import by_name, check_input
-from volumetric.weights import Params, WeightStore
-from volumetric.wiring import check_order
+from volumetric.network.grid import Coord
+from volumetric.network.weights import Params, WeightStore
+from volumetric.network.wiring import check_order
+from volumetric.run.device import Executable
+from volumetric.run.graph import graph_of
+from volumetric.run.lower import lower, mixing_step
+from volumetric.run.plan import DELAYS, Plan
+from volumetric.run.state import by_name, check_input
 
 ROWS: Final = 1024
 """Rows that are computed together, at most, unless a sequence has more."""
@@ -172,7 +172,7 @@ class GridGenome:
     def forward(self, x: Array) -> NDArray[np.float32]:
         """Run the network on one sequence of rows ``[T, …]`` from an empty state; return the output of every row.
 
-        The reference device does this, without any compilation; use `volumetric.runtime.open` for large networks.
+        The reference device does this, without any compilation; use `volumetric.devices.open` for large networks.
         Samples of a data set are no sequence: see `predict`.
         """
         return self.executable.forward(self.executable.new_state(), x, last_only=False)

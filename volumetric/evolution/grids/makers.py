@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric import layers as nn
-from volumetric._typing import Shape
-from volumetric.errors import VolumetricError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.layers.fresh import filled
 

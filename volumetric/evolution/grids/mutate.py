@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.errors import VolumetricError
 from volumetric.dtypes import encode
-from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.makers import fitting, fresh, near_identity, unit
-from volumetric.grid import Coord, Link
 from volumetric.layers import Dense, LayerSpec, Parallel, ParamSpec, Residual, Sequential
 from volumetric.network import Network, Params
-from volumetric.weights import WeightStore
+from volumetric.network.grid import Coord, Link
+from volumetric.network.weights import WeightStore
 
 
 def mutate(

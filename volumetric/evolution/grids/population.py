@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.rng import generator
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.crossover import crossover, distance
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations, GridPool
@@ -17,8 +18,7 @@ from volumetric.evolution.run import Run
 from volumetric.evolution.species import Offspring, SpeciesTable, joined
 from volumetric.evolution.splice import SpliceConfig, splice
 from volumetric.network import Network, initialise
-from volumetric.rng import generator
-from volumetric.weights import Params, WeightStore
+from volumetric.network.weights import Params, WeightStore
 
 _FIRST_WEIGHTS = 1 << 32
 """Seeds of the weights of the first genomes lie above those of the numbers that the run itself draws."""

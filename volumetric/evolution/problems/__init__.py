@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from volumetric.base.registry import Registry
 from volumetric.evolution.evaluate import Problem
 from volumetric.evolution.novelty import NoveltySearch
 from volumetric.evolution.problems.gym import Gym
 from volumetric.evolution.problems.table import Table, function, parity, xor
-from volumetric.registry import Registry
 
 __all__ = ["PROBLEMS", "Gym", "NoveltySearch", "Table", "function", "parity", "xor"]
 

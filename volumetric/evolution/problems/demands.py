@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TypeVar
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.evolution.config import EvolutionConfig, RunConfig
 
 C = TypeVar("C", bound=RunConfig)

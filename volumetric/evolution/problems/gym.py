@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import SpecError, UnsupportedError, VolumetricError
+from volumetric.base.errors import SpecError, UnsupportedError, VolumetricError
+from volumetric.base.keywords import explained
+from volumetric.base.rng import generator
 from volumetric.evolution.config import EvolutionConfig, RunConfig
 from volumetric.evolution.evaluate import Cohort, Genomes
 from volumetric.evolution.genome import Genome
@@ -20,9 +22,7 @@ from volumetric.evolution.linked import LinkedPool
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems.demands import Demands, with_goal
 from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, input_width, open_worlds, output_widths
-from volumetric.keywords import explained
 from volumetric.network import OUTPUT
-from volumetric.rng import generator
 from volumetric.train.imported import import_beside
 
 if TYPE_CHECKING:

@@ -10,20 +10,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.evolution.evaluate import Cohort, Scores, score_each
 from volumetric.evolution.grids.config import KINDS, GridConfig
 from volumetric.evolution.grids.genome import GridGenome, apart, outputs_of
 from volumetric.evolution.problems.demands import with_goal
 from volumetric.evolution.problems.table import Table
 from volumetric.network import Network
+from volumetric.network.weights import Params
 from volumetric.train import AdamW, ArrayData, CrossEntropy, TrainConfig, train
 from volumetric.train.learner import OpenLearner
 from volumetric.train.losses import MSE
 from volumetric.train.open import open_learner
 from volumetric.train.problems import Problem as LearningProblem
-from volumetric.weights import Params
 
 F64Array = NDArray[np.float64]
 _TRAINING_SEED = 5

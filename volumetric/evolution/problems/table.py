@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Cohort
 from volumetric.evolution.problems.demands import Demands

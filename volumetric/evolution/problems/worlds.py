@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.base.errors import ShapeError, UnsupportedError
 
 if TYPE_CHECKING:
     from volumetric.evolution.problems.gym import Gym

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import facts_of, rule_of_edge
-from volumetric.layers.program.ports import Port
-from volumetric.layers.program.region import Region
-from volumetric.layers.program.spec import Program as Layer
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import facts_of, rule_of_edge
+from volumetric.program.layer.ports import Port
+from volumetric.program.layer.region import Region
+from volumetric.program.layer.spec import Program as Layer
 
 Mark = Callable[[tuple[Any, ...]], int]
 """Gives what happened its number in history; the same in a generation has the same one."""

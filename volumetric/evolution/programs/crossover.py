@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from volumetric._typing import F32Array
-from volumetric.errors import VolumetricError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import VolumetricError
 from volumetric.evolution.grids.crossover import in_type_of
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.grids.makers import fresh
@@ -18,17 +18,17 @@ from volumetric.evolution.grids.mutate import restructured
 from volumetric.evolution.programs.change import genes_of, parts_of
 from volumetric.evolution.programs.masks import fitted
 from volumetric.evolution.programs.regions import losses_of
-from volumetric.grid import Coord
-from volumetric.layers.program.declared import Program as Declared
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import Wire, facts_of
-from volumetric.layers.program.masks import Tile
-from volumetric.layers.program.ports import Port
-from volumetric.layers.program.recipes import recipe_params
-from volumetric.layers.program.region import Region
-from volumetric.layers.program.spec import Program
+from volumetric.network.grid import Coord
+from volumetric.network.weights import WeightStore
 from volumetric.program.describe import problems
-from volumetric.weights import WeightStore
+from volumetric.program.layer.declared import Program as Declared
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import Wire, facts_of
+from volumetric.program.layer.masks import Tile
+from volumetric.program.layer.ports import Port
+from volumetric.program.layer.recipes import recipe_params
+from volumetric.program.layer.region import Region
+from volumetric.program.layer.spec import Program
 
 
 class Crossed(NamedTuple):

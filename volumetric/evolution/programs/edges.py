@@ -9,10 +9,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from volumetric.evolution.programs.change import Change, Mark, can_close, edge_replaced, stays_as_it_was
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.masks import Tile
-from volumetric.layers.program.names import RULES
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.masks import Tile
+from volumetric.program.layer.names import RULES
 
 T = TypeVar("T")
 _LAGS = 6

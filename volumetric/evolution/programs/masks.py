@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from volumetric.evolution.programs.change import Change, Mark, edge_replaced
 from volumetric.evolution.programs.edges import one_of
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.masks import Bits, Mask, Rects, Tile
-from volumetric.layers.program.region import Region
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.masks import Bits, Mask, Rects, Tile
+from volumetric.program.layer.region import Region
 
 MOST_PAIRS = 4096
 """Pairs of positions that a new mask of single pairs is made for: its text has a digit for each."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from volumetric.errors import VolumetricError
+from volumetric.base.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.makers import fresh
@@ -24,11 +24,11 @@ from volumetric.evolution.programs.regions import (
     change_slots,
     drop_region,
 )
-from volumetric.grid import Coord
-from volumetric.layers.program.declared import Program as Declared
-from volumetric.layers.program.spec import Program
+from volumetric.network.grid import Coord
+from volumetric.network.weights import WeightStore
 from volumetric.program.describe import problems
-from volumetric.weights import WeightStore
+from volumetric.program.layer.declared import Program as Declared
+from volumetric.program.layer.spec import Program
 
 Changing = Callable[[Declared, Mark, np.random.Generator], Change | None]
 CHANGES: Mapping[str, Changing] = {

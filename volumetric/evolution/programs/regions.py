@@ -18,15 +18,15 @@ from volumetric.evolution.programs.change import Change, Mark, edge_replaced, re
 from volumetric.evolution.programs.clocks import changed_clock, new_clock
 from volumetric.evolution.programs.edges import one_of, with_edge
 from volumetric.evolution.programs.masks import by_positions
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.learning import Learning
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.names import FAMILIES, LOSSES, RULES
-from volumetric.layers.program.ports import Signal
-from volumetric.layers.program.recipes import CARRIERS as OF_LOSSES
-from volumetric.layers.program.recipes import OF_MODE
-from volumetric.layers.program.region import Canvas, Carrier, Identity, Region
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.learning import Learning
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.names import FAMILIES, LOSSES, RULES
+from volumetric.program.layer.ports import Signal
+from volumetric.program.layer.recipes import CARRIERS as OF_LOSSES
+from volumetric.program.layer.recipes import OF_MODE
+from volumetric.program.layer.region import Canvas, Carrier, Identity, Region
 
 _TASK = "task"
 """The network's own loss, which is no gene."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from volumetric.errors import VolumetricError
+from volumetric.base.errors import VolumetricError
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.transcript import Transcript

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate.params import is_number
 
 TOGETHER = 16

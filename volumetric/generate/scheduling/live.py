@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import F32Array
-from volumetric.errors import DoesNotFitError, GenerationError, SpecError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DoesNotFitError, GenerationError, SpecError
 from volumetric.generate.constraint import Allowed, Constraint
 from volumetric.generate.events import TopLogprobs
 from volumetric.generate.prompt import check_ids
@@ -23,12 +23,12 @@ from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.generate.transcript import Transcript
 from volumetric.graph.numeric.softmax import log_likelihoods, log_softmax
 from volumetric.network import OUTPUT
-from volumetric.runtime.adapted import check_adapter
-from volumetric.runtime.device import Chooser, MemoryReport, Piece, State
-from volumetric.runtime.logits import likeliest
+from volumetric.run.adapted import check_adapter
+from volumetric.run.device import Chooser, MemoryReport, Piece, State
+from volumetric.run.logits import likeliest
 
 if TYPE_CHECKING:
-    from volumetric._typing import F32Array
+    from volumetric.base._typing import F32Array
     from volumetric.generate.compiled_model import CompiledModel
     from volumetric.generate.drafting import Drafter, Length
     from volumetric.generate.scheduling.limits import Limits

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.runtime.device import State
+from volumetric.run.device import State
 
 _LOOKS = 8
 """Entries beyond the end of what is shared that are asked whether their states go back so far."""

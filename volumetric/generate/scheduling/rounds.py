@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import F32Array
-from volumetric.errors import DeviceError, GenerationError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DeviceError, GenerationError
 from volumetric.generate.events import TokenEvent
 from volumetric.generate.sampler import Draw, draw_together
 from volumetric.generate.scheduling.live import Live
-from volumetric.runtime.device import Drawing, Piece, State, output_of
-from volumetric.runtime.logits import most_likely
+from volumetric.run.device import Drawing, Piece, State, output_of
+from volumetric.run.logits import most_likely
 
 if TYPE_CHECKING:
-    from volumetric.runtime.device import Chooser, Executable
+    from volumetric.run.device import Chooser, Executable
 
 Told: TypeAlias = list[tuple[Live, "TokenEvent | GenerationError"]]
 

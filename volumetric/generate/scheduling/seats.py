@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric.errors import DeviceError
+from volumetric.base.errors import DeviceError
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 from volumetric.generate.scheduling.live import Live, Room
 from volumetric.generate.scheduling.pace import ENOUGH, Pace
 from volumetric.generate.scheduling.prefixes import Prefixes, common
 from volumetric.generate.scheduling.stats import Stats
-from volumetric.runtime.adapted import state_for
+from volumetric.run.adapted import state_for
 
 if TYPE_CHECKING:
-    from volumetric.runtime.device import Executable, State
+    from volumetric.run.device import Executable, State
 
 PATIENCE = 4
 """Calls in a row in which later prompts may be computed instead of a prompt."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from volumetric.errors import OverloadedError
+from volumetric.base.errors import OverloadedError
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.live import Live
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
 from volumetric.formula.functions import ACTIVATIONS as _ACTIVATIONS
 from volumetric.formula.functions import Activation
 from volumetric.graph.numeric.formulas import erf, function_of, sigmoid
-from volumetric.hints import suggestion
 
 __all__ = ["ACTIVATIONS", "Activation", "activate", "check_activation", "erf", "sigmoid", "slope"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 
 
 def temperature(positions: Array, scale: float, every: int) -> Array:

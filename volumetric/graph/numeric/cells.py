@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.formula import cells
 from volumetric.graph.numeric.formulas import function_of
 from volumetric.graph.numeric.recurrent_cell import Cell, States

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.formula.expression import Expression, varies
 from volumetric.formula.losses import TERMS, term_of
 from volumetric.formula.optimisers import field, fields_of, form_of, step_of

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 
 States: TypeAlias = tuple[Array, ...]
 """Arrays that a step hands to the next, each ``[..., hidden_size]``; the first is h, the output."""

@@ -12,8 +12,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 
 Scaling = Literal["none", "linear", "llama3", "yarn", "dynamic", "longrope", "proportional"]
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)

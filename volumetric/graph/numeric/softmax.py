@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 
 
 def centred(x: Array, out: Array | None = None) -> Array:

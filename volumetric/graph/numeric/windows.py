@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from volumetric._typing import Array, Shape
+from volumetric.base._typing import Array, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError
+from volumetric.base.registry import Registry, import_named, modules_of
 from volumetric.graph.operations.names import DECLARED
 from volumetric.graph.ops import Node, Tensor
-from volumetric.registry import Registry, import_named, modules_of
 
 if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder

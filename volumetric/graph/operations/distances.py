@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, recomputed, require
 from volumetric.graph.operations.linear_scan import linear_scan
 from volumetric.graph.ops import Tensor

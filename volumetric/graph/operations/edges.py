@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.operations.base import Attrs, axes_of, declare, out, require
 from volumetric.graph.operations.elementwise import fitted
 from volumetric.graph.ops import Node, Tensor

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.formula.functions import FUNCTIONS, OWN, SLOPES, slope_called, slopes_of
 from volumetric.formula.pairs import PAIRS
 from volumetric.graph.emitting import emitted

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.largest import keep_largest
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.windows import Windows
 from volumetric.graph.operations.base import Attrs, declare, floats, out, require
 from volumetric.graph.ops import Node, Tensor

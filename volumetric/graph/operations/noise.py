@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.noise import Key, pcg4d, threshold_of
 from volumetric.graph.operations.base import Attrs, declare, floats, out, require
 from volumetric.graph.ops import Node, Tensor

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.operations.base import Attrs, declare, floats, out, require
 from volumetric.graph.operations.images import FIELDS, check_windows, windows_of
 from volumetric.graph.ops import Node, Tensor

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, check_activation
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require, widest
 from volumetric.graph.ops import Node, Tensor

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.largest import keep_largest
 from volumetric.graph.numeric.softmax import centred, softmax, softmax_vjp
 from volumetric.graph.operations.base import Attrs, Infer, axes_of, declare, floats, out, require

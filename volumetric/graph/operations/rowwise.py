@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.activations import activate, check_activation
 from volumetric.graph.numeric.attention import seen_rows, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.graph.inline import inline
 from volumetric.graph.operations.base import Attrs, declare, require
 from volumetric.graph.operations.hoisting import Hoisting

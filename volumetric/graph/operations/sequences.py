@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.graph.numeric.cells import CELLS
 from volumetric.graph.numeric.recurrent_cell import Cell
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, check_activation
 from volumetric.graph.numeric.norms import rms_norm
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require

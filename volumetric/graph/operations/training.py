@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.dtypes import Scheme, decode, encode
-from volumetric.errors import SpecError
 from volumetric.formula.losses import TERMS
 from volumetric.formula.optimisers import OPTIMISERS, form_of, step_of
 from volumetric.graph.numeric.formulas import moved, terms_of

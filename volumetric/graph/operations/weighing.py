@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, recomputed, require
 from volumetric.graph.ops import Tensor
 

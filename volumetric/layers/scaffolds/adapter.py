@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from volumetric._typing import Shape
-from volumetric.errors import SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
 from volumetric.layers.base import ParamSpec, expect_last, expect_positive, layer
 from volumetric.layers.dense import affine_params
 from volumetric.layers.mlp import MLP

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.base import (
     LayerSpec,

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers.base import (
     LayerSpec,
     ParamSpec,

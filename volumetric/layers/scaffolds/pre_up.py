@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.layers.base import ParamSpec, layer
 from volumetric.layers.dense import affine_params
 from volumetric.layers.mlstm import MLSTM

@@ -16,7 +16,7 @@ import pkgutil
 from functools import cache
 from types import ModuleType
 
-from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
+from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config, family_name
 from volumetric.loaders.names import Blueprint

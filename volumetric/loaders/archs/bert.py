@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import MLP, Dense, LayerNorm, MultiHeadAttention
 from volumetric.loaders.chain import Chain

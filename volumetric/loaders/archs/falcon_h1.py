@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from volumetric.errors import CheckpointError
-from volumetric.grid import Coord
+from volumetric.base.errors import CheckpointError
 from volumetric.layers import Mamba2, MultiHeadAttention, Scale, SwiGLU
 from volumetric.loaders.archs.mamba import MIXER_NAMES, step_bounds
 from volumetric.loaders.chain import Chain
@@ -20,6 +19,7 @@ from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import ATTENTION_NAMES, MLP_NAMES, rms_norm
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 
 class Factors(NamedTuple):

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric.grid import Coord
 from volumetric.layers import MultiHeadAttention, RMSNorm, Rope, SwiGLU
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import stacked_decoder
@@ -20,6 +19,7 @@ from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import ATTENTION_NAMES, MLP_NAMES
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 HEAD_DIM = 256
 """Width of a head where the configuration does not say, in all Gemma models."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.grid import Coord
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention
 from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.decoder import head_dim
@@ -17,6 +16,7 @@ from volumetric.loaders.hf_rope import read_rope, trained_context
 from volumetric.loaders.names import Blueprint, Part
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 # Masks and frequencies were once kept as buffers of each layer.
 _BUFFERS = r"(?:gpt_neox\.)?layers\.\d+\.attention\.(?:bias|masked_bias|rotary_emb\.inv_freq)"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders.archs.llama import GGUF as LLAMA
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import GGUFFamily

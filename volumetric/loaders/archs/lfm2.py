@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.errors import CheckpointError
-from volumetric.grid import Coord
+from volumetric.base.errors import CheckpointError
 from volumetric.layers import MultiHeadAttention, RMSNorm, ShortConv, SwiGLU
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import head_dim, stacked_decoder
@@ -19,6 +18,7 @@ from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.source import TensorEntry, TensorSource
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 ATTENTION_NAMES = {
     "q": "q_proj",

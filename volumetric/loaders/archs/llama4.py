@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.layers import MultiHeadAttention, Parallel, SwiGLU
 from volumetric.loaders.chain import InStack, Interleaved, Stored
 from volumetric.loaders.decoder import head_dim

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.errors import UnsupportedError
+from volumetric.base.errors import UnsupportedError
 from volumetric.layers import Dense, Embedding, LayerSpec, Mamba, RMSNorm
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.gguf_family import GGUFFamily

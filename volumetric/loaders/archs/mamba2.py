@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.layers import Mamba2
 from volumetric.loaders.archs import mamba
 from volumetric.loaders.archs.mamba import state_space_decoder, step_bounds

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric.grid import Coord
 from volumetric.layers import Rope
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import head_dim, stacked_decoder
@@ -20,6 +19,7 @@ from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, rms_norm
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
+from volumetric.network.grid import Coord
 
 
 def olmo_decoder(config: Config, *, ropes: Sequence[Rope], windows: Sequence[int | None]) -> Blueprint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from volumetric.errors import CheckpointError
+from volumetric.base.errors import CheckpointError
 from volumetric.loaders.archs.llama import GGUF as LLAMA
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import GGUFFamily

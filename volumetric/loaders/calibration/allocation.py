@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Scheme
-from volumetric.errors import UnsupportedError
 from volumetric.loaders.calibration.damage import Damage
 
 _ANY_ROW = ("int4:g32", "uint4:g32", "int8:g32")

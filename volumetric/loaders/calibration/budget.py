@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Scheme
-from volumetric.errors import UnsupportedError
 from volumetric.loaders.calibration.allocation import candidates_for, check_budget, choose
 from volumetric.loaders.calibration.damage import measure_damage
 from volumetric.loaders.gguf_export import gguf_tensors

@@ -20,10 +20,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric import rng
-from volumetric._typing import Array, F32Array, Shape
+from volumetric.base import rng
+from volumetric.base._typing import Array, F32Array, Shape
+from volumetric.base.errors import UnsupportedError
+from volumetric.base.progress import Meter
 from volumetric.dtypes import Scheme, decode, encode
-from volumetric.errors import UnsupportedError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.ops import Graph, Node
@@ -33,11 +34,10 @@ from volumetric.loaders.calibration.passes import windows
 from volumetric.loaders.calibration.walk import Walk
 from volumetric.loaders.model import LoadedModel
 from volumetric.network import OUTPUT, Params
-from volumetric.progress import Meter
-from volumetric.runtime.graph.network import EmitOptions, emit_plan
-from volumetric.runtime.lower import lower
-from volumetric.runtime.plan import Plan
-from volumetric.runtime.state import by_name
+from volumetric.run.graph.network import EmitOptions, emit_plan
+from volumetric.run.lower import lower
+from volumetric.run.plan import Plan
+from volumetric.run.state import by_name
 
 MEASURED_TOKENS = 1024
 """Tokens that damage is measured on, at most."""

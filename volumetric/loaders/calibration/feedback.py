@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DTypeError, UnsupportedError
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import DTypeError, UnsupportedError
 from volumetric.loaders.calibration.levels import fit
 
 DAMPING = 0.01

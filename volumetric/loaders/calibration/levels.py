@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array, F32Array
+from volumetric.base._typing import Array, F32Array
 from volumetric.dtypes import Packed, Scheme
 from volumetric.dtypes.bits import pack_codes
 from volumetric.dtypes.blocks.format import BlockFormat, Fields, fit_rows, scales_of

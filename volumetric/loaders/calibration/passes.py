@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import UnsupportedError
+from volumetric.base.progress import Meter
 from volumetric.dtypes import Packed, Scheme, decode
-from volumetric.errors import UnsupportedError
 from volumetric.graph.ops import Graph, Node
 from volumetric.loaders.calibration.feedback import Inputs, is_calibrated, quantise
 from volumetric.loaders.calibration.walk import Walk
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.quantise import converted
 from volumetric.network import Params
-from volumetric.progress import Meter
-from volumetric.runtime.graph.network import graph_of
-from volumetric.runtime.lower import lower
-from volumetric.runtime.state import by_name
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
+from volumetric.run.graph.network import graph_of
+from volumetric.run.lower import lower
+from volumetric.run.state import by_name
 
 CALIBRATED_TOKENS = 8192
 """Tokens of the text that are used, at most."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from volumetric._typing import F32Array
+from volumetric.base._typing import F32Array
 from volumetric.dtypes import Scheme
 from volumetric.dtypes.rounding import cast
 

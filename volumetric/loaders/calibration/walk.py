@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.liveness import last_use, roots
 from volumetric.graph.operations import OPS
 from volumetric.graph.ops import Graph, Node

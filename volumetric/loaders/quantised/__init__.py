@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
+from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised.base import QuantisedSource
 from volumetric.loaders.source import TensorSource

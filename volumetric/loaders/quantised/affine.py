@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
 from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.quantised.base import Matrix, held_scales, holder, pack, scheme_of
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Shape
+from volumetric.base._typing import Shape
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.dtypes import Packed, Scheme
 from volumetric.dtypes.bits import pack_codes, unpack_codes
 from volumetric.dtypes.registry import parse_dtype
-from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.source import TensorEntry, TensorSource
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import CheckpointError
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised.base import (
     Matrix,

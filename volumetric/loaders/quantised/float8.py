@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed
 from volumetric.dtypes.registry import parse_dtype
-from volumetric.errors import CheckpointError
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised.base import (
     FLOATS,

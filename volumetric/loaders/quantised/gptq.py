@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.dtypes.bits import unpack_codes
-from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised.affine import affine_matrix, ordered_matrix
 from volumetric.loaders.quantised.base import (

@@ -16,8 +16,8 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import CheckpointError
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised.base import (
     FLOATS,

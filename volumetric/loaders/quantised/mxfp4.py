@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme, from_gguf
 from volumetric.dtypes.bits import unpack_codes
 from volumetric.dtypes.blocks.format import packed_planes
-from volumetric.errors import CheckpointError
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised.base import Matrix, Reading, entry_of, expect_shape, stems
 from volumetric.loaders.source import TensorSource

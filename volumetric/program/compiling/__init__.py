@@ -9,22 +9,22 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from volumetric._typing import Array, F32Array
-from volumetric.errors import SpecError
-from volumetric.grid import Coord
-from volumetric.hints import suggestion
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import Facts, facts_of
-from volumetric.layers.program.parameters import all_params, codes_of, constants_of, rows_of
-from volumetric.layers.program.ports import In, Out
-from volumetric.layers.program.spec import Program as Layer
-from volumetric.layers.program.tasks import gate_of, names_of, tasks_of
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
 from volumetric.network import Network, check_params
+from volumetric.network.grid import Coord
+from volumetric.network.weights import Params, WeightStore
 from volumetric.program.compiling.constants import Constants, keep_of, with_constants, without_learning
 from volumetric.program.compiling.evaluating import rows_of_run
 from volumetric.program.compiling.passes import SAFE, dead_parts, remark, trimmed, unread_meters
 from volumetric.program.compiling.report import Log, Report, counts_of
-from volumetric.weights import Params, WeightStore
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import Facts, facts_of
+from volumetric.program.layer.parameters import all_params, codes_of, constants_of, rows_of
+from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.tasks import gate_of, names_of, tasks_of
 
 _AT = "0.0.0.0/"
 """Where a network of a program alone has it."""
@@ -119,7 +119,7 @@ def compiled_part(
     rows: Array | Mapping[str, Array] | None = None,
 ) -> Compiled:
     """Do what `compile` does, to parameters by the names that the program has for them."""
-    from volumetric.layers.program.spec import Program as Layer
+    from volumetric.program.layer.spec import Program as Layer
 
     Layer(program=program)  # refuses what cannot be run
     log = Log()

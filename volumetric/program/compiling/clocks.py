@@ -10,12 +10,12 @@ import numpy as np
 
 from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, Or
 from volumetric.layers.clock_steps import NumpySteps, step
-from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.parameters import metered_by
-from volumetric.layers.program.ports import In
-from volumetric.layers.program.recipes import hides
-from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.liveness import overlaps
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.parameters import metered_by
+from volumetric.program.layer.ports import In
+from volumetric.program.layer.recipes import hides
+from volumetric.program.layer.tasks import tasks_of
 
 NEVER = Not(Every(1))
 """How a clock that never fires is written."""

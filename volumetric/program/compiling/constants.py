@@ -10,18 +10,18 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from volumetric._typing import Array, F32Array
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import Facts, Place, facts_of
-from volumetric.layers.program.learning import Keep
-from volumetric.layers.program.parameters import metered_by
-from volumetric.layers.program.ports import In, Level
-from volumetric.layers.program.region import Region
-from volumetric.layers.program.tasks import tasks_of
+from volumetric.base._typing import Array, F32Array
+from volumetric.network.weights import WeightStore
 from volumetric.program.compiling.evaluating import Watch, evaluated
 from volumetric.program.compiling.liveness import Live, live_in, overlaps, signals_of
 from volumetric.program.compiling.report import Log
-from volumetric.weights import WeightStore
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import Facts, Place, facts_of
+from volumetric.program.layer.learning import Keep
+from volumetric.program.layer.parameters import metered_by
+from volumetric.program.layer.ports import In, Level
+from volumetric.program.layer.region import Region
+from volumetric.program.layer.tasks import tasks_of
 
 OF_FAMILY: Final[Mapping[str, Keep]] = MappingProxyType(
     {"observation": "freeze", "state": "runtime", "memory": "runtime", "residual": "freeze", "action": "freeze"}

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric._typing import Array, F32Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.interpret import Interpreter
 from volumetric.layers.checks import check_whole
 from volumetric.layers.clock import LONGEST
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.emit import emit_program
-from volumetric.layers.program.facts import Facts
-from volumetric.layers.program.parameters import AGE, all_params
-from volumetric.layers.program.ports import width_of
-from volumetric.layers.program.settle import Held
-from volumetric.layers.program.spec import Program as ProgramLayer
-from volumetric.layers.program.timing import ALWAYS, CANVAS, CLOCK, all_states, timing_of
 from volumetric.layers.scope import Scope
-from volumetric.weights import WeightStore
+from volumetric.network.weights import WeightStore
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.emit import emit_program
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.parameters import AGE, all_params
+from volumetric.program.layer.ports import width_of
+from volumetric.program.layer.settle import Held
+from volumetric.program.layer.spec import Program as ProgramLayer
+from volumetric.program.layer.timing import ALWAYS, CANVAS, CLOCK, all_states, timing_of
 
 MOST_ROWS = 1000
 """Rows after which a region that has not settled does not."""
@@ -182,7 +182,7 @@ def _numbers(given: object) -> Array:
 
 
 def _of_ports(program: Program, rows: Mapping[str, Array]) -> Array:
-    from volumetric.runtime.streams.marks import INPUT, by_port
+    from volumetric.run.streams.marks import INPUT, by_port
 
     given = {name: _numbers(part)[None] for name, part in rows.items()}
     try:

@@ -9,10 +9,10 @@ from functools import lru_cache
 import numpy as np
 
 from volumetric.layers.clock import Clock, Event, On
-from volumetric.layers.program.facts import Facts, Wire
-from volumetric.layers.program.parameters import metered_by
-from volumetric.layers.program.recipes import recipe_of
-from volumetric.layers.program.tasks import Task, tasks_of
+from volumetric.program.layer.facts import Facts, Wire
+from volumetric.program.layer.parameters import metered_by
+from volumetric.program.layer.recipes import recipe_of
+from volumetric.program.layer.tasks import Task, tasks_of
 
 
 @lru_cache(maxsize=32)

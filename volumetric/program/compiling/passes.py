@@ -8,19 +8,19 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from volumetric.layers.clock import Clock
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.facts import METERED, Facts, facts_of
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.parameters import constants_of, metered_by
-from volumetric.layers.program.ports import In, Level, Port, Signal
-from volumetric.layers.program.reach import shadowed
-from volumetric.layers.program.recipes import recipe_of
-from volumetric.layers.program.region import Canvas, Region
-from volumetric.layers.program.tasks import tasks_of
 from volumetric.program.compiling.clocks import NEVER, clocks_of, still_in
 from volumetric.program.compiling.liveness import live_in, signals_of, tells_others
 from volumetric.program.compiling.report import Log
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.facts import METERED, Facts, facts_of
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.parameters import constants_of, metered_by
+from volumetric.program.layer.ports import In, Level, Port, Signal
+from volumetric.program.layer.reach import shadowed
+from volumetric.program.layer.recipes import recipe_of
+from volumetric.program.layer.region import Canvas, Region
+from volumetric.program.layer.tasks import tasks_of
 
 
 def silent_edges(program: Program, log: Log) -> Program:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.facts import facts_of
-from volumetric.layers.program.parameters import all_params
-from volumetric.layers.program.timing import all_states, timing_of
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.parameters import all_params
+from volumetric.program.layer.timing import all_states, timing_of
 
 Action = Literal["removed", "changed", "kept"]
 _SIGNS: dict[str, str] = {"removed": "-", "changed": "~", "kept": "="}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from volumetric.hints import shown
+from volumetric.base.hints import shown
 from volumetric.serve.problem import bad
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from volumetric.hints import shown
+from volumetric.base.hints import shown
 from volumetric.serve.fields.chat import MOST_MESSAGES, JsonSchema, ResponseFormat
 from volumetric.serve.fields.elsewhere import DROPPED_INCLUDES
 from volumetric.serve.fields.sampled import Sampled, check_tops

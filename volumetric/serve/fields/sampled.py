@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate.params import SamplingParams
 from volumetric.serve.problem import bad, problem_of
 

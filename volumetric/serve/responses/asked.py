@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from volumetric.hints import shown, suggestion
+from volumetric.base.hints import shown, suggestion
 from volumetric.serve.bodies import converted
 from volumetric.serve.fields.chat import Call, ChatRequest, Message
 from volumetric.serve.fields.response import ResponseRequest

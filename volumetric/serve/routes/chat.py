@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.generate.drafting import PromptLookup
 from volumetric.generate.prompt import check_ids
 from volumetric.serve.answers import AnswerForm

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import check_room, complete, engine_of, jobs_of
 from volumetric.serve.echo import EchoShape

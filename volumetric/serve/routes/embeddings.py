@@ -9,8 +9,8 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volumetric._typing import F32Array
-from volumetric.errors import DoesNotFitError, VolumetricError
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DoesNotFitError, VolumetricError
 from volumetric.serve.bodies import body_of
 from volumetric.serve.event_stream import present
 from volumetric.serve.fields.embedding import EmbeddingRequest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volumetric.errors import GenerationError
+from volumetric.base.errors import GenerationError
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.serve.bodies import body_of
 from volumetric.serve.event_stream import present

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from volumetric.errors import SpecError
+from volumetric.base.errors import SpecError
 from volumetric.generate.grammar_source import spaced
 from volumetric.generate.stops import undecided
 

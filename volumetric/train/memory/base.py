@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from volumetric import rng
-from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.base import rng
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.train.losses import IGNORED
 from volumetric.train.problems import Problem
 

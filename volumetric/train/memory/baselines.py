@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.builders import sequential
-from volumetric.errors import SpecError
+from volumetric.devices.open import AnyDevice
 from volumetric.network import initialise
-from volumetric.runtime.open import AnyDevice
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData
 from volumetric.train.evaluation import evaluate

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, places
 from volumetric.train.problems import Problem
 

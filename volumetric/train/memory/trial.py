@@ -10,17 +10,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
 from volumetric.builders import auto_stack, chain
-from volumetric.errors import SpecError
-from volumetric.layers import Dense, Embedding, Fabric, LayerSpec
-from volumetric.layers.fabric.cells import SLSTM
-from volumetric.layers.fabric.declared import InPort, OutPort, Population
-from volumetric.layers.fabric.edges import LocalRadius
-from volumetric.layers.fabric.graphs import Lattice
-from volumetric.layers.fabric.places import XBand
+from volumetric.devices.open import AnyDevice, open_device
+from volumetric.fabric.layer.cells import SLSTM
+from volumetric.fabric.layer.declared import InPort, OutPort, Population
+from volumetric.fabric.layer.edges import LocalRadius
+from volumetric.fabric.layer.graphs import Lattice
+from volumetric.fabric.layer.places import XBand
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import Dense, Embedding, LayerSpec
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import Batch, StreamData
 from volumetric.train.events import Event, StepEvent

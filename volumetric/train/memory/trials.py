@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from volumetric.errors import CheckpointError, SpecError
-from volumetric.hints import path_hint
-from volumetric.runtime.open import open_device
+from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.base.hints import path_hint
+from volumetric.devices.open import open_device
 from volumetric.train.memory import TASKS
 from volumetric.train.memory.trial import Budget, Outcome, Trial, run_trial
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from volumetric.layers.program.declared import Program
-from volumetric.layers.program.edge import Edge
-from volumetric.layers.program.learning import Learning
-from volumetric.layers.program.meter import Meter
-from volumetric.layers.program.ports import In, Out, Signal
-from volumetric.layers.program.region import Canvas, Region
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.edge import Edge
+from volumetric.program.layer.learning import Learning
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.ports import In, Out, Signal
+from volumetric.program.layer.region import Canvas, Region
 from volumetric.train.pursuit.world import CELLS
 
 METER: Final = "err.prediction"

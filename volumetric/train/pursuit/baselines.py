@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.train.pursuit.world import (
     BELLS,
     CELLS,

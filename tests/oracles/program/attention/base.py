@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tests.oracles.base import Arrays, Oracle, oracle_of
-from volumetric._typing import Array
-from volumetric.errors import ShapeError
-from volumetric.layers.program.attention.base import Attention, Pairs
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError
+from volumetric.program.layer.attention.base import Attention, Pairs
 
 
 @oracle_of(Attention)

@@ -6,9 +6,9 @@ import numpy as np
 
 from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.program.attention.base import AttentionOracle
-from volumetric._typing import Array
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.moved import Copy
+from volumetric.base._typing import Array
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.moved import Copy
 
 
 @oracle_of(Copy)

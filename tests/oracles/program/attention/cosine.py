@@ -6,10 +6,10 @@ from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import apart, direction, hidden, only, read
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.by_heads import Cosine
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.by_heads import Cosine
 
 
 @oracle_of(Cosine)

@@ -8,9 +8,9 @@ import numpy as np
 
 from tests.oracles.base import Arrays
 from tests.oracles.dense import affine
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.layers.program.attention.heads import SHORTEST
+from volumetric.program.layer.attention.heads import SHORTEST
 
 
 def apart(x: Array, heads: int) -> Array:

@@ -7,10 +7,10 @@ import numpy as np
 from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.frequencies import Hyena, bins, transform_length
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.frequencies import Hyena, bins, transform_length
 
 
 @oracle_of(Hyena)

@@ -8,9 +8,9 @@ from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import apart, only, together
-from volumetric._typing import Array
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.by_heads import LEAST, Linear
+from volumetric.base._typing import Array
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.by_heads import LEAST, Linear
 
 
 @oracle_of(Linear)

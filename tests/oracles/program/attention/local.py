@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
-from volumetric._typing import Array
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.by_heads import Local
+from volumetric.base._typing import Array
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.by_heads import Local
 
 
 @oracle_of(Local)

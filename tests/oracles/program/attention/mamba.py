@@ -8,13 +8,13 @@ from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.dense import affine
 from tests.oracles.numeric.norms import standardised
 from tests.oracles.program.attention.base import AttentionOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.graph.operations.linear_scan import run_linear_scan
 from volumetric.graph.operations.state_space import softplus
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.scanned import EPS, Mamba
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.scanned import EPS, Mamba
 
 
 @oracle_of(Mamba)

@@ -8,11 +8,11 @@ from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.largest import keep_largest
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.composed import Mixture
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.composed import Mixture
 
 
 @oracle_of(Mixture)

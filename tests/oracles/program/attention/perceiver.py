@@ -7,9 +7,9 @@ import numpy as np
 from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
-from volumetric._typing import Array
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.composed import COMPRESS, READOUT, Perceiver
+from volumetric.base._typing import Array
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.composed import COMPRESS, READOUT, Perceiver
 
 
 @oracle_of(Perceiver)

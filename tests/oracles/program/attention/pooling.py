@@ -6,9 +6,9 @@ from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import only
-from volumetric._typing import Array
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.moved import Pooling, shares
+from volumetric.base._typing import Array
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.moved import Pooling, shares
 
 
 @oracle_of(Pooling)

@@ -7,11 +7,11 @@ import numpy as np
 from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.operations.linear_scan import run_linear_scan
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.scanned import BOUND, LEAST, RWKV
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.scanned import BOUND, LEAST, RWKV
 
 
 @oracle_of(RWKV)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
-from volumetric._typing import Array
+from volumetric.base._typing import Array
 from volumetric.graph.numeric.largest import keep_largest
-from volumetric.layers.program.attention.base import Pairs
-from volumetric.layers.program.attention.by_heads import Sparse
+from volumetric.program.layer.attention.base import Pairs
+from volumetric.program.layer.attention.by_heads import Sparse
 
 
 @oracle_of(Sparse)

@@ -1,0 +1,92 @@
+"""Calls whose arguments do not fit: what was meant instead of an unknown keyword, and how positions are named."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from volumetric.base.errors import ArgumentError, ImmutableError
+from volumetric.base.hints import suggestion
+
+T = TypeVar("T")
+_LONGEST = 40
+
+
+def explained(target: T) -> T:
+    """Let a function, or the making of a class, explain calls that do not fit it; a decorator.
+
+    What is raised is an `ArgumentError`, which is a `TypeError` as Python's own. The signature stays as it is.
+    """
+    of: Any = target
+    call = of.__init__ if isinstance(target, type) else of
+
+    @wraps(call)
+    def explaining(*args: Any, **given: Any) -> Any:
+        try:
+            return call(*args, **given)
+        except TypeError as error:
+            wrong = _explanation(call, of.__name__, args, given)
+            if wrong is None:  # raised inside
+                raise
+            raise wrong from error
+
+    if not isinstance(target, type):
+        return explaining  # pyright: ignore[reportReturnType]  (it takes and gives the same)
+    of.__init__ = explaining
+    return unchanging(target) if hasattr(of, "__dataclass_params__") and of.__dataclass_params__.frozen else target
+
+
+def unchanging(cls: T, hints: Mapping[str, str] | None = None) -> T:
+    """Let a frozen dataclass say so where an attribute is set or deleted; a decorator.
+
+    What `dataclasses` generates breaks for classes with slots and names that are no fields: "super(type, obj): …".
+    `hints` say what to do instead, by name.
+    """
+    of: Any = cls
+
+    def refused(self: object, name: str, *_: object) -> None:
+        raise ImmutableError(f"{of.__name__} never changes: {name!r} cannot be set", hint=(hints or {}).get(name))
+
+    of.__setattr__ = of.__delattr__ = refused
+    return cls
+
+
+def _explanation(call: Any, name: str, args: Sequence[Any], given: Mapping[str, Any]) -> ArgumentError | None:
+    """Return what is wrong with a call, or None where nothing is."""
+    signature = inspect.signature(call)
+    try:
+        signature.bind(*args, **given)
+    except TypeError as error:
+        known = [p for p in signature.parameters if p != "self"]
+        unknown = next((key for key in given if key not in known), None)
+        if unknown is not None:
+            return ArgumentError(f"{name} has no argument {unknown!r}", hint=suggestion(unknown, known))
+        values = args[1:] if "self" in signature.parameters else args
+        places = [n for n, p in signature.parameters.items() if n != "self" and p.kind is not p.KEYWORD_ONLY]
+        if len(values) > len(places):
+            rest = [n for n in known if n not in places and n not in given]
+            rest.sort(
+                key=lambda n: signature.parameters[n].default is not inspect.Parameter.empty
+            )  # what it needs first
+            named = [f"{n}={_short(v)}" for n, v in zip(rest, values[len(places) :], strict=False)]
+            written = ", ".join([*map(_short, values[: len(places)]), *named])
+            return ArgumentError(
+                f"{name} takes {len(places) or 'no'} arguments without their names, got {len(values)}",
+                hint=f"name them, as {name}({written})",
+            )
+        missing = [n for n, p in signature.parameters.items() if p.default is p.empty and n not in given and n in known]
+        missing = [n for n in missing if n not in places[: len(values)]]
+        if missing:
+            by_place = [n for n in places if signature.parameters[n].default is inspect.Parameter.empty]
+            wanted = ", ".join([*by_place, *(f"{n}=…" for n in missing if n not in by_place)])
+            return ArgumentError(f"{name} needs {', '.join(missing)}", hint=f"as {name}({wanted})")
+        return ArgumentError(f"{name}: {error}", hint=f"it takes {', '.join(known)}")
+    return None
+
+
+def _short(value: object) -> str:
+    """Return a value in a line that shows how it is written."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST and "\n" not in text else "…"

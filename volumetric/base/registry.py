@@ -1,0 +1,127 @@
+"""Registries that modules fill: a name's module is imported when the name is first asked for.
+
+A model uses a handful of the layer kinds and operations that there are; importing the rest would be a fifth of the time
+to its first token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from volumetric.base.plugins import load_group, load_named, load_plugins, points
+
+T = TypeVar("T")
+
+
+class Registry(MutableMapping[str, T], Generic[T]):
+    """Name → what a module declared under it when it was imported. Counting, or going through it, imports all.
+
+    Where none of ours declares a name, installed packages may: see `volumetric.plugins`. A name of ours is ours.
+
+    Parameters
+    ----------
+    load : imports the module of ours that declares a name, if there is one; for None, every module that declares
+        something; None: there are none
+    group : group of entry points of packages that declare names, ``"volumetric.layers"``; None: no package is asked
+    own : what is declared from the beginning
+    spelled : of a name, what all of its spellings have in common
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str | None], object] | None = None,
+        *,
+        group: str | None = None,
+        own: Mapping[str, T] = MappingProxyType({}),
+        spelled: Callable[[str], str] = str,
+    ) -> None:
+        self.group = group
+        self.own: Mapping[str, T] = MappingProxyType(dict(own))
+        self._load = load or _nothing
+        self._others = () if group is None else (partial(load_named, group, spelled=spelled), _load_plugins)
+        self._spelled = spelled
+        self._declared: dict[str, T] = dict(own)
+
+    def declared(self, name: str) -> bool:
+        """Whether a module that is already imported declares the name."""
+        return self._spelled(name) in self._declared
+
+    def imported(self) -> tuple[str, ...]:
+        """Return the names that modules which are already imported declare."""
+        return tuple(self._declared)
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names; what installed packages have in the group is listed, but not imported."""
+        if isinstance(self._load, Modules):
+            known = (*self._load.homes, *self._declared)
+        else:
+            self._load(None)
+            known = tuple(self._declared)
+        others = () if self.group is None else (point.name for point in points(self.group))
+        return tuple(dict.fromkeys((*known, *others)))
+
+    def __getitem__(self, name: str) -> T:
+        name = self._spelled(name)
+        if name not in self._declared:
+            for load in (self._load, *self._others):
+                load(name)
+                if name in self._declared:
+                    break
+        return self._declared[name]
+
+    def __setitem__(self, name: str, value: T) -> None:
+        self._declared[self._spelled(name)] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._declared[self._spelled(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load_all()
+        return iter(list(self._declared))
+
+    def __len__(self) -> int:
+        self._load_all()
+        return len(self._declared)
+
+    def _load_all(self) -> None:
+        self._load(None)  # first, so that names of ours are ours
+        if self.group is not None:
+            load_group(self.group)
+            load_plugins()
+            self._load(None)  # what follows from another registry has followed from what packages put there, too
+
+
+def _nothing(name: str | None) -> None:
+    """Import nothing."""
+
+
+def _load_plugins(name: str) -> None:
+    load_plugins()
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """Imports modules of ours by what they declare: name → module."""
+
+    homes: Mapping[str, str]
+
+    def __call__(self, name: str | None) -> None:
+        """Import the module that declares a name, if there is one; for None, all of them."""
+        for module in dict.fromkeys(self.homes.values()) if name is None else filter(None, [self.homes.get(name)]):
+            import_module(module)
+
+
+def modules_of(package: str, names: Mapping[str, str]) -> Modules:
+    """Return what loads the modules of a package: module → the names that it declares, with spaces between."""
+    return Modules({name: f"{package}.{module}" for module, declared in names.items() for name in declared.split()})
+
+
+def import_named(place: str) -> Any:
+    """Import a module by its name, or of ``module:name`` what has that name in it, and return it."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name) if name else import_module(module)

@@ -1,0 +1,7 @@
+"""Clocked networks: machines that run tick by tick, their streams and how they learn."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

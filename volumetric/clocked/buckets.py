@@ -1,0 +1,127 @@
+"""Buckets: coordinates that compute alike, as one. What layers read and make lies in planes, ``[n, streams, …]``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from volumetric.base._typing import Shape
+from volumetric.clocked.machine import Clocked, ticks
+from volumetric.clocked.states import kept_states, out_key, reaches
+from volumetric.layers import LayerSpec
+from volumetric.layers.clock import Clock
+from volumetric.network.grid import Coord
+from volumetric.network.wiring import Source
+
+GROUPED = ("dense", "mlp", "swiglu")
+"""Kinds of which many with weights of their own are one product of groups."""
+
+Way: TypeAlias = Literal["rows", "grouped", "each"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Where a layer finds something: a row of a plane, as it was `back` ticks ago (0: what it read), or an input."""
+
+    bucket: int = -1
+    index: int = 0
+    back: int = 1
+    port: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """Coordinates with one spec, that read values of one shape and fire together.
+
+    Attributes
+    ----------
+    way : ``"rows"``: they have one set of weights, or none: all are rows of one call of the layer; ``"grouped"``: a
+        product of groups; ``"each"``: one after the other
+    back : how many of their last outputs are kept
+    read : whether what they read is kept
+    slots : what is summed, in this order; each has a `Ref` for each coordinate, or None for nothing
+    skips : the second operand of residuals, or None
+    """
+
+    coords: tuple[Coord, ...]
+    spec: LayerSpec
+    way: Way
+    identity: bool
+    shape: Shape
+    reads: Shape
+    clock: Clock | None
+    back: int
+    read: bool
+    slots: tuple[tuple[Ref | None, ...], ...]
+    skips: tuple[Ref, ...] | None
+
+    @property
+    def size(self) -> int:
+        """How many coordinates."""
+        return len(self.coords)
+
+
+def buckets_of(clocked: Clocked) -> tuple[Bucket, ...]:
+    """Group the coordinates of a clocked network."""
+    network = clocked.network
+    back, read = reaches(clocked)
+    kept = kept_states(clocked)
+    groups: dict[tuple[object, ...], list[Coord]] = {}
+    for coord, spec in network.layers.items():
+        identity = coord in network.disabled
+        alike = (
+            None if identity else spec,
+            identity,
+            network.reads[coord],
+            clocked.wires[coord].skip is None,
+            clocked.clocks.get(coord),
+            back[coord],
+            coord in read,
+            kept[out_key(coord, 1)].dtype,
+            _keys(clocked, coord) if not identity and spec.contextual else None,  # states of shared weights are rows
+        )
+        groups.setdefault(alike, []).append(coord)
+    members = list(groups.values())
+    place = {coord: (i, n) for i, coords in enumerate(members) for n, coord in enumerate(coords)}
+    return tuple(_bucket(clocked, coords, place, back=back[coords[0]], read=coords[0] in read) for coords in members)
+
+
+def _keys(clocked: Clocked, coord: Coord) -> tuple[str, ...]:
+    network = clocked.network
+    return tuple(network.resolve(f"{coord}/{p.name}") for p in network.layers[coord].tensors())
+
+
+def _bucket(
+    clocked: Clocked, coords: Sequence[Coord], place: dict[Coord, tuple[int, int]], *, back: int, read: bool
+) -> Bucket:
+    network, first = clocked.network, coords[0]
+    spec, identity = network.layers[first], first in network.disabled
+
+    def ref(source: Source) -> Ref:
+        if source.coord is None:
+            return Ref(port=source.port)
+        bucket, index = place[source.coord]
+        return Ref(bucket, index, 0 if source.side == "input" else ticks(source))
+
+    read_by = [[ref(s) for s in clocked.wires[coord].inputs] for coord in coords]
+    slots = tuple(tuple(refs[k] if k < len(refs) else None for refs in read_by) for k in range(max(map(len, read_by))))
+    skips = tuple(ref(w.skip) for coord in coords if (w := clocked.wires[coord]).skip is not None)
+    way: Way = "each"
+    if identity or len(coords) == 1 or len({_keys(clocked, coord) for coord in coords}) == 1:
+        way = "rows"
+    elif spec.kind in GROUPED:
+        way = "grouped"
+    return Bucket(
+        coords=tuple(coords),
+        spec=spec,
+        way=way,
+        identity=identity,
+        shape=network.shapes[first][1:],
+        reads=network.reads[first][1:],
+        clock=clocked.clocks.get(first),
+        back=back,
+        read=read,
+        slots=slots,
+        skips=skips or None,
+    )

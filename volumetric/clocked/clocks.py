@@ -1,0 +1,141 @@
+"""What clocks of layers look at in a tick: what layers made in the tick before, and what inputs hold now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.clocked.machine import Clocked
+from volumetric.clocked.states import kept_states, out_key, port_key, wait_key
+from volumetric.graph.build import GraphBuilder
+from volumetric.layers.clock_steps import NumpySteps, counters, step
+from volumetric.network.grid import Coord
+
+if TYPE_CHECKING:
+    from volumetric.clocked.window import Machine
+
+_OVER_FEATURES: Mapping[str, Callable[[Array], Array]] = {
+    "mean": lambda x: x.mean(1, keepdims=True),
+    "max": lambda x: x.max(1, keepdims=True),
+    "min": lambda x: x.min(1, keepdims=True),
+    "rms": lambda x: np.sqrt(np.square(x).mean(1, keepdims=True)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A tick as it is emitted; all that it tells is ``[streams, 1]``.
+
+    Attributes
+    ----------
+    before : what streams kept when it began
+    ports : input → what it holds
+    given : input → rows that it was given at this tick
+    """
+
+    work: GraphBuilder
+    machine: Machine
+    before: Mapping[str, int]
+    ports: Mapping[str, int]
+    given: Mapping[str, int]
+
+    def number(self, source: str) -> int:
+        """Emit what an event watches."""
+        work, (place, kind) = self.work, self.machine.clocked.watched(source)
+        x = self._rows(self.ports[place] if isinstance(place, str) else self._made(place))
+        if kind == "min":
+            return work.unary(work.reduce(work.unary(x, "neg"), "max", (1,)), "neg")
+        if kind == "rms":
+            return work.unary(work.reduce(work.unary(x, "square"), "mean", (1,)), "sqrt")
+        return work.reduce(x, kind, (1,))
+
+    def happens(self, name: str) -> int:
+        """Emit where an input is given a row that is not all zeros; any row of ids."""
+        work, batch = self.work, self.machine.batch
+        if name not in self.given:
+            return work.zeros((batch, 1))
+        x = self.given[name]
+        if work.tensors[x].dtype == "int32":
+            return work.affine(work.zeros((batch, 1)), 1.0, 1.0)
+        x, zero = self._rows(x), work.scalar(0.0)
+        apart = work.binary("max", work.binary("greater", x, zero), work.binary("greater", zero, x))
+        return work.reduce(apart, "max", (1,))
+
+    def _made(self, coord: Coord) -> int:
+        i, n = self.machine.places[coord]
+        return self.work.part(self.before[f"plane/{i}/1"], 0, n, n + 1)
+
+    def _rows(self, x: int) -> int:
+        batch = self.machine.batch
+        return self.work.reshape(x, (batch, prod(self.work.shape(x)) // batch))
+
+
+def firing(
+    clocked: Clocked,
+    coord: Coord,
+    counts: Sequence[Array],
+    read: Callable[[str], Array],
+    ports: Mapping[str, Array],
+    given: Mapping[str, Array],
+) -> tuple[Array, list[Array]]:
+    """Return where a layer's clock fires, bool ``[streams, 1]``, and its counts after the tick, in NumPy.
+
+    Parameters
+    ----------
+    counts : of the clock, each ``[streams, 1]``
+    read : gives what is kept, by the keys of `kept_states`
+    ports, given : as of `Watch`
+    """
+    batch = len(next(iter(ports.values())))
+
+    def number(source: str) -> Array:
+        place, kind = clocked.watched(source)
+        x = ports[place] if isinstance(place, str) else read(out_key(place, 1))
+        return _OVER_FEATURES[kind](x.reshape(batch, -1))
+
+    def happens(name: str) -> Array:
+        if name not in given:
+            return np.zeros((batch, 1), bool)
+        x = given[name].reshape(batch, -1)
+        return np.ones((batch, 1), bool) if clocked.network.ports[name].dtype == "int32" else _apart(x)
+
+    return step(clocked.clocks[coord], counts, NumpySteps(number, happens))
+
+
+def fired(clocked: Clocked, kept: Callable[[str], Array], given: Mapping[str, Array], resets: Array) -> Array:
+    """Return which layers compute at the next tick, bool ``[layers, streams]``.
+
+    Parameters
+    ----------
+    kept : gives what is kept, by the keys of `kept_states`
+    given : input → rows ``[streams, …]`` that come with the tick
+    resets : bool ``[streams]``: which streams begin anew with it
+    """
+    network, states = clocked.network, kept_states(clocked)
+
+    def read(key: str) -> Array:
+        held = kept(key)
+        return np.where(resets.reshape(-1, *(1,) * (held.ndim - 1)), held.dtype.type(states[key].start), held)
+
+    found = np.ones((len(network.layers), len(resets)), bool)
+    ports = {name: np.zeros((len(resets), *port.shape), np.float32) for name, port in network.ports.items()}
+    ports |= {name: read(port_key(name)) for name in network.ports if clocked.clocks and port_key(name) in states}
+    ports |= given
+    age = read("age")[:, 0] if clocked.start == "wavefront" else None
+    for i, coord in enumerate(network.layers):
+        if age is not None:
+            found[i] = age >= clocked.depths[coord]
+        if coord in clocked.clocks:
+            counts = [read(wait_key(coord, n)) for n in range(len(counters(clocked.clocks[coord])))]
+            found[i] &= firing(clocked, coord, counts, read, ports, given)[0][:, 0]
+    return found
+
+
+def _apart(x: Array) -> Array:
+    """Whether a row has a number besides 0; NaN is none."""
+    return np.asarray(((x > 0) | (x < 0)).any(1, keepdims=True))

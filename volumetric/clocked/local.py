@@ -1,0 +1,296 @@
+"""What layers make of the targets that come to them in a tick: what they ask of others, and what they learn.
+
+How a layer learns from a target: `volumetric.run.graph.targets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from volumetric.base._typing import Shape
+from volumetric.clocked.learning import stacking
+from volumetric.clocked.machine import Clocked
+from volumetric.clocked.trails import OnlineMachine
+from volumetric.clocked.wave import Stop, learns, step_of
+from volumetric.clocked.window import Moment, Window
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.layers.discrete import sent
+from volumetric.layers.scope import Scope
+from volumetric.network.grid import Coord
+from volumetric.run.graph.inverses import EXACT, emit_inverse
+from volumetric.run.graph.targets import TargetRule, budget_of, drawn_noise, gap_of, pace_of
+from volumetric.run.graph.training import EmitWeights, Pace
+
+
+def taught(clocked: Clocked, masters: Mapping[str, Shape]) -> list[Coord]:
+    """Return the layers that are told about: those with weights of which some are trained."""
+    network = clocked.network
+    return [
+        coord
+        for coord, spec in network.layers.items()
+        if learns(clocked, coord) and any(network.resolve(f"{coord}/{p.name}") in masters for p in spec.params())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Of an update of the inverses: a key for each turn, and how far numbers are moved, [1]."""
+
+    keys: Sequence[int]
+    size: int
+
+
+@dataclass(kw_only=True)
+class Local:
+    """What comes to layers in one tick, what they ask for, and what they learn.
+
+    Attributes
+    ----------
+    window : has made the tick, and has what it found and what it left
+    weights : gives weights as they are after the nodes so far
+    since : the first node of the tick: gradients go no further back
+    """
+
+    work: GraphBuilder
+    machine: OnlineMachine
+    window: Window
+    rule: TargetRule
+    weights: EmitWeights
+    since: int
+
+    def __post_init__(self) -> None:
+        """Find what each bucket made that targets are meant for."""
+        self.before = self.window.before
+        self.now = [self.window.moments[i] for i in range(len(self.machine.buckets))]
+        self.meant = {i: self._meant(i) for i in range(len(self.now)) if self.machine.stops(i)}
+        self.shifts: dict[int, int] = {}
+        """Bucket → how far its targets are from what it made, ``[n, streams, …]``."""
+
+    def _meant(self, i: int) -> Moment:
+        """Return what a bucket read and made when it made what its targets are meant for, and leave a trail."""
+        work, machine, state, moment = self.work, self.machine, self.window.state, self.now[i]
+        lags = [stop.lag for stop in (machine.wave.get(c) for c in machine.buckets[i].coords) if stop is not None]
+        if not any(lags):
+            return moment
+        size, batch = machine.buckets[i].size, machine.batch
+        fires = work.constant(np.ones((1, 1)), "ones") if moment.fires is None else moment.fires
+        now = {"x": moment.x, "fires": work.broadcast(fires, (size, batch))}
+        now |= {name: self.before[name] for name in machine.layer_states(i)}
+        then = {name: self._earlier(i, name, tensor) for name, tensor in now.items()}
+        for name, tensor in now.items():
+            for k in range(machine.lag(i), 1, -1):
+                state[f"trail/{i}/{k}/{name}"] = self.before[f"trail/{i}/{k - 1}/{name}"]
+            state[f"trail/{i}/1/{name}"] = tensor
+        bucket = machine.buckets[i]
+        if bucket.identity or bucket.skips is not None:
+            return Moment(then["x"], then["x"], then["fires"])
+        again = self.window.beside({name: then[name] for name in machine.layer_states(i)})
+        return Moment(then["x"], again.apply(i, then["x"]), then["fires"])
+
+    def _earlier(self, i: int, name: str, now: int) -> int:
+        """Rows of a bucket's trail, each as long ago as its target is late."""
+        work, machine, bucket = self.work, self.machine, self.machine.buckets[i]
+        where = name.partition("/")[0]
+        members = [machine.named[where][1]] if where in machine.named else list(range(bucket.size))
+        each = work.shape(now)[0] // len(members)  # rows of one layer
+        parts: list[int] = []
+        for row, n in enumerate(members):
+            stop = machine.wave.get(bucket.coords[n])
+            lag = 0 if stop is None else stop.lag
+            plane = self.before[f"trail/{i}/{lag}/{name}"] if lag else now
+            parts.append(work.part(plane, 0, row * each, (row + 1) * each))
+        return work.concat(parts, 0)
+
+    def arrive(self, slopes: Mapping[Coord, int]) -> None:
+        """Give layers their targets; `slopes` are the gradients of each stream's losses for outputs that have some."""
+        work, machine = self.work, self.machine
+        told = {coord: self._told(coord, stop, slopes) for coord, stop in machine.wave.items() if stop.told}
+        for i, meant in self.meant.items():
+            bucket = machine.buckets[i]
+            shape = (bucket.size, machine.batch, *bucket.shape)
+            parts = [] if (asked := self._asked(i, shape)) is None else [asked]
+            for n, stop in machine.stops(i).items():
+                slope = told.get(bucket.coords[n])
+                if slope is not None:
+                    own = work.affine(slope, -stop.kappa * stop.told * machine.batch)
+                    rest = (0,) * (len(shape) - 1)
+                    parts.append(work.pad(own, (n, *rest), (bucket.size - 1 - n, *rest)))
+            if not parts:
+                continue
+            shift = self.rule.bounded(work, work.add(*parts))
+            if meant.fires is not None:
+                fires = work.broadcast(meant.fires, shape[:2])
+                shift = work.binary("mul_nonzero", shift, work.reshape(fires, (*shape[:2], *(1,) * len(bucket.shape))))
+            self.shifts[i] = shift
+
+    def _told(self, coord: Coord, stop: Stop, slopes: Mapping[Coord, int]) -> int | None:
+        """Return what losses say of an output, ``[1, streams, …]``, as late as what others ask of it; None: nothing."""
+        work, state = self.work, self.window.state
+        slope = slopes.get(coord)
+        if slope is not None:
+            slope = work.reshape(slope, (1, *work.shape(slope)))
+        if not stop.lag:
+            return slope
+        for k in range(stop.lag, 1, -1):
+            state[f"told/{coord}/{k}"] = self.before[f"told/{coord}/{k - 1}"]
+        first = f"told/{coord}/1"
+        state[first] = work.zeros(work.shape(self.before[first])) if slope is None else slope
+        return self.before[f"told/{coord}/{stop.lag}"]
+
+    def _asked(self, i: int, shape: Shape) -> int | None:
+        """What was asked of the layers of a bucket: sums over planes of what was asked, by a matrix of shares."""
+        work, machine = self.work, self.machine
+        columns: dict[tuple[int, int, int], int] = {}
+        shares: list[tuple[int, tuple[int, int, int], float]] = []
+        for n, stop in machine.stops(i).items():
+            for ask in stop.asks:
+                bucket, row = machine.places[ask.reader]
+                columns.setdefault((bucket, ask.held + 1, row), len(columns))
+                shares.append((n, (bucket, ask.held + 1, row), ask.share))
+        if not shares:
+            return None
+        parts = [work.part(self.before[f"ask/{b}/{k}"], 0, row, row + 1) for b, k, row in columns]
+        matrix = np.zeros((1, shape[0], len(columns)))
+        for n, column, share in shares:
+            matrix[0, n, columns[column]] += share
+        table = work.reshape(work.concat(parts, 0), (1, len(columns), prod(shape[1:])))
+        return work.reshape(work.gemm(work.constant(matrix, "shares"), table), shape)
+
+    def ask(self) -> None:
+        """Let layers ask for what they should have read."""
+        work, state = self.work, self.window.state
+        for i, meant in self.meant.items():
+            if f"ask/{i}/1" not in state:
+                continue
+            k = 2
+            while f"ask/{i}/{k}" in state:
+                state[f"ask/{i}/{k}"] = self.before[f"ask/{i}/{k - 1}"]
+                k += 1
+            asked = work.zeros(work.shape(meant.x)) if i not in self.shifts else self._crossed(i, meant)
+            state[f"ask/{i}/1"] = asked
+
+    def _crossed(self, i: int, meant: Moment) -> int:
+        """Emit what the layers of a bucket ask for, ``[n, streams, …]``."""
+        work, stops, shift = self.work, self.machine.stops(i), self.shifts[i]
+        bucket = self.machine.buckets[i]
+        kinds = {stop.crossing for stop in stops.values()}
+        if len(stops) == bucket.size and kinds == {"same"}:
+            return work.reshape(shift, work.shape(meant.x))
+        back: int | None = None
+        if "derived" in kinds:
+            weights = (work.stored(key, size) for key, size in self.rule.update.masters.items())
+            stops_at = {*self.before.values(), *weights}  # what came before this tick, and what it left
+            found = differentiate(work, {meant.y: shift}, [meant.x], stops=stops_at, since=self.since)
+            back = found.get(meant.x)
+            if back is not None and len(stops) == bucket.size and kinds == {"derived"}:
+                return back
+        parts: list[int] = []
+        for n in range(bucket.size):
+            stop = stops.get(n)
+            if stop is None or stop.crossing == "none" or (stop.crossing == "derived" and back is None):
+                parts.append(work.zeros((1, *work.shape(meant.x)[1:])))
+            elif stop.crossing == "derived" and back is not None:
+                parts.append(work.part(back, 0, n, n + 1))
+            else:
+                parts.append(self._crossed_alone(i, n, stop, meant))
+        return work.concat(parts, 0)
+
+    def _crossed_alone(self, i: int, n: int, stop: Stop, meant: Moment) -> int:
+        """Emit what one layer asks for, by an inverse or a formula, ``[1, streams, …]``."""
+        work, batch = self.work, self.machine.batch
+        step = step_of(self.machine.clocked, self.machine.buckets[i].coords[n])
+        x, y, shift = (self._row(plane, n) for plane in (meant.x, meant.y, self.shifts[i]))
+        if stop.crossing == "same":
+            made = shift
+        elif stop.crossing == "exact":
+            made = EXACT[step.op](self._base, step, x, y, shift)
+        else:
+            assert stop.inverse is not None
+            both = self._sent(stop, work.concat([work.add(y, shift), y], 0))
+            back = emit_inverse(self._base, stop.inverse, step, both)
+            made = work.binary("sub", work.part(back, 0, 0, batch), work.part(back, 0, batch, 2 * batch))
+        return work.reshape(made, (1, *work.shape(x)))
+
+    def _row(self, plane: int, n: int) -> int:
+        return self.work.reshape(self.work.part(plane, 0, n, n + 1), self.work.shape(plane)[1:])
+
+    @property
+    def _base(self) -> Scope:
+        return Scope(work=self.work, param=self.window.param, path="", sequences=self.machine.batch)
+
+    def _sent(self, stop: Stop, y: int) -> int:
+        """What other layers see of an output."""
+        return y if stop.sent is None else sent(self.work, stop.sent, y)
+
+    def learn(self, knobs: int, totals: int | None, noise: Noise | None) -> list[int]:
+        """Emit the updates; return the norm, 1 where they are written, and what is told of layers, each [1]."""
+        work, machine, rule = self.work, self.machine, self.rule
+        stored = {key: work.stored(key, shape) for key, shape in rule.update.masters.items()}
+        seeds, budgets, gaps = dict[int, int](), dict[Coord, int](), dict[Coord, int]()
+        for i, shift in self.shifts.items():
+            bucket, y = machine.buckets[i], self.meant[i].y
+            sizes = np.zeros((bucket.size, *(1,) * (len(work.shape(y)) - 1)))
+            for n, stop in machine.stops(i).items():
+                sizes[n] = -1 / (machine.batch * stop.kappa)
+            seeds[y] = work.binary("mul", shift, work.constant(sizes, "sizes"))
+            budget, gap = budget_of(work, y, work.add(y, shift)), gap_of(work, shift)
+            for n in machine.stops(i):
+                budgets[bucket.coords[n]] = work.part(budget, 0, n, n + 1)
+                gaps[bucket.coords[n]] = work.part(gap, 0, n, n + 1)
+        stops = {*self.before.values(), *(m.x for m in self.meant.values())} - seeds.keys()
+        slopes = differentiate(work, seeds, stored.values(), stops=stops, since=self.since) if seeds else {}
+        gradients = {key: slopes[tensor] for key, tensor in stored.items() if tensor in slopes}
+        paces = self._paces(gradients, budgets)
+        at_once = noise is not None and rule.course.inverse_steps == 1
+        inverses = self._inverse_gradients(noise.keys[0], noise.size) if noise is not None and at_once else {}
+        told = [work.scalar(0.0), work.scalar(1.0)]
+        if gradients or inverses:
+            told = rule.write(work, knobs, inverses, totals, gradients, paces)
+        if noise is not None and not at_once:
+            for key in noise.keys:
+                written = rule.write(work, knobs, self._inverse_gradients(key, noise.size))
+                told = [told[0], work.binary("mul", told[1], written[1])]
+        half, zero = work.scalar(0.5), work.scalar(0.0)
+        for coord in taught(machine.clocked, rule.update.masters):
+            told += [budgets.get(coord, half), gaps.get(coord, zero)]
+        return told
+
+    def _paces(self, gradients: Mapping[str, int], budgets: Mapping[Coord, int]) -> dict[str, Pace]:
+        """How fast each weight learns, by the mean budget of the layers that it is part of."""
+        network, of = self.machine.clocked.network, dict[str, list[int]]()
+        for coord, budget in budgets.items():
+            for p in network.layers[coord].params():
+                of.setdefault(network.resolve(f"{coord}/{p.name}"), []).append(budget)
+        return {key: pace_of(self.work, of[key], self.rule.course.gate) for key in gradients}
+
+    def _inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
+        """Emit the gradients of what inverses learn: to find what a layer read, near what it read in this tick."""
+        work, machine, param = self.work, self.machine, self.weights(self.work)
+        parts, seeds, ends = dict[str, int](), dict[int, int](), set[int]()
+        for i in self.meant:
+            inverses = {
+                n: stop.inverse
+                for n, stop in machine.stops(i).items()
+                if stop.inverse is not None and stop.inverse.layer is not None
+            }
+            if not inverses:
+                continue
+            x = self.now[i].x
+            moved = work.add(x, drawn_noise(work, work.shape(x), f"bucket {i}", key, noise))
+            states = {name: self.before[name] for name in machine.layer_states(i)}
+            y = Window(work, machine, states, param, stacking(work, param)).apply(i, moved)
+            for n, inverse in inverses.items():
+                end = self._sent(machine.stops(i)[n], self._row(y, n))
+                ends.add(end)
+                step = step_of(machine.clocked, machine.buckets[i].coords[n])
+                back = emit_inverse(self._base, inverse, step, end)
+                parts |= {name: work.stored(name, shape) for name, shape in inverse.shapes().items()}
+                far = work.binary("sub", back, self._row(moved, n))
+                seeds[back] = work.affine(far, 1 / machine.batch)
+        slopes = differentiate(work, seeds, parts.values(), stops=ends, since=self.since)
+        return {name: slopes[tensor] for name, tensor in parts.items() if tensor in slopes}

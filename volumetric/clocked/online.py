@@ -1,0 +1,113 @@
+"""Ticks of a clocked network at each of which its layers learn from targets that are on their way.
+
+Behind each tick every layer that a target came to changes its weights in place, so that the next tick has the new
+ones. What is needed for that is kept like all that streams keep (`OnlineMachine`), so that memory does not depend on
+the number of ticks. How targets go: `wave`; what layers make of them: `local`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from volumetric.clocked.learning import Streams, Ticks, begin_window, stacking
+from volumetric.clocked.local import Local, Noise
+from volumetric.clocked.program import at_tick, write_states
+from volumetric.clocked.trails import OnlineMachine
+from volumetric.clocked.window import Window
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.objectives import Objective, emit_objectives
+from volumetric.graph.ops import Graph
+from volumetric.network.grid import Coord
+from volumetric.run.graph.targets import TargetRule
+from volumetric.run.graph.training import KNOBS, EmitWeights
+
+
+def online_graph(
+    streams: Streams,
+    ticks: Ticks,
+    learning: Sequence[int],
+    weights: EmitWeights,
+    objectives: Sequence[Objective],
+    rule: TargetRule,
+) -> Graph:
+    """Return ticks after which layers learn, at those of `learning`.
+
+    Inputs: rows and resets, as `ticks_graph`; for each objective, which is of one tick, targets [, weights] with an
+    axis of the ticks at which its output is read in front, and for each of these the factor on the gradients of its
+    terms; the knobs of each tick of `learning`; where inverses are learned, for each of their updates its key, int32
+    [n, 2], and for each tick its noise. Output: for each objective the sum of terms of each tick at which it is read;
+    then for each tick of `learning` the norm of its gradients, 1 if it was written, and the budgets and gaps of the
+    layers of `taught`.
+    """
+    work = GraphBuilder(flush=True)
+    machine = streams.machine
+    assert isinstance(machine, OnlineMachine)
+    run = begin_window(work, streams, ticks)
+    read = dict(ticks.read)
+    told = {of.name: _Told.begun(work, of, len(read[of.name])) for of in objectives}
+    knobs = keys = spread = -1
+    if learning:
+        knobs = work.input("knobs", (len(learning), KNOBS))
+    noisy = any(stop.inverse is not None and stop.inverse.layer is not None for stop in machine.wave.values())
+    if learning and noisy:
+        keys = work.input("noise", (len(learning) * rule.course.inverse_steps, 2), "int32")
+        spread = work.input("spread", (len(learning), 1))
+    totals: dict[str, list[int]] = {of.name: [] for of in objectives}
+    found, writes = list[int](), list[int]()
+    for t in range(ticks.count):
+        since, param = len(work.nodes), weights(work)
+        window = Window(work, machine, run.state, param, stacking(work, param))
+        outputs = run.tick(window, t)
+        sums, slopes = list[int](), dict[Coord, int]()
+        for name, of in told.items():
+            if t in read[name]:
+                total, slope = of.at(work, read[name].index(t), outputs[name])
+                totals[name].append(total)
+                sums.append(total)
+                coord = machine.clocked.network.taps[name]
+                slopes[coord] = work.add(slopes[coord], slope) if coord in slopes else slope
+        local = Local(work=work, machine=machine, window=window, rule=rule, weights=weights, since=since)
+        local.arrive(slopes)
+        local.ask()
+        if t in learning:
+            n = learning.index(t)
+            noise = None
+            if noisy:
+                turns = range(n * rule.course.inverse_steps, (n + 1) * rule.course.inverse_steps)
+                noise = Noise([at_tick(work, keys, turn) for turn in turns], at_tick(work, spread, n))
+            made = local.learn(at_tick(work, knobs, n), work.concat(sums, 0) if sums else None, noise)
+            found += made
+            writes.append(made[1])
+    good = None
+    for one in writes:
+        good = one if good is None else work.binary("mul", good, one)
+    write_states(work, run.state, run.kept, streams.place, good)
+    numbers = [*(total for each in totals.values() for total in each), *found]
+    return work.finish([work.concat(numbers, 0)] if numbers else [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a loss says at ticks of a window: its targets, the weights of its terms, and factors on its gradients."""
+
+    objective: Objective
+    inputs: tuple[int, ...]
+    scales: int
+
+    @staticmethod
+    def begun(work: GraphBuilder, of: Objective, ticks: int) -> _Told:
+        """Add its inputs."""
+        inputs = [work.input(f"targets of {of.name}", (ticks, *of.target), of.target_type)]
+        if of.weights is not None:
+            inputs.append(work.input(f"weights of {of.name}", (ticks, *of.weights)))
+        return _Told(of, tuple(inputs), work.input(f"scales of {of.name}", (ticks, 1)))
+
+    def at(self, work: GraphBuilder, n: int, y: int) -> tuple[int, int]:
+        """Emit the sum of its terms in the n-th of these ticks, [1], and what `y` should go against."""
+        target, *weighing = (at_tick(work, x, n) for x in self.inputs)
+        told = (target, weighing[0] if weighing else None)
+        seen = emit_objectives(work, [self.objective], {self.objective.name: y}, [told])
+        [(_, slope)] = seen.slopes
+        factor = work.reshape(at_tick(work, self.scales, n), (1,) * len(work.shape(slope)))
+        return seen.totals, work.binary("mul", slope, factor)

@@ -1,0 +1,87 @@
+"""A window of ticks as one program: what streams keep lies in buffers of its store, and only rows go in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from volumetric.base._typing import Shape
+from volumetric.clocked.window import Machine, Window
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.ops import Graph
+from volumetric.graph.stacks import stack_key
+
+
+def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str], *, resets: bool) -> Graph:
+    """Return ``rows · per_row`` ticks.
+
+    Inputs: for each of `given` its rows, ``[rows, streams, …]``, each for its first tick; where asked for, resets,
+    float32 ``[rows · per_row, streams]``. Outputs: ``[rows · per_row, streams, …]`` of every output of the network.
+    Buffers: weights by key, stacked ones by `stack_key`, and the machine's.
+    """
+    work = GraphBuilder(flush=True)
+    ports = machine.clocked.network.ports
+    arrays = {n: work.input(n, (rows, machine.batch, *ports[n].shape), ports[n].dtype) for n in given}
+    marks = work.input("resets", (rows * per_row, machine.batch)) if resets else None
+    state = read_states(work, machine, str)
+
+    def stack(keys: Sequence[str], shape: Shape) -> int:
+        return work.stored(stack_key(keys), (len(keys), *shape))
+
+    window = Window(work, machine, dict(state), work.stored, stack)
+    made: dict[str, list[int]] = {name: [] for name in machine.clocked.network.taps}
+    for t in range(rows * per_row):
+        row, late = divmod(t, per_row)
+        now = {} if late else {n: at_tick(work, x, row) for n, x in arrays.items()}
+        for name, y in window.tick(now, None if marks is None else at_tick(work, marks, t)).items():
+            made[name].append(work.reshape(y, (1, *work.shape(y))))
+    outputs = [work.concat(ys, 0) for ys in made.values()]
+    write_states(work, window.state, state, str)
+    return work.finish(outputs)
+
+
+def read_states(work: GraphBuilder, machine: Machine, place: Callable[[str], str]) -> dict[str, int]:
+    """Return what streams keep as it is in its buffers, whose names `place` gives."""
+    return {
+        key: work.stored(place(key), buffer.shape(machine.batch), buffer.dtype, role="state")
+        for key, buffer in machine.buffers.items()
+    }
+
+
+def write_states(
+    work: GraphBuilder,
+    newest: Mapping[str, int],
+    kept: Mapping[str, int],
+    place: Callable[[str], str],
+    apply: int | None = None,
+) -> None:
+    """Write what streams keep after a window into its buffers, unless `apply` is 0.
+
+    Parameters
+    ----------
+    newest, kept : state → its value now, and as it was in the buffer; one that was not read is always written
+    place : name of the buffer of a state
+    """
+    read = set(kept.values())
+    views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
+    moved = {key: value for key, value in newest.items() if value != kept.get(key)}
+    for key, value in moved.items():  # what another state was is copied before any is replaced
+        moved[key] = _copy(work, value) if _root(views, value) in read else value
+    for key, value in moved.items():
+        work.assign(place(key), value, apply)
+
+
+def at_tick(work: GraphBuilder, x: int, t: int) -> int:
+    """Emit entry `t` of the first axis."""
+    return work.reshape(work.part(x, 0, t, t + 1), work.shape(x)[1:])
+
+
+def _root(views: Mapping[int, int], i: int) -> int:
+    """The tensor whose storage a tensor has."""
+    while i in views:
+        i = views[i]
+    return i
+
+
+def _copy(work: GraphBuilder, x: int) -> int:
+    shape = work.shape(x)
+    return work.emit("slice", (x,), starts=(0,) * len(shape), stops=shape)[0]

@@ -1,0 +1,86 @@
+"""What a clocked network keeps of each of its streams from tick to tick, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from volumetric.base._typing import ROWS, Shape
+from volumetric.clocked.machine import Clocked, ticks
+from volumetric.graph.state import StateSpec, bounded
+from volumetric.layers.clock_steps import counters
+from volumetric.network.grid import Coord
+
+
+def kept_states(clocked: Clocked) -> dict[str, StateSpec]:
+    """Return all that is kept of a stream, by name.
+
+    ``out/<coord>/<k>``: what a layer made k ticks ago, from 1; ``read/<coord>``: what it read at the tick before;
+    ``port/<name>``: the last row of an input; ``<coord>/<state>``: a state of the layer; ``wait/<coord>``,
+    ``wait/<coord>/1``, …: the counts of its clock; ``age``: ticks since the stream began.
+    """
+    return {kept.name: kept for kept in _all(clocked)}
+
+
+def _kept(key: str, shape: Shape, dtype: Literal["float32", "int32"] = "float32", start: float = 0.0) -> StateSpec:
+    return StateSpec(name=key, shape=shape, kind="fixed", dtype=dtype, start=start)
+
+
+def _all(clocked: Clocked) -> Iterator[StateSpec]:
+    network = clocked.network
+    for name, port in network.ports.items():
+        if clocked.hold.get(name, "last") == "last":
+            yield _kept(port_key(name), port.shape, port.dtype)
+    back, read = reaches(clocked)
+    for coord, spec in network.layers.items():
+        shape, dtype = network.shapes[coord][1:], _dtype(clocked, coord)
+        for k in range(1, back[coord] + 1):
+            yield _kept(out_key(coord, k), shape, dtype)
+        if coord in read:
+            yield _kept(f"read/{coord}", network.reads[coord][1:])
+        if coord not in network.disabled:
+            for state in bounded(spec.states((ROWS, *network.reads[coord][1:])), f"{spec.kind} at {coord}"):
+                yield _kept(f"{coord}/{state.name}", state.shape, state.dtype)
+        if coord in clocked.clocks:
+            for n, begun in enumerate(counters(clocked.clocks[coord])):
+                yield _kept(wait_key(coord, n), (1,), start=begun)
+    if clocked.start == "wavefront":
+        yield _kept("age", (1,))
+
+
+def _dtype(clocked: Clocked, coord: Coord) -> Literal["float32", "int32"]:
+    """Ids stay ids where disabled layers pass them on."""
+    if coord not in clocked.network.disabled:
+        return "float32"
+    source = clocked.wires[coord].inputs[0]
+    if source.coord is None:
+        return clocked.network.ports[source.port].dtype
+    return _dtype(clocked, source.coord) if source.coord < coord else "float32"
+
+
+def reaches(clocked: Clocked) -> tuple[dict[Coord, int], set[Coord]]:
+    """Return how many of its last outputs anybody reads of each layer, and the layers whose inputs are read again."""
+    back = dict.fromkeys(clocked.network.layers, 1)  # a layer that does not fire keeps its own
+    read: set[Coord] = set()
+    for w in clocked.wires.values():
+        for source in clocked.sources(w):
+            if source.coord is not None and source.side == "input":
+                read.add(source.coord)
+            elif source.coord is not None:
+                back[source.coord] = max(back[source.coord], ticks(source))
+    return back, read
+
+
+def out_key(coord: Coord, back: int) -> str:
+    """Name of what a layer made `back` ticks ago."""
+    return f"out/{coord}/{back}"
+
+
+def wait_key(where: object, n: int) -> str:
+    """Name of the count `n` of a clock."""
+    return f"wait/{where}/{n}" if n else f"wait/{where}"
+
+
+def port_key(name: str) -> str:
+    """Name of what an input holds."""
+    return f"port/{name}"

@@ -1,0 +1,300 @@
+"""Streams: sequences without an end, side by side, through a clocked network."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from volumetric.base._typing import Array, F32Array
+from volumetric.base.errors import SpecError
+from volumetric.clocked.machine import Clocked
+from volumetric.clocked.program import window_graph
+from volumetric.clocked.window import Machine
+from volumetric.graph.device import HasGraphs
+from volumetric.graph.programs import ProgramCache
+from volumetric.graph.stacks import Stack
+from volumetric.layers import StateSpec
+from volumetric.network import Params, check_params
+from volumetric.run.held import Held
+from volumetric.run.kept import KeptBuffers
+from volumetric.run.state_file import HeldValues, restore_state, save_state
+from volumetric.run.streams.chunks import Chunk, in_chunks
+from volumetric.run.streams.living import HasLiving, Living
+from volumetric.run.streams.marks import check_marks, check_rows, check_streams, parted
+from volumetric.run.streams.rows import SEAL, Header
+
+LONGEST = 64
+"""Ticks of one program; longer runs take several, of powers of two."""
+
+
+class ClockedStream(HasLiving):
+    """Streams of a clocked network on a device. What they keep stays there from call to call.
+
+    Parameters
+    ----------
+    device : where to compute
+    clocked : which machine
+    params : its weights
+    batch : streams side by side
+
+    Raises
+    ------
+    CheckpointError : `params` are not those of the network
+    """
+
+    def __init__(self, device: HasGraphs, clocked: Clocked, params: Params, *, batch: int = 1) -> None:
+        if batch < 1:
+            raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
+        check_params(clocked.network, params)
+        self.clocked, self.batch, self.position = clocked, batch, 0
+        self._device = device
+        self._machine = Machine(clocked, batch)
+        self._graphs = device.graphs()
+        self._store: Any = self._graphs.store()
+        self._programs = ProgramCache()
+        self._put_weights(params)
+        self._living = Living(clocked.network, params)
+        self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
+        self._kept = KeptBuffers(self._store, self._machine.buffers, batch)
+        self._kept.begin()
+
+    def run(
+        self,
+        x: Array | Mapping[str, Array] | None = None,
+        *,
+        ticks: int | None = None,
+        per_row: int = 1,
+        resets: Array | None = None,
+    ) -> Array | dict[str, Array]:
+        """Run ticks: one or more for each row of `x`, or `ticks` of them on what the inputs hold.
+
+        Parameters
+        ----------
+        x : ``[batch, T, …]``, or by name; inputs that are left out hold what they have
+        ticks : how many, where there are no rows; with one row for each stream, it is held
+        per_row : ticks for each row
+        resets : ``[batch, T]`` (or ``[batch, ticks]`` without rows): 1 where a stream begins anew with a row
+
+        Returns
+        -------
+        float32 ``[batch, ticks, …]`` read after each tick; by name where the network has several outputs
+
+        Raises
+        ------
+        ShapeError : rows or resets are not what the network reads; nothing has changed
+        """
+        given, rows = check_rows(self.clocked.network, x, self.batch)
+        if ticks is not None and (rows > 1 or ticks < rows or per_row != 1):
+            raise SpecError(f"ticks goes with one row for each stream, or none, got {ticks} ticks and {rows} rows")
+        if per_row < 1:
+            raise SpecError(f"per_row must be 1 tick or more, got {per_row}")
+        if ticks is not None and rows:
+            marks = None if resets is None else check_marks(resets, self.batch, 1)
+            return _joined(self.run(x, resets=marks), self.run(ticks=ticks - 1))
+        rows = rows if ticks is None else ticks
+        marks = None if resets is None else self._marks(check_marks(resets, self.batch, rows), per_row)
+        given = {name: np.ascontiguousarray(value.swapaxes(0, 1)) for name, value in given.items()}
+        shapes, taps = self.clocked.network.shapes, self.clocked.network.taps
+        found = [[np.zeros((0, self.batch, *shapes[coord][1:]), np.float32) for coord in taps.values()]]
+        found += [self._window(given, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
+        self.position += rows * per_row
+        made = {n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)}
+        return parted(self.clocked.network, x, made)
+
+    def iterate(
+        self,
+        rows: Iterable[Array | Mapping[str, Array]],
+        *,
+        resets: Iterable[Array] | None = None,
+        chunk: int = 64,
+        per_row: int = 1,
+    ) -> Iterator[Array | dict[str, Array]]:
+        """Run rows as they come, a chunk at a time and the rest at the end, in memory that does not grow.
+
+        Parameters
+        ----------
+        rows : each ``[batch, …]``, or such by input; ``{}``: ticks on what the inputs hold
+        resets : for each row ``[batch]``, 1 where a stream begins anew with it
+        chunk : rows of a call
+        per_row : ticks for each row
+
+        Yields
+        ------
+        What `run` returns of each chunk
+        """
+        return (self.advance(part, per_row=per_row) for part in in_chunks(rows, resets, chunk=chunk))
+
+    def advance(self, chunk: Chunk, *, per_row: int = 1) -> Array | dict[str, Array]:
+        """Run one chunk of rows; rows without any input are ticks on what the inputs hold."""
+        if chunk.x:
+            return self.run(chunk.x, per_row=per_row, resets=chunk.resets)
+        if per_row < 1:
+            raise SpecError(f"per_row must be 1 tick or more, got {per_row}")
+        resets = None
+        if chunk.resets is not None:
+            marks = check_marks(chunk.resets, self.batch, chunk.count)
+            resets = self._marks(marks, per_row).T
+        return self.run(ticks=chunk.count * per_row, resets=resets)
+
+    def reset(self, streams: Iterable[int] | None = None) -> None:
+        """Let all streams, or those that are named, begin anew."""
+        self._kept.reset(check_streams(streams, self.batch))
+
+    def _marks(self, resets: Array, per_row: int) -> Array:
+        """Return which ticks begin anew, ``[ticks, batch]``: the first ones of rows."""
+        marks = np.zeros((resets.shape[1] * per_row, self.batch), np.float32)
+        marks[::per_row] = resets.T
+        return marks
+
+    def _put_weights(self, params: Params) -> None:
+        network = self.clocked.network
+        for bucket in self._machine.buckets:
+            if bucket.identity:
+                continue
+            for p in bucket.spec.tensors():
+                keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
+                if bucket.way == "grouped":
+                    stack = Stack(tuple(keys), p.shape)
+                    self._store.put(stack.key, stack.joined(lambda key: params[key].values()))
+                    continue
+                for key in set(keys) - set(self._store.keys()):
+                    self._store.put(key, params[key].values())
+
+    @staticmethod
+    def _pieces(rows: int, per_row: int) -> Iterator[tuple[int, int]]:
+        """Cut rows into powers of two, so that few programs serve all lengths."""
+        start, most = 0, max(1, LONGEST // per_row)
+        while start < rows:
+            count = min(1 << ((rows - start).bit_length() - 1), 1 << (most.bit_length() - 1))
+            yield start, count
+            start += count
+
+    def _window(
+        self, given: Mapping[str, Array], start: int, rows: int, per_row: int, marks: Array | None
+    ) -> list[Array]:
+        part = None if marks is None else marks[start * per_row : (start + rows) * per_row]
+        if part is not None and not part.any():
+            part = None
+        names = tuple(given)
+        key: Hashable = (rows, per_row, names, part is not None)
+        program = self._programs.get(
+            key,
+            lambda: self._graphs.compile(
+                window_graph(self._machine, rows, per_row, names, resets=part is not None), self._store
+            ),
+        )
+        arrays = [value[start : start + rows] for value in given.values()]
+        return program.run(arrays if part is None else [*arrays, part])
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of all that is kept, ``[batch, …]`` by the keys of `kept_states`."""
+        return self._machine.gathered(self._kept.get)
+
+    def activity(self, row: int | None = None) -> F32Array:
+        """Return the root mean square of each layer's output, over its features, float32 ``[layers]``.
+
+        Layers are in reading order. A plane is read for each bucket, and not an array for each layer.
+
+        Parameters
+        ----------
+        row : which of the streams; None: all together
+        """
+        found = dict.fromkeys(self.clocked.network.layers, 0.0)
+        some = slice(None) if row is None else slice(row, row + 1)
+        for i, bucket in enumerate(self._machine.buckets):
+            made = self._kept.get(f"plane/{i}/1").reshape(bucket.size, self.batch, -1)[:, some].astype(np.float64)
+            found.update(zip(bucket.coords, np.sqrt(np.square(made).mean((1, 2))).tolist(), strict=True))
+        return np.array(list(found.values()), np.float32)
+
+    def read(self, key: str) -> Array:
+        """Return a copy of one of them."""
+        name, row = self._machine.locate(key)
+        return self._kept.get(name)[row or 0].copy()
+
+    def strength(self, key: str) -> Array:
+        """Return the root mean square over the last axis of what is kept, float64 ``[batch, …]``."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.sqrt(np.square(self.read(key), dtype=np.float64).mean(-1))
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Replace all that is kept by ``[batch, …]`` of each key, as it was after `position` ticks."""
+        self._kept.put(self._machine.spread(values))
+        self.position = position
+
+    def onto(self, clocked: Clocked, params: Params) -> ClockedStream:
+        """Return streams that go on from here on their own, of a machine whose fabrics have more nodes, or fewer.
+
+        What nodes keep follows them by their ids, and so does whether they are masked; new ones begin.
+
+        Raises
+        ------
+        SpecError : something else is different of what streams of the two machines keep
+        """
+        from volumetric.run.streams.moved import followed, ways_between
+
+        made = ClockedStream(self._device, clocked, params, batch=self.batch)
+        told, asked, values = self._machine.kept, made._machine.kept, self.state()
+        for key, (of, to) in ways_between(self.clocked.network, clocked.network, told, asked).items():
+            shape = asked[key].shape
+            before = values[key] if key in told else np.zeros((self.batch, 0), np.float32)
+            was = told[key].shape if key in told else shape
+            values[key] = np.stack([followed(value, was, shape, of, to) for value in before])
+        made.fill({key: values[key] for key in asked}, self.position)
+        made._living.values = made._living.restored(made._living.after(self._living))
+        made._tell()
+        return made
+
+    def save(self) -> bytes:
+        """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
+        data = save_state(HeldValues(self.state(), self.position), self._specs)
+        return (
+            SEAL.close(Header(lengths=[len(data)], masked=self._living.saved()), [data])
+            if self._living.values
+            else data
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Go on where the streams went that `data` was saved of.
+
+        Raises
+        ------
+        CheckpointError : the bytes are damaged, or of another machine or batch; nothing has changed
+        """
+        given, living = HeldValues({}, 0), self._living.values
+        if living:
+            header, body = SEAL.open(data, Header)
+            living, data = self._living.restored(header.masked), bytes(body)
+        restore_state(given, data, self._specs, sys.maxsize)
+        self.fill(given.values, given.position)
+        self._living.values = living
+        self._tell()
+
+    def fork(self) -> ClockedStream:
+        """Return a copy: both go on independently, with the same weights on the device."""
+        made = copy(self)
+        made._store, made._programs = self._store.share(self._weights), ProgramCache()
+        made._living = self._living.fork()
+        made._kept = self._kept.onto(made._store)
+        made._tell()
+        return made
+
+    def _tell(self) -> None:
+        for key, value in self._living.values.items():
+            self._store.put(key, value)
+
+    @property
+    def _specs(self) -> dict[str, StateSpec]:
+        """What is kept, as saved states declare it."""
+        return {key: replace(kept, shape=(self.batch, *kept.shape)) for key, kept in self._machine.kept.items()}
+
+
+def _joined(first: Array | dict[str, Array], then: Array | dict[str, Array]) -> Array | dict[str, Array]:
+    """Ticks behind one another."""
+    if isinstance(first, dict) and isinstance(then, dict):
+        return {name: np.concatenate([y, then[name]], 1) for name, y in first.items()}
+    return np.concatenate([first, then], 1)  # pyright: ignore[reportArgumentType, reportCallIssue]  (both are arrays)

@@ -1,0 +1,238 @@
+"""How targets go through a clocked network: from its outputs against the wires, one layer a tick.
+
+What a layer should have made tells what it should have read. It asks that of the layers that it reads, and what it asks
+of them arrives a tick later. Which layers are asked, by whom and how much follows from the network alone.
+
+By then they have made other outputs. Either what is asked is taken to be meant for the ``"present"`` one, as is right
+for inputs that are held; or it is ``"aligned"``: a layer remembers what it read since the output that is meant, the
+`lag` of the layer. What comes on shorter ways then waits for what comes on the longest. As a way round a loop has no
+end, only layers that come later in reading order ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from volumetric.clocked.machine import Clocked, ticks
+from volumetric.graph.numeric.activations import Activation
+from volumetric.layers import Dense, Discrete, LayerSpec, Residual
+from volumetric.network import OUTPUT
+from volumetric.network.grid import Coord
+from volumetric.run.graph.inverses import EXACT, Inverse, InverseKind, learned_inverse, refuse_opaque
+from volumetric.run.graph.targets import Course
+from volumetric.run.plan import Step
+
+Crossing: TypeAlias = Literal["none", "same", "derived", "exact", "inverse"]
+"""How what a layer asks for follows from its target: not at all, as nobody is asked; it is the same; by a derivative of
+this layer, by a formula, or by an inverse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Of what `reader` asks for, `share` arrives at a layer, `held` ticks later than it could."""
+
+    reader: Coord
+    share: float
+    held: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A layer that targets come to.
+
+    Attributes
+    ----------
+    asks : what arrives here
+    told : part that losses have in its target; 0: it is no output that has one
+    kappa : size of its way to the target, in gradients
+    lag : ticks from the output that is meant to the target for it
+    crossing : how its own reading is asked for
+    inverse : by which, if so
+    sent : the discrete layer through which alone others see its output
+    """
+
+    asks: tuple[Ask, ...]
+    told: float
+    kappa: float
+    lag: int
+    crossing: Crossing
+    inverse: Inverse | None
+    sent: Discrete | None
+
+
+Wave: TypeAlias = Mapping[Coord, Stop]
+
+
+def wave_of(clocked: Clocked, course: Course, outputs: Collection[str] = (OUTPUT,)) -> Wave:
+    """Return the layers that targets come to from some outputs.
+
+    Raises
+    ------
+    UnsupportedError : a target cannot cross one of them; the message names it
+    """
+    network = clocked.network
+    taps = {network.taps[name] for name in outputs}
+    aligned, gradient = course.timing == "aligned", course.method == "gradient"
+    edges: dict[Coord, list[tuple[Coord, int, float]]] = {}
+    for reader in network.layers:
+        for source, after, share in _sources(clocked, reader, 1.0):
+            if not aligned or source < reader:
+                edges.setdefault(source, []).append((reader, after, 1.0 if gradient else share))
+    derived = _derived(clocked, taps, edges, course)
+    hops = _hops(clocked, taps, edges, level=() if gradient else derived)
+    lags = dict.fromkeys(hops, 0)
+    if aligned:
+        for coord in sorted(hops, reverse=True):
+            ways = [1 + lags[j] + after for j, after, _ in edges.get(coord, ()) if j in hops]
+            lags[coord] = max(ways, default=0)
+    asked = {source for source, found in edges.items() if source in hops and any(j in hops for j, _, _ in found)}
+    found: dict[Coord, Stop] = {}
+    for coord in sorted(hops):
+        asks = [(j, after, share) for j, after, share in edges.get(coord, ()) if j in hops]
+        many = 1 if gradient else len(asks) + (coord in taps)
+        asks_none = not any(s in asked for s, _, _ in _sources(clocked, coord, 1.0))
+        crossing = "none" if asks_none else _crossing(clocked, coord, derived=coord in derived)
+        found[coord] = Stop(
+            asks=tuple(
+                Ask(
+                    reader,
+                    share * course.growth ** (hops[coord] - hops[reader]) / many,
+                    lags[coord] - 1 - lags[reader] - after if aligned else 0,
+                )
+                for reader, after, share in asks
+            ),
+            told=1 / many if coord in taps else 0.0,
+            kappa=course.scale * course.growth ** hops[coord],
+            lag=lags[coord],
+            crossing=crossing,
+            inverse=_inverse(clocked, coord, course.inverse) if crossing == "inverse" else None,
+            sent=_sent(clocked, coord),
+        )
+    return found
+
+
+def arrival(wave: Wave) -> int:
+    """Return the ticks after which what outputs were told has come to all layers, on the ways without loops."""
+    found: dict[Coord, int] = {}
+
+    def of(coord: Coord) -> int:
+        if coord not in found:
+            found[coord] = wave[coord].lag if wave[coord].told else 0  # once round a loop is enough
+            found[coord] = max([found[coord], *(1 + ask.held + of(ask.reader) for ask in wave[coord].asks)])
+        return found[coord]
+
+    return max(map(of, sorted(wave, reverse=True)), default=0)
+
+
+def step_of(clocked: Clocked, coord: Coord) -> Step:
+    """Return a layer as a step of a plan."""
+    network, spec = clocked.network, clocked.network.layers[coord]
+    params = {p.name: network.resolve(f"{coord}/{p.name}") for p in spec.tensors()}
+    return Step(op=spec.kind, where=str(coord), inputs=(), outputs=(), params=params, attrs={"spec": spec})
+
+
+def learns(clocked: Clocked, coord: Coord) -> bool:
+    """Whether a layer has weights that it uses."""
+    return coord not in clocked.network.disabled and bool(clocked.network.layers[coord].params())
+
+
+def _sources(clocked: Clocked, coord: Coord, share: float) -> Iterator[tuple[Coord, int, float]]:
+    """Yield the layers whose outputs one reads, with ticks to it and their share of what it reads."""
+    w = clocked.wires[coord]
+    whole = share if w.skip is None else share / 2
+    for source in w.inputs:
+        if source.coord is not None:
+            yield source.coord, ticks(source), whole / len(w.inputs)
+    if w.skip is not None and w.skip.coord is not None:
+        if w.skip.side == "output":
+            yield w.skip.coord, ticks(w.skip), whole
+        else:
+            for source, after, part in _sources(clocked, w.skip.coord, whole):
+                yield source, after + 1, part
+
+
+def _hops(
+    clocked: Clocked, taps: set[Coord], edges: Mapping[Coord, list[tuple[Coord, int, float]]], level: Collection[Coord]
+) -> dict[Coord, int]:
+    """Return the layers that depend on weights and reach an output, and how many are behind each on the shortest way.
+
+    Only those with weights count, and not those of `level`.
+    """
+    weighted = {coord for coord in clocked.network.layers if learns(clocked, coord)}
+    while more := {j for c in weighted for j, _, _ in edges.get(c, ())} - weighted:
+        weighted |= more
+    sources: dict[Coord, list[Coord]] = {}
+    for source, readers in edges.items():
+        for reader, _, _ in readers:
+            sources.setdefault(reader, []).append(source)
+    found: dict[Coord, int] = {}
+    waiting = dict.fromkeys(taps & weighted, 0)
+    while waiting:
+        coord = min(waiting, key=waiting.__getitem__)
+        found[coord] = waiting.pop(coord)
+        further = found[coord] + (learns(clocked, coord) and coord not in level)
+        for source in sources.get(coord, ()):
+            if source not in found and source in weighted:
+                waiting[source] = min(waiting.get(source, further), further)
+    return found
+
+
+def _derived(
+    clocked: Clocked, taps: set[Coord], edges: Mapping[Coord, list[tuple[Coord, int, float]]], course: Course
+) -> set[Coord]:
+    """Return the layers that a derivative crosses: all, or those at the outputs up to the first with weights."""
+    if course.method == "gradient":
+        for coord, spec in clocked.network.layers.items():
+            if isinstance(spec, Discrete) and coord not in clocked.network.disabled:
+                refuse_opaque(spec, str(coord))
+        return set(clocked.network.layers)
+    found, waiting = set[Coord](), sorted(taps)
+    while waiting:
+        coord = waiting.pop()
+        if coord in found or (learns(clocked, coord) and course.top == "output"):
+            continue
+        found.add(coord)
+        if not learns(clocked, coord):
+            waiting += [source for source, readers in edges.items() if any(j == coord for j, _, _ in readers)]
+    return found
+
+
+def _crossing(clocked: Clocked, coord: Coord, *, derived: bool) -> Crossing:
+    spec = clocked.network.layers[coord]
+    if coord in clocked.network.disabled or isinstance(spec, Residual) or spec.inert:
+        return "same"
+    if derived:
+        return "derived"
+    return "exact" if spec.kind in EXACT else "inverse"
+
+
+def _inverse(clocked: Clocked, coord: Coord, kind: InverseKind) -> Inverse:
+    network, spec = clocked.network, clocked.network.layers[coord]
+    given, wanted = network.shapes[coord][1:], network.reads[coord][1:]
+    own = kind if isinstance(spec, Dense) else "learned"
+    layer: LayerSpec | None = None
+    if own == "learned":
+        layer = learned_inverse(step_of(clocked, coord), spec, given, wanted, _activation(clocked, coord))
+    return Inverse(where=str(coord), kind=own, layer=layer, shape=wanted)
+
+
+def _activation(clocked: Clocked, reader: Coord) -> Activation:
+    """The activation that made what a layer reads: linear for sums, else that of its source, behind a discrete one."""
+    while len(inputs := clocked.wires[reader].inputs) == 1 and (source := inputs[0].coord) is not None:
+        spec = clocked.network.layers[source]
+        if isinstance(spec, Discrete) or source in clocked.network.disabled:
+            reader = source
+            continue
+        return getattr(spec, "activation", "linear")
+    return "linear"
+
+
+def _sent(clocked: Clocked, coord: Coord) -> Discrete | None:
+    """The discrete layer through which alone others see an output, if there is one."""
+    network = clocked.network
+    readers = [w for w in clocked.wires.values() if any(s.coord == coord for s in clocked.sources(w))]
+    specs = {network.layers[w.coord] if len(w.inputs) == 1 and not w.identity else None for w in readers}
+    only = next(iter(specs)) if len(specs) == 1 else None
+    return only if isinstance(only, Discrete) and coord not in network.taps.values() else None

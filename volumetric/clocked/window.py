@@ -1,0 +1,382 @@
+"""Ticks of a clocked network as nodes of a graph, bucket by bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from volumetric.base._typing import ROWS, Array, Shape
+from volumetric.base.errors import UnsupportedError
+from volumetric.clocked.buckets import Bucket, Ref, buckets_of
+from volumetric.clocked.clocks import Watch
+from volumetric.clocked.machine import Clocked
+from volumetric.clocked.states import kept_states, port_key, wait_key
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.state import bounded
+from volumetric.layers import MLP, Dense, SwiGLU
+from volumetric.layers.clock_steps import GraphSteps, counters, step
+from volumetric.layers.scope import Scope
+from volumetric.run.held import Held, as_numbers
+from volumetric.run.kept import Buffer
+
+GetWeight: TypeAlias = Callable[[str, Shape], int]
+GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]
+"""Keys of equal parameters, and the shape of each in a stack → one tensor ``[n, …]``, matrices turned round: products
+read those fastest whose columns are outputs."""
+
+PIECES = 12
+"""Parts of which what a bucket reads is put together; of more, rows are looked up in a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a bucket read and gave in a tick, ``[n, streams, …]``, and what fired: ``[n or 1, streams]``; None: all."""
+
+    x: int
+    y: int
+    fires: int | None
+
+
+class Machine:
+    """A clocked network for a number of streams: its buckets, and what is kept of them.
+
+    Attributes
+    ----------
+    places, named : coordinate, or its text → its bucket and its row there
+    kept : key → what is kept of a stream, whatever the layout
+    buffers : key → what is kept from tick to tick, with the axes ``[n, streams, …]`` of planes
+    """
+
+    def __init__(self, clocked: Clocked, batch: int) -> None:
+        self.clocked, self.batch = clocked, batch
+        self.buckets = buckets_of(clocked)
+        self.places = {c: (i, n) for i, bucket in enumerate(self.buckets) for n, c in enumerate(bucket.coords)}
+        self.named = {str(coord): place for coord, place in self.places.items()}
+        self.buffers: dict[str, Buffer] = {}
+        kept = self.kept = kept_states(clocked)
+        for name, port in clocked.network.ports.items():
+            if port_key(name) in kept:
+                self.buffers[port_key(name)] = Buffer(port.shape, dtype=port.dtype)
+        for i, bucket in enumerate(self.buckets):
+            for k in range(1, bucket.back + 1):
+                dtype = kept[f"out/{bucket.coords[0]}/{k}"].dtype
+                self.buffers[f"plane/{i}/{k}"] = Buffer(bucket.shape, bucket.size, apart=True, dtype=dtype)
+            if bucket.read:
+                self.buffers[f"plane/{i}/0"] = Buffer(bucket.reads, bucket.size, apart=True)
+            if bucket.clock is not None:
+                begun = enumerate(counters(bucket.clock))
+                self.buffers |= {wait_key(i, n): Buffer((1,), start=start) for n, start in begun}
+            self.buffers |= self.layer_states(i)
+        if clocked.start == "wavefront":
+            self.buffers["age"] = Buffer((1,))
+
+    def layer_states(self, i: int) -> dict[str, Buffer]:
+        """What the layers of a bucket keep, by key."""
+        bucket = self.buckets[i]
+        states = () if bucket.identity else bounded(bucket.spec.states((ROWS, *bucket.reads)), bucket.spec.kind)
+        wheres = [(f"bucket/{i}", bucket.size)] if bucket.way == "rows" else [(str(c), 1) for c in bucket.coords]
+        return {f"{where}/{state.name}": Buffer(state.shape, rows) for where, rows in wheres for state in states}
+
+    def locate(self, key: str) -> tuple[str, int | None]:
+        """Return the buffer that holds what `kept_states` calls `key`, and its row there; None: all of it."""
+        kind, _, rest = key.partition("/")
+        if kind in ("out", "read", "wait"):
+            coord, _, back = rest.partition("/")
+            i, n = self.named[coord]
+            if kind == "wait":
+                return wait_key(i, int(back or 0)), None
+            return f"plane/{i}/{back if kind == 'out' else 0}", n
+        if kind in ("port", "age"):
+            return key, None
+        i, n = self.named[kind]
+        return (f"bucket/{i}/{rest}", n) if self.buckets[i].way == "rows" else (key, 0)
+
+    def gathered(self, get: Callable[[str], Array]) -> dict[str, Array]:
+        """Return all that is kept, ``[streams, …]``, of buffers ``[n, streams, …]``."""
+        places = {key: self.locate(key) for key in self.kept}
+        held = {name: get(name) for name in dict.fromkeys(name for name, _ in places.values())}
+        return {key: held[name][row or 0].copy() for key, (name, row) in places.items()}
+
+    def spread(self, values: Mapping[str, Held]) -> dict[str, Array]:
+        """Return the buffers that hold what is kept, as `gathered` gives it; what is not in it has just begun."""
+        arrays = {name: buffer.fresh(self.batch) for name, buffer in self.buffers.items()}
+        for key, value in values.items():
+            name, row = self.locate(key)
+            self.buffers[name].by_stream(arrays[name], self.batch)[row or 0] = as_numbers(value, arrays[name].dtype)
+        return arrays
+
+
+class Window:
+    """Ticks in a row: a builder, and the newest value of everything that is kept.
+
+    Parameters
+    ----------
+    state : buffer of the machine → tensor; replaced as ticks are emitted
+    param : gives a weight
+    stack : gives several of them as one
+    """
+
+    def __init__(
+        self, work: GraphBuilder, machine: Machine, state: dict[str, int], param: GetWeight, stack: GetStack
+    ) -> None:
+        self.work, self.machine, self.state = work, machine, state
+        self.param, self._stack = param, stack
+        self._stacks: dict[tuple[str, ...], int] = {}
+        self.moments: list[Moment] = []
+        """Of the newest tick, bucket by bucket."""
+        self.before: dict[str, int] = {}
+        """What streams kept when it began, after resets."""
+
+    def tick(self, given: Mapping[str, int], resets: int | None = None) -> dict[str, int]:
+        """Emit one tick.
+
+        Parameters
+        ----------
+        given : input → rows ``[streams, …]``; what is left out holds
+        resets : ``[streams]``, 1 where a stream begins anew; None: none does
+
+        Returns
+        -------
+        Output → rows ``[streams, …]``
+        """
+        work, machine, state = self.work, self.machine, self.state
+        if resets is not None:
+            self._reset(resets, given)
+        ports = {name: self._port(name, given) for name in machine.clocked.network.ports}
+        before = self.before = dict(state)
+        self.moments = []
+        for i, bucket in enumerate(machine.buckets):
+            x = self._gather(bucket.slots, bucket.reads, before, ports)
+            fires = self._fires(i, bucket, before, Watch(work, machine, before, ports, given))
+            y = self._compute(i, bucket, x, fires, before, ports)
+            self.moments.append(Moment(x, y, fires))
+            if bucket.read:
+                state[f"plane/{i}/0"] = x
+            for k in range(2, bucket.back + 1):
+                state[f"plane/{i}/{k}"] = before[f"plane/{i}/{k - 1}"]
+            state[f"plane/{i}/1"] = y
+        for name, row in ports.items():
+            if port_key(name) in state:
+                state[port_key(name)] = row
+        if "age" in state:
+            state["age"] = work.affine(before["age"], 1.0, 1.0)
+        return {name: self._row(machine.places[coord]) for name, coord in machine.clocked.network.taps.items()}
+
+    def _row(self, place: tuple[int, int]) -> int:
+        i, n = place
+        plane = self.state[f"plane/{i}/1"]
+        return self.work.reshape(self.work.part(plane, 0, n, n + 1), self.work.shape(plane)[1:])
+
+    def _port(self, name: str, given: Mapping[str, int]) -> int:
+        machine = self.machine
+        if name in given:
+            return given[name]
+        if port_key(name) in self.state:
+            return self.state[port_key(name)]
+        return self.work.zeros((machine.batch, *machine.clocked.network.ports[name].shape))
+
+    def _reset(self, resets: int, given: Mapping[str, int]) -> None:
+        """Set what streams keep to the start."""
+        work = self.work
+        resets = work.reshape(resets, (1, self.machine.batch))
+        kept = work.affine(resets, -1.0, 1.0)
+        for key, tensor in self.state.items():
+            buffer = self.machine.buffers[key]
+            if key.startswith("port/") and key.removeprefix("port/") in given:
+                continue  # the row that arrives takes its place
+            if key.startswith("trail/") and buffer.dtype == "int32":
+                continue  # whose marks of what fired are reset
+            if buffer.dtype == "int32":
+                raise UnsupportedError(
+                    f"a stream cannot begin anew while {key.removeprefix('port/')!r} holds ids",
+                    hint="give the input a row at every tick that resets",
+                )
+            fresh = work.binary("mul_nonzero", tensor, self._mask(kept, buffer))
+            self.state[key] = (
+                work.add(fresh, self._mask(work.affine(resets, buffer.start), buffer)) if buffer.start else fresh
+            )
+
+    def _mask(self, chosen: int, buffer: Buffer) -> int:
+        """View ``[n or 1, streams]`` so that it goes with what a buffer holds."""
+        work, batch = self.work, self.machine.batch
+        ones = (1,) * len(buffer.row)
+        if buffer.apart:
+            return work.reshape(chosen, (work.shape(chosen)[0], batch, *ones))
+        return work.reshape(work.broadcast(chosen, (buffer.count, batch)), (buffer.count * batch, *ones))
+
+    def _gather(
+        self, slots: Sequence[Sequence[Ref | None]], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]
+    ) -> int:
+        """Emit the sum of what the coordinates of a bucket read, ``[n, streams, …]``."""
+        return self.work.add(*(self._slot(refs, row, before, ports) for refs in slots))
+
+    def _slot(self, refs: Sequence[Ref | None], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]) -> int:
+        work, lead = self.work, self.machine.batch
+        runs: list[tuple[Ref | None, int]] = []
+        for ref in refs:
+            if runs and _follows(runs[-1], ref):
+                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+            else:
+                runs.append((ref, 1))
+        if len(runs) > PIECES:
+            return self._looked_up(refs, row, before, ports)
+        parts: list[int] = []
+        for ref, count in runs:
+            if ref is None:
+                parts.append(work.zeros((count, lead, *row)))
+            elif ref.port:
+                parts.append(work.broadcast(work.reshape(ports[ref.port], (1, lead, *row)), (count, lead, *row)))
+            else:
+                parts.append(work.part(before[f"plane/{ref.bucket}/{ref.back}"], 0, ref.index, ref.index + count))
+        return work.concat(parts, 0)
+
+    def _looked_up(
+        self, refs: Sequence[Ref | None], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]
+    ) -> int:
+        """Rows of all planes that are read, by their numbers."""
+        work, lead = self.work, self.machine.batch
+        width = lead * prod(row)
+        first: dict[str, int] = {}
+        table: list[int] = []
+        count = 0
+
+        def place(name: str, tensor: int, rows: int) -> int:
+            nonlocal count
+            if name not in first:
+                first[name] = count
+                table.append(work.reshape(tensor, (rows, width)))
+                count += rows
+            return first[name]
+
+        ids: list[int] = []
+        for ref in refs:
+            if ref is None:
+                ids.append(place("", work.zeros((1, width)), 1))
+            elif ref.port:
+                ids.append(place(f"port/{ref.port}", ports[ref.port], 1))
+            else:
+                name = f"plane/{ref.bucket}/{ref.back}"
+                ids.append(place(name, before[name], work.shape(before[name])[0]) + ref.index)
+        found = work.gather_rows(work.concat(table, 0), work.constant(np.array(ids, np.int32), "readers"))
+        return work.reshape(found, (len(refs), lead, *row))
+
+    def beside(self, state: dict[str, int]) -> Window:
+        """Return other ticks with the same weights."""
+        made = Window(self.work, self.machine, state, self.param, self._stack)
+        made._stacks = self._stacks
+        return made
+
+    def apply(self, i: int, x: int) -> int:
+        """Emit what the layers of a bucket make of what they read, ``[n, streams, …]``; they replace their states."""
+        bucket = self.machine.buckets[i]
+        return self._grouped(bucket, x) if bucket.way == "grouped" else self._layers(i, bucket, x)
+
+    def _compute(
+        self,
+        i: int,
+        bucket: Bucket,
+        x: int,
+        fires: int | None,
+        before: Mapping[str, int],
+        ports: Mapping[str, int],
+    ) -> int:
+        """Emit what a bucket gives after it has read, ``[n, streams, …]``; what does not fire stays."""
+        work, state = self.work, self.state
+        if bucket.identity:
+            y = x
+        elif bucket.skips is not None:
+            y = work.add(x, self._slot(bucket.skips, bucket.reads, before, ports))
+        else:
+            y = self.apply(i, x)
+        if fires is None:
+            return y
+        whole = self.machine.buffers[f"plane/{i}/1"]
+        for key, buffer in self.machine.layer_states(i).items():
+            own = fires
+            if bucket.way == "each" and work.shape(fires)[0] > 1:
+                n = self.machine.named[key.partition("/")[0]][1]
+                own = work.part(fires, 0, n, n + 1)
+            state[key] = self._chosen(own, buffer, state[key], before[key])
+        return self._chosen(fires, whole, y, before[f"plane/{i}/1"])
+
+    def _fires(self, i: int, bucket: Bucket, before: Mapping[str, int], watch: Watch) -> int | None:
+        """Emit which coordinates fire, ``[n or 1, streams]``; None: all of them, always."""
+        work, clocked = self.work, self.machine.clocked
+        found: int | None = None
+        if "age" in before and any(clocked.depths[c] for c in bucket.coords):
+            depths = np.array([[clocked.depths[c] - 0.5] for c in bucket.coords])
+            age = work.reshape(before["age"], (1, self.machine.batch))
+            found = work.binary("greater", age, work.constant(depths, "depths"))
+        if bucket.clock is not None:
+            counts = [before[wait_key(i, n)] for n in range(len(counters(bucket.clock)))]
+            due, after = step(bucket.clock, counts, GraphSteps(work, watch.number, watch.happens))
+            work.detached.update((due, *after))
+            self.state |= {wait_key(i, n): count for n, count in enumerate(after)}
+            due = work.reshape(due, (1, self.machine.batch))
+            found = due if found is None else work.binary("mul", found, due)
+        return found
+
+    def _chosen(self, fires: int, buffer: Buffer, new: int, old: int) -> int:
+        """Emit `new` where a coordinate fires in a stream, else `old`; nothing passes of the other one."""
+        work, mask = self.work, self._mask(fires, buffer)
+        other = work.affine(mask, -1.0, 1.0)
+        return work.add(work.binary("mul_nonzero", new, mask), work.binary("mul_nonzero", old, other))
+
+    def _layers(self, i: int, bucket: Bucket, x: int) -> int:
+        """Emit the layers of a bucket by their own rules: all coordinates as rows, or one after the other."""
+        work, batch, network = self.work, self.machine.batch, self.machine.clocked.network
+        each = [(f"bucket/{i}", bucket.coords[0], bucket.size)]
+        if bucket.way == "each":
+            each = [(str(coord), coord, 1) for coord in bucket.coords]
+        made: list[int] = []
+        for n, (path, coord, count) in enumerate(each):
+            rows = work.reshape(work.part(x, 0, n, n + count), (count * batch, *bucket.reads))
+
+            def param(name: str, shape: Shape, where: str = str(coord)) -> int:
+                return self.param(network.resolve(f"{where}/{name}"), shape)
+
+            scope = Scope(work=work, param=param, path=path, sequences=count * batch, resumes=True, states=self.state)
+            y = scope.emit(bucket.spec, rows)
+            made.append(work.reshape(y, (count, batch, *bucket.shape)))
+        return work.concat(made, 0)
+
+    def _grouped(self, bucket: Bucket, x: int) -> int:
+        """Emit layers with weights of their own as products of groups."""
+        work, spec = self.work, bucket.spec
+        flat = work.reshape(x, (bucket.size, prod(work.shape(x)[1:-1]), work.shape(x)[-1]))
+        if isinstance(spec, Dense):
+            y = self._product(bucket, "", flat, spec.activation)
+        elif isinstance(spec, MLP):
+            y = self._product(bucket, "down.", self._product(bucket, "up.", flat, spec.activation))
+        else:
+            assert isinstance(spec, SwiGLU)
+            gate, up = self._product(bucket, "gate.", flat, spec.activation), self._product(bucket, "up.", flat)
+            y = self._product(bucket, "down.", work.binary("mul", gate, up))
+        return work.reshape(y, (bucket.size, self.machine.batch, *bucket.shape))
+
+    def _product(self, bucket: Bucket, name: str, x: int, activation: str = "linear") -> int:
+        work = self.work
+        shapes = {p.name: p.shape for p in bucket.spec.params()}
+        weight = self._stacked(bucket, name + "weight", shapes)
+        bias = self._stacked(bucket, name + "bias", shapes) if name + "bias" in shapes else None
+        return work.unary(work.gemm(x, weight, bias), activation)
+
+    def _stacked(self, bucket: Bucket, name: str, shapes: Mapping[str, Shape]) -> int:
+        keys = tuple(self.machine.clocked.network.resolve(f"{coord}/{name}") for coord in bucket.coords)
+        if keys not in self._stacks:
+            self._stacks[keys] = self._stack(keys, shapes[name][::-1])
+        return self._stacks[keys]
+
+
+def _follows(run: tuple[Ref | None, int], ref: Ref | None) -> bool:
+    """Whether `ref` is the next row after a run of them."""
+    first, count = run
+    if first is None or ref is None:
+        return first is ref
+    if first.port or ref.port:
+        return first.port == ref.port
+    return (first.bucket, first.back, first.index + count) == (ref.bucket, ref.back, ref.index)

@@ -1,0 +1,255 @@
+"""Model families by trial: one fits if the network that it builds of the values that are known has these tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from volumetric.base.errors import CheckpointError, SpecError, VolumetricError
+from volumetric.base.hints import suggestion
+from volumetric.detect import spellings
+from volumetric.detect.assumptions import SYNONYMS, Assumptions
+from volumetric.detect.state_spaces import GROUPED, complete_groups
+from volumetric.detect.values import Known
+from volumetric.layers import LayerSpec, MultiHeadAttention
+from volumetric.layers.gate import Gate
+from volumetric.loaders import archs
+from volumetric.loaders.encoder_layers import trunk_of
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.names import Blueprint, fit, spelled_as
+from volumetric.loaders.nearest import template
+from volumetric.loaders.sentence import lacks_head
+from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tied import build_for
+
+PLAIN_FIRST: Final = ("llama", "bert")
+"""Families whose tensors others have, too, which then do something more: a window, layers without rotation, factors."""
+_NOT_BY_LAYER: Final = ("mlp_multipliers", "ssm_multipliers", "time_step_limit", "architectures")
+"""Lists that do not have a value for each layer."""
+_ROTATED: Final = ("partial_rotary_factor", "rotary_pct")
+"""Names for the part of a head that is rotated, which `rope_parameters` may say, too."""
+_SCALINGS: Final = ("rope_scaling", "rope_parameters")
+_PLAIN: Final[Mapping[str, Any]] = {"rope_scaling": {"rope_type": "default"}, "sliding_window": None}
+"""What a value is where somebody says that there is none: some families have one where nothing is said."""
+_ROTARY_BASES: Final = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rope_parameters", "rope_scaling")
+CONDITIONAL: Final = frozenset(
+    {"layer_types", "sliding_window", "use_sliding_window", "max_window_layers", "rope_theta", "rope_parameters"}
+    | {"rope_scaling", "partial_rotary_factor", "original_max_position_embeddings", "num_experts_per_tok"}
+    | {"architectures", "id2label", "num_labels"}
+)
+"""Values that families look at only where another one says that they count."""
+_WHAT_ROWS_TELL: Final = ("rows of queries", "rows of keys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
+    """A family that has these tensors.
+
+    Attributes
+    ----------
+    config : the values it was built of
+    asked : names of all values that it looks at
+    missing : value that is needed and that nothing tells → why
+    """
+
+    family: str
+    config: Config
+    blueprint: Blueprint
+    asked: frozenset[str]
+    missing: Mapping[str, str]
+
+
+def fitting_families(
+    source: TensorSource, known: Mapping[str, Known], assumptions: Assumptions, where: str
+) -> list[Fitting]:
+    """Return the families whose tensors these are, all of them and no others, the plainest first."""
+    if "hidden_size" not in known:
+        return []
+    wanted = assumptions.find("model_type")
+    if wanted is not None and Config({"model_type": str(wanted)}, where).family not in archs.families():
+        raise SpecError(f"guess: there is no family {wanted!r}", hint=suggestion(wanted, archs.families()))
+    names = archs.families() if wanted is None else (str(wanted),)
+    found = [one for name in names if (one := _try(name, source, known, assumptions, where)) is not None]
+    order = {name: i for i, name in enumerate(PLAIN_FIRST)}
+    return sorted(found, key=lambda one: (order.get(one.family, len(order)), one.family))
+
+
+def _try(
+    family: str, source: TensorSource, known: Mapping[str, Known], assumptions: Assumptions, where: str
+) -> Fitting | None:
+    values, unknown = values_for(family, known, assumptions)
+    # While heads are not known, a part of one may be an odd number of elements, which nothing rotates: all of it then.
+    for stand_in in ({}, dict.fromkeys(_ROTATED, 1.0)):
+        asked: set[str] = set()
+        config = Config(stand_in | values, where, len(source.entries), asked=asked)
+        blueprint = _fitted(config, source)
+        if blueprint is not None:
+            break
+    else:
+        return None
+    assumptions.known |= asked | {"model_type"} | CONDITIONAL
+    return Fitting(
+        family=family,
+        config=config,
+        blueprint=blueprint,
+        asked=frozenset(asked),
+        missing=unknown | _missing(family, blueprint, values, asked),
+    )
+
+
+def values_for(
+    family: str, known: Mapping[str, Known], assumptions: Assumptions
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the configuration of a family that is known, with stand-ins for what is not; and the latter, with why."""
+    values = _spelled({name: one.value for name, one in known.items() if name not in (*_WHAT_ROWS_TELL, GROUPED)})
+    values |= assumptions.spelled() | {"model_type": family}
+    unknown = _complete(values, known) | complete_groups(values, known)
+    for name, plain in _PLAIN.items():
+        if name in values and values[name] in (None, False, "none", "default"):
+            values[name] = plain
+    return values, unknown
+
+
+def _fitted(config: Config, source: TensorSource) -> Blueprint | None:
+    """What a family makes of a configuration if it has these tensors, all of them and no others."""
+    try:
+        one = blueprint_of(config.with_values(num_hidden_layers=1, n_layer=1, **_by_layer(config.values)), source)
+        if any(rule.source not in source.entries for rule in spelled_as(source, one)):
+            return None
+        blueprint = blueprint_of(config, source)
+        fit(blueprint, source)
+    except (VolumetricError, ArithmeticError):
+        return None
+    return blueprint
+
+
+def blueprint_of(config: Config, source: TensorSource) -> Blueprint:
+    """What a family makes of a configuration and these tensors, which may lack the family's head."""
+    _, blueprint = build_for(config, source)
+    return trunk_of(blueprint) if lacks_head(blueprint, config, source) else blueprint
+
+
+def _by_layer(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists that have a value for each layer, as they are for one layer."""
+    layers = values.get("num_hidden_layers")
+    lists = {name: value for name, value in values.items() if isinstance(value, list) and name not in _NOT_BY_LAYER}
+    return {name: value[:1] for name, value in lists.items() if len(value) == layers}
+
+
+def _spelled(values: Mapping[str, Any]) -> dict[str, Any]:
+    every = dict(values)
+    for first, others in SYNONYMS.items():
+        if first in every:
+            every |= dict.fromkeys(others, every[first])
+    return every
+
+
+def _complete(values: dict[str, Any], known: Mapping[str, Known]) -> dict[str, str]:
+    """Fill in what follows from the rows of projections, and stand-ins for what does not; return the latter."""
+    if "rows of queries" not in known:
+        return {}
+    queries, keys = (known[name].value for name in _WHAT_ROWS_TELL)
+    groups = queries // keys
+    heads, shared, width = (values.get(n) for n in ("num_attention_heads", "num_key_value_heads", "head_dim"))
+    if not heads and width and type(width) is int and width > 0:
+        heads = queries // width
+    if not heads and shared and type(shared) is int:
+        heads = shared * groups
+    if not heads or type(heads) is not int:
+        values |= _spelled({"num_attention_heads": groups, "num_key_value_heads": 1, "head_dim": keys})
+        return {"num_attention_heads": f"{queries} rows of queries may be any number of heads"}
+    values |= _spelled({"num_attention_heads": heads, "num_key_value_heads": shared or heads // groups})
+    values.setdefault("head_dim", queries // heads)
+    return {}
+
+
+def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any], asked: set[str]) -> dict[str, str]:
+    """Values that no shape tells and without which the numbers would be others."""
+    missing: dict[str, str] = {}
+    specs = [leaf for spec in blueprint.network.layers.values() for leaf in _leaves(spec)]
+    attentions = [spec for spec in specs if isinstance(spec, MultiHeadAttention)]
+    bases = [name for name in _ROTARY_BASES if name in asked]
+    turns = any(spec.rope is not None for spec in attentions)
+    if turns and not any(name in values for name in bases if name != "rope_scaling"):
+        missing[bases[0] if bases else "rope_theta"] = "the base of the rotary embedding is in no tensor"
+    if turns and asked.intersection(_SCALINGS) and not any(name in values for name in _SCALINGS):
+        missing["rope_scaling"] = "how the rotation is stretched for long texts is in no tensor; null where it is not"
+    if "sliding_window" in asked and "sliding_window" not in values:
+        missing["sliding_window"] = "how far back rows see is in no tensor; null where they see all"
+    elif "sliding_window" in asked and values["sliding_window"] is None and any(spec.window for spec in attentions):
+        missing["sliding_window"] = "this family has a window"
+    elif values.get("sliding_window") is not None and "layer_types" not in values:
+        kinds = [name for name in ("use_sliding_window", "max_window_layers") if name in asked and name not in values]
+        missing |= dict.fromkeys(kinds, "it says which layers have the window")
+    if any(isinstance(spec, Gate) for spec in specs) and "num_experts_per_tok" not in values:
+        missing["num_experts_per_tok"] = "how many experts a row takes is in no tensor"
+    told = {*values, *(_ROTATED if values.get("rope_parameters") is not None else ())}
+    unseen: tuple[str, ...] = getattr(archs.family_module(family), "UNSEEN", ())
+    other = [name for name in unseen if name not in told and name not in missing]
+    return missing | dict.fromkeys(other, "models of this family differ in it, and it is in no tensor")
+
+
+def _leaves(spec: LayerSpec) -> list[LayerSpec]:
+    children = spec.children().values()
+    gate = getattr(spec, "gate", None)
+    own = [gate] if isinstance(gate, LayerSpec) else []
+    return [spec, *own, *(leaf for each in children for leaf in _leaves(each))]
+
+
+_ALIKE: Final = 0.6
+"""Part of the names that must agree for a family to be called near."""
+_LAYERS: Final = 4
+"""Layers that are compared; more repeat the same names."""
+
+
+def nearest(source: TensorSource, known: Mapping[str, Known], assumptions: Assumptions, where: str) -> str | None:
+    """Say which family is nearest and what differs, tensor by tensor; None where none is near.
+
+    Parameters
+    ----------
+    known : what names and shapes tell
+    """
+    if "hidden_size" not in known:
+        return None
+    layers = 1 + max((int(m[1]) for name in source.entries if (m := spellings.STACK.match(name))), default=0)
+    more = {} if "num_hidden_layers" in known else {"num_hidden_layers": layers, "n_layer": layers}
+    here = {template(name) for name in source.entries}
+    wanted = assumptions.find("model_type")
+    best: tuple[float, str] = (0.0, "")
+    for family in [wanted] if isinstance(wanted, str) else (*PLAIN_FIRST, *archs.families()):
+        values, _ = values_for(family, known, assumptions)
+        few = {"num_hidden_layers": min(layers, _LAYERS), "n_layer": min(layers, _LAYERS)}
+        made = _built({**values, **few}, source, where, assumptions)
+        if made is None:
+            continue
+        there = {template(rule.source) for rule in spelled_as(source, made)}
+        alike = len(here & there) / max(len(here | there), 1)
+        best = max(best, (round(alike, 3), family), key=lambda one: one[0])  # of equals the plainest, which is first
+    alike, family = best
+    if alike < (_ALIKE if wanted is None else 0.0) or not family:
+        return None
+    values, _ = values_for(family, known, assumptions)
+    return f"nearest is {family}, but for {_difference({**values, **more}, source, where, assumptions)}"
+
+
+def _difference(values: Mapping[str, Any], source: TensorSource, where: str, assumptions: Assumptions) -> str:
+    made = _built(values, source, where, assumptions)
+    if made is None:
+        return "a number of layers that it cannot have"
+    try:
+        fit(made, source)
+    except CheckpointError as error:
+        return str(error).partition(": ")[2]
+    return "what its configuration allows"
+
+
+def _built(values: Mapping[str, Any], source: TensorSource, where: str, assumptions: Assumptions) -> Blueprint | None:
+    """What a family makes of values, without looking whether the tensors fit."""
+    asked: set[str] = set()
+    try:
+        made = blueprint_of(Config(values, where, asked=asked), source)
+    except (VolumetricError, ArithmeticError):
+        return None
+    assumptions.known |= asked | CONDITIONAL
+    return made

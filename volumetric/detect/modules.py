@@ -1,0 +1,193 @@
+"""Single layers: what a module is by the names and shapes of its own tensors."""
+
+from __future__ import annotations
+
+from math import prod
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
+from volumetric.detect.fills import Fill, transposed, verbatim
+from volumetric.detect.findings import Finding
+from volumetric.detect.recurrent import recurrent
+from volumetric.detect.spellings import (
+    BATCH_NORM,
+    EMBEDDING,
+    GROUPED_NORM,
+    INPUT_SIDE,
+    POSITIONS,
+    TRANSPOSED_CONVOLUTION,
+)
+from volumetric.detect.tree import Node
+from volumetric.layers import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    Dense,
+    Embedding,
+    LayerNorm,
+    PositionEmbedding,
+    RMSNorm,
+)
+
+CONVOLUTIONS = (Conv1d, Conv2d, Conv3d)
+BATCH_NORMS = (BatchNorm1d, BatchNorm2d, BatchNorm3d)
+
+
+def single(node: Node) -> Finding | None:
+    """Recognise a module without modules inside."""
+    for attempt in (recurrent, _batch_norm, _keras_embedding, _kernel, _norm, _weight):
+        try:
+            found = attempt(node)
+        except SpecError:  # sizes that no layer has
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _batch_norm(node: Node) -> Finding | None:
+    own = {role: next((n for n in names if n in node.tensors), None) for role, names in BATCH_NORM.items()}
+    if own["running_mean"] is None or own["running_var"] is None:
+        return None
+    shapes = {node.tensors[name].shape for name in own.values() if name is not None}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        return None
+    (channels,) = next(iter(shapes))
+    affine = own["weight"] is not None and own["bias"] is not None
+    counted = [node.tensors[n].name for n in ("num_batches_tracked",) if n in node.tensors]
+    fills = {role: verbatim(node.tensors[name].name) for role, name in own.items() if name is not None}
+    return Finding(
+        path=node.path,
+        what=f"batch norm of {channels} channels",
+        reason="running mean and variance",
+        tensors=(*(fill.tensors[0] for fill in fills.values()), *counted),
+        layer=BatchNorm2d(num_features=channels, affine=affine) if channels else None,
+        fills=fills,
+    )
+
+
+def _keras_embedding(node: Node) -> Finding | None:
+    shape = node.shape("embeddings")
+    if shape is None or len(shape) != 2 or not prod(shape):
+        return None
+    return _embedding(node, "embeddings", shape, "Keras' name")
+
+
+def _embedding(node: Node, name: str, shape: Shape, reason: str) -> Finding:
+    rows, width = shape
+    positions = POSITIONS.search(node.path) is not None
+    kind = PositionEmbedding if positions else Embedding
+    return Finding(
+        path=node.path,
+        what=f"{'position ' if positions else ''}embedding {rows} × {width}",
+        reason=reason,
+        tensors=(node.tensors[name].name,),
+        layer=kind(num_embeddings=rows, embedding_dim=width),
+        fills={"weight": verbatim(node.tensors[name].name)},
+    )
+
+
+def _kernel(node: Node) -> Finding | None:
+    """Keras' Dense and Conv, which store the input side first."""
+    for name in ("depthwise_kernel", "kernel"):
+        shape = node.shape(name)
+        if shape is None or not prod(shape) or not 2 <= len(shape) <= 5:
+            continue
+        bias = node.shape("bias")
+        full = node.tensors[name].name
+        if len(shape) == 2:
+            if bias not in (None, shape[1:]):
+                return None
+            layer = Dense(in_features=shape[0], out_features=shape[1], bias=bias is not None)
+            fills = {"weight": transposed(full)} | _bias(node)
+            return _found(node, f"linear {shape[0]} → {shape[1]}", "Keras' kernel, the input side first", layer, fills)
+        *taps, ins, outs = shape
+        if name == "depthwise_kernel":
+            groups, shown = ins, f"{ins} channels each on its own"
+            outs *= ins
+        else:
+            groups, shown = 1, f"{ins} → {outs}"
+        if bias not in (None, (outs,)):
+            return None
+        kind = CONVOLUTIONS[len(taps) - 1]
+        layer = kind(in_channels=ins, out_channels=outs, kernel_size=tuple(taps), groups=groups, bias=bias is not None)
+        order = (len(taps), len(taps) + 1) if groups > 1 else (len(taps) + 1, len(taps))
+        target = (outs, ins // groups, *taps)
+        make = _moved((*order, *range(len(taps))), target)
+        what = f"{kind.__name__} {shown}, {'×'.join(map(str, taps))}"
+        return _found(node, what, f"Keras' {name}, taps first", layer, {"weight": Fill((full,), make)} | _bias(node))
+    return None
+
+
+def _moved(order: tuple[int, ...], shape: Shape):
+    return lambda kernel: kernel.transpose(order).reshape(shape)
+
+
+def _norm(node: Node) -> Finding | None:
+    """Gains of one axis: with a bias LayerNorm, without RMSNorm."""
+    gain = next((n for n in ("weight", "gamma", "scale", "g") if len(node.shape(n) or ()) == 1), None)
+    if gain is None or set(node.tensors) - {gain, "bias", "beta", "b"}:
+        return None
+    (width,) = node.tensors[gain].shape
+    bias = next((n for n in ("bias", "beta", "b") if n in node.tensors), None)
+    if not width or (bias is not None and node.shape(bias) != (width,)):
+        return None
+    names = tuple(node.tensors[name].name for name in (gain, bias) if name is not None)
+    if GROUPED_NORM.search(node.path):
+        reason = "gains by channel; how many channels make a group is in no tensor"
+        return Finding(path=node.path, what=f"group norm of {width} channels", reason=reason, tensors=names)
+    fills = {"weight": verbatim(names[0])} | ({"bias": verbatim(names[1])} if bias is not None else {})
+    layer = LayerNorm(num_features=width) if bias is not None else RMSNorm(num_features=width)
+    reason = "gains and biases of one axis" if bias is not None else "gains of one axis and no biases"
+    what = f"{'LayerNorm' if bias is not None else 'RMSNorm'} of {width}"
+    return Finding(
+        path=node.path, what=what, certainty="likely", reason=reason, tensors=names, layer=layer, fills=fills
+    )
+
+
+def _weight(node: Node) -> Finding | None:
+    """A ``weight`` of two axes or more, as torch has them: embedding, linear layer or convolution."""
+    shape = node.shape("weight")
+    if shape is None or not prod(shape) or not 2 <= len(shape) <= 5 or set(node.tensors) - {"weight", "bias"}:
+        return None
+    bias, full = node.shape("bias"), node.tensors["weight"].name
+    if len(shape) == 2:
+        if bias is None and (EMBEDDING.search(node.path) or POSITIONS.search(node.path)):
+            return _embedding(node, "weight", shape, "its name")
+        if node.path.rpartition(".")[2] in INPUT_SIDE and bias == shape[1:]:
+            layer = Dense(in_features=shape[0], out_features=shape[1])
+            fills = {"weight": transposed(full)} | _bias(node)
+            return _found(node, f"linear {shape[0]} → {shape[1]}", "GPT-2's name, the input side first", layer, fills)
+        if bias not in (None, shape[:1]):
+            return None
+        layer = Dense(in_features=shape[1], out_features=shape[0], bias=bias is not None)
+        fills = {"weight": verbatim(full)} | _bias(node)
+        return _found(node, f"linear {shape[1]} → {shape[0]}", "a matrix, the output side first", layer, fills)
+    outs, ins, *taps = shape
+    size = "×".join(map(str, taps))
+    if TRANSPOSED_CONVOLUTION.search(node.path):
+        reason = "its name says transposed; its steps are in no tensor"
+        names = tuple(entry.name for entry in node.tensors.values())
+        what = f"transposed convolution {outs} → {ins}, {size}"
+        return Finding(path=node.path, what=what, certainty="likely", reason=reason, tensors=names)
+    if bias not in (None, shape[:1]):
+        return None
+    kind = CONVOLUTIONS[len(taps) - 1]
+    # One input channel for each filter is a depthwise convolution, or one of grey images: who puts it in place knows.
+    depthwise = ins == 1 and outs > 1
+    layer = kind(in_channels=ins, out_channels=outs, kernel_size=tuple(taps), bias=bias is not None)
+    fills = {"weight": verbatim(full)} | _bias(node)
+    what = f"{kind.__name__} " + (f"{outs} filters of one channel" if depthwise else f"{ins} → {outs}") + f", {size}"
+    return _found(node, what, f"a kernel of {len(taps)} axes, filters first", layer, fills)
+
+
+def _bias(node: Node) -> dict[str, Fill]:
+    return {"bias": verbatim(node.tensors["bias"].name)} if "bias" in node.tensors else {}
+
+
+def _found(node: Node, what: str, reason: str, layer: Dense | Conv1d | Conv2d | Conv3d, fills: dict[str, Fill]):
+    names = tuple(name for fill in fills.values() for name in fill.tensors)
+    return Finding(path=node.path, what=what, reason=reason, tensors=names, layer=layer, fills=fills)

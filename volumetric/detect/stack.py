@@ -1,0 +1,140 @@
+"""Stack: puts layers that were recognised into a grid, block by block, with sums over what a block reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
+from volumetric.detect.fills import Fill, renamed, store_of
+from volumetric.detect.findings import Certainty, Finding
+from volumetric.dtypes import DType, Scheme
+from volumetric.layers import BatchNorm2d, Conv2d, LayerSpec, Parallel, Residual, Sequential
+from volumetric.loaders.quantise import target_schemes
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network, Params
+from volumetric.network.grid import Coord, Grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPlan:
+    """A network, and what fills each of its parameters."""
+
+    network: Network
+    fills: Mapping[str, Fill]
+
+    def mount(self, source: TensorSource, dtype: str | DType | Scheme | None, where: str) -> Params:
+        """Return the parameters as lazy stores; each has a tensor, none is made up."""
+        targets = target_schemes(self.network, dtype)
+        return Params(
+            {
+                key: store_of(self.fills[key], spec.shape, source, targets[key], where)
+                for key, spec in self.network.param_specs().items()
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanParts:
+    """What an attempt to put a network together gave; `Detection` explains the fields."""
+
+    architecture: str
+    certainty: Certainty
+    reason: str
+    plan: NetworkPlan | None
+    placed: tuple[str, ...]
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def tensors(self) -> set[str]:
+        """Tensors that have a place."""
+        return set(self.placed)
+
+
+Filled = tuple[LayerSpec, Mapping[str, Fill]]
+"""A layer, and what fills its parameters."""
+
+
+@dataclass(slots=True)
+class Stack:
+    """A network of images under construction; `placed` are the tensors that have a place."""
+
+    layers: dict[Coord, LayerSpec] = field(default_factory=dict)
+    fills: dict[str, Fill] = field(default_factory=dict)
+    _z: int = 0
+    _slot: int = 0
+
+    def block(self) -> None:
+        """Go to the next plane."""
+        self._z, self._slot = self._z + 1, 0
+
+    def add(self, spec: LayerSpec, fills: Mapping[str, Fill] | None = None) -> Coord:
+        """Place a layer in the next slot and return where it is."""
+        at = Coord(self._z, 0, 0, self._slot)
+        self.layers[at] = spec
+        self.fills |= {f"{at}/{name}": fill for name, fill in (fills or {}).items()}
+        self._slot += 1
+        return at
+
+    def summed(self, before: Coord, main: Sequence[Filled], short: Sequence[Filled]) -> None:
+        """Add what `main` makes of the output of `before` to that output, or to what `short` makes of it."""
+        if not short:
+            for spec, own in main:
+                self.add(spec, own)
+            self.add(Residual(source=str(before)))
+            return
+        branches = tuple(Sequential(layers=tuple(spec for spec, _ in way)) for way in (main, short))
+        fills: dict[str, Fill] = {}
+        for i, way in enumerate((main, short)):
+            for j, (_, own) in enumerate(way):
+                fills |= renamed(own, f"{i}/{j}")
+        self.add(Parallel(branches=branches, combine="add"), fills)
+
+    def plan(self, input_shape: Shape) -> NetworkPlan:
+        """Return the network. Raises `ShapeError` where one layer does not read what the one before it makes."""
+        slots = 1 + max(coord.slot for coord in self.layers)
+        network = Network(
+            grid=Grid(self._z + 1, 1, 1, slots), layers=self.layers, input_shape=input_shape, input_dtype="float32"
+        )
+        return NetworkPlan(network=network, fills=self.fills)
+
+    @property
+    def placed(self) -> tuple[str, ...]:
+        """Tensors that have a place."""
+        return tuple(name for fill in self.fills.values() for name in fill.tensors)
+
+
+def convolution(found: Finding, channels: int, **fields: Any) -> Filled:
+    """A convolution on so many channels; how many groups it has follows from how many a filter reads.
+
+    Raises
+    ------
+    SpecError
+        It is none, or does not read so many.
+    """
+    spec = found.layer
+    if not isinstance(spec, Conv2d) or channels % spec.in_channels:
+        raise SpecError(f"{found.path or 'a convolution'} does not read {channels} channels")
+    spec = replace(spec, in_channels=channels, groups=channels // spec.in_channels, **fields)
+    return spec, found.fills
+
+
+def batch_norm(found: Finding, channels: int, **fields: Any) -> Filled:
+    """A batch norm of so many channels. Raises `SpecError` if it is none, or has others."""
+    spec = found.layer
+    if not isinstance(spec, BatchNorm2d) or spec.num_features != channels:
+        raise SpecError(f"{found.path} is no batch norm of {channels} channels")
+    return replace(spec, **fields), found.fills
+
+
+def image_shape(said: Any, channels: int, size: int) -> Shape:
+    """Shape of an image: what was said, or so many channels of a square. Raises `SpecError` for anything else."""
+    if said is None:
+        return channels, size, size
+    whole = isinstance(said, (list, tuple)) and all(type(n) is int and 0 < n < 2**16 for n in said)
+    if not whole or len(said) != 3 or said[0] != channels:
+        raise SpecError(f"guess: input_shape {said} is no image", hint=f"as in {[channels, size, size]}")
+    return tuple(said)

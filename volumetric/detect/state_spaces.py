@@ -1,0 +1,84 @@
+"""Sizes of state-space layers, as names and shapes tell them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from volumetric.detect.values import Known
+from volumetric.loaders.gguf_states import expansion
+from volumetric.loaders.source import TensorEntry
+
+GROUPED: Final = "width of groups"
+"""Not a value of a configuration: numbers of b and of c in a row, of all groups together."""
+_DECAY: Final = re.compile(r"(.*\blayers\.0\.(?:mixer|mamba)\.)A_log")
+_GROUPS, _SIZES = ("n_groups", "mamba_n_groups"), ("state_size", "mamba_d_state")
+
+
+def state_space_values(entries: Mapping[str, TensorEntry]) -> dict[str, Known]:
+    """Return what the first state-space layer tells of a configuration; nothing where there is none."""
+    match = next((found for name in entries if (found := _DECAY.fullmatch(name))), None)
+    if match is None:
+        return {}
+    start = match[1]
+    shapes = {name.removeprefix(start): entry.shape for name, entry in entries.items() if name.startswith(start)}
+    conv, out = shapes.get("conv1d.weight", ()), shapes.get("out_proj.weight", ())
+    if len(conv) != 3 or len(out) != 2:
+        return {}
+    hidden, inner = out
+    values: dict[str, tuple[Any, str]] = {
+        "conv_kernel": (conv[2], "taps of the convolution"),
+        "use_conv_bias": ("conv1d.bias" in shapes, "the convolution's tensors"),
+        "use_bias": ("in_proj.bias" in shapes, "the tensors of the projection"),
+        "expand": (expansion(inner, hidden), "columns of out_proj"),
+    }
+    decay = shapes["A_log"]
+    if len(decay) == 2:
+        values |= {
+            "intermediate_size": (decay[0], "rows of the decays"),
+            "state_size": (decay[1], "columns of the decays"),
+        }
+        if len(steps := shapes.get("dt_proj.weight", ())) == 2:
+            values["time_step_rank"] = (steps[1], "columns of dt_proj")
+    elif len(decay) == 1 and inner % decay[0] == 0:
+        values |= {
+            "num_heads": (decay[0], "as many decays"),
+            "head_dim": (inner // decay[0], "columns of out_proj, shared out to the heads"),
+            GROUPED: ((conv[0] - inner) // 2, "channels of the convolution beyond those of out_proj"),
+        }
+        if start.endswith(".mamba."):
+            values = _beside_attention(values, shapes, inner)
+    return {name: Known(value, reason) for name, (value, reason) in values.items()}
+
+
+def _beside_attention(
+    values: Mapping[str, tuple[Any, str]], shapes: Mapping[str, tuple[int, ...]], inner: int
+) -> dict[str, tuple[Any, str]]:
+    """The same values as Falcon-H1 calls them: the plain names are those of its attention."""
+    names = {"mamba_n_heads": "num_heads", "mamba_d_head": "head_dim", "mamba_d_conv": "conv_kernel"}
+    names |= {"mamba_conv_bias": "use_conv_bias", "mamba_proj_bias": "use_bias"}
+    return {
+        **{own: values[name] for own, name in names.items()},
+        GROUPED: values[GROUPED],
+        "mamba_d_ssm": (inner, "columns of out_proj"),
+        "mamba_rms_norm": ("norm.weight" in shapes, "whether there is a norm before out_proj"),
+        "projectors_bias": ("out_proj.bias" in shapes, "the tensors of out_proj"),
+    }
+
+
+def complete_groups(values: dict[str, Any], known: Mapping[str, Known]) -> dict[str, str]:
+    """Work out groups or state from the other, as no shape tells them apart; return what stands in for both."""
+    if GROUPED not in known:
+        return {}
+    width = known[GROUPED].value
+    groups = next((values[name] for name in _GROUPS if name in values), None)
+    size = next((values[name] for name in _SIZES if name in values), None)
+    missing = {}
+    if type(groups) is not int or groups < 1:
+        told = type(size) is int and size > 0
+        groups = max(width // size, 1) if told else 1
+        name = _GROUPS["mamba_d_ssm" in known]
+        missing = {} if told else {name: f"{width} numbers of a row may be any number of groups"}
+    values |= dict.fromkeys(_GROUPS, groups) | {name: values.get(name, width // groups) for name in _SIZES}
+    return missing

@@ -1,0 +1,105 @@
+"""What runs between the operations on rows of a network: programs, their parameters, what they find in a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from volumetric.base._typing import Array
+from volumetric.devices.cpu.state import CpuState
+from volumetric.devices.cpu.table import StepTable
+from volumetric.devices.cpu.walking import Walker
+from volumetric.graph.ops import Graph
+from volumetric.network import Params
+from volumetric.run.graph.segments import Cut
+
+if TYPE_CHECKING:
+    from volumetric.run.graph.cores import Core, Stretch
+
+
+class Between:
+    """Cores of a network.
+
+    Parameters
+    ----------
+    params : those that they read are kept in float32
+    walker : runs their programs
+
+    Attributes
+    ----------
+    cores : by the place of their segment in the cut
+    weight_bytes : of their parameters
+    """
+
+    def __init__(self, cut: Cut, params: Params, walker: Walker) -> None:
+        self.cores: dict[int, Core] = {}
+        self.weight_bytes = 0
+        self._store = None
+        apart = {at: part for at, part in enumerate(cut.parts) if part.graph is not None}
+        if not apart:
+            return
+        # Many kernels, which most language models never need.
+        from volumetric.devices.cpu.graph.device import CpuGraphs
+        from volumetric.run.graph.cores import Core
+
+        graphs = CpuGraphs(walker.threads, walker=walker, alike=True)
+        self._store = store = graphs.store()
+        for at, part in apart.items():
+            self.cores[at] = Core(cut.graph, part, lambda graph: graphs.compile(graph, store))
+            for key in sorted(part.parameters - store.buffers.keys()):
+                store.put(key, params[key].values())
+                params[key].release()
+        self.weight_bytes = sum(array.nbytes for array in store.buffers.values())
+
+    def update(self, params: Params) -> Params:
+        """Replace parameters of cores; return the others. Raises `ShapeError` where one has another shape."""
+        mine = [] if self._store is None else [key for key in params if key in self._store.buffers]
+        for key in mine:
+            assert self._store is not None
+            self._store.put(key, params[key].values())
+        return Params({key: store for key, store in params.items() if key not in mine})
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory of the programs that there are."""
+        programs = [program for core in self.cores.values() for program in core.programs]
+        shared = self._store.scratch.nbytes if self._store else 0
+        return shared + sum(getattr(program, "constant_bytes", 0) for program in programs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallValues:
+    """A call of some rows of each of `states`, of which `outputs` rows are wanted."""
+
+    graph: Graph
+    table: StepTable
+    states: Sequence[CpuState]
+    lengths: Sequence[int]
+    outputs: int
+
+    def view(self, tensor: int) -> Array:
+        """The rows of a value, ``[rows, width]``; not of one that lies in the caller's array."""
+        known = self.graph.tensors[tensor]
+        return self.table.bytes_of(tensor).view(known.dtype).reshape(self.table.rows, -1)[:, : known.width]
+
+    def rows(self, tensor: int, stretch: Stretch) -> Array:
+        """Some rows of a value."""
+        every = self.view(tensor)[stretch.start : stretch.start + stretch.rows]
+        return every.reshape(stretch.rows, *self.graph.tensors[tensor].shape[1:])
+
+    def state(self, tensor: int, piece: int) -> Array:
+        """A fixed state of a sequence."""
+        known = self.graph.tensors[tensor]
+        return self.states[piece].memory.plain[known.key or ""].reshape(known.shape)
+
+    def run(self, core: Core) -> None:
+        """Compute a segment for the rows of this call, unless nobody asks for it."""
+        from volumetric.run.graph.cores import Stretch
+
+        lengths, positions = self.lengths, [state.position for state in self.states]
+        if core.segment.tail:
+            lengths, positions = [self.outputs], [0]
+        guard = core.segment.guard
+        if guard is None or self.rows(guard[0], Stretch(0, sum(lengths)))[:, guard[1]].any():
+            core.run(self, lengths, positions)

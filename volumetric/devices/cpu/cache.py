@@ -1,0 +1,258 @@
+"""Keys and values of a layer as attention reads them: rows that come, and go once they lie behind a window."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.devices.cpu.arena import address_of, aligned_zeros
+from volumetric.devices.cpu.kernels.append import STORAGE_BYTES
+from volumetric.run.held import Coded, Held, after_zeros, as_codes, as_numbers, count_of, last_of
+
+_FIRST = 32  # rows of the first allocation: what schedulers count for a short sequence
+_WINDOW = 256  # rows below which no window is worth dropping rows for
+BLOCK = 16  # rows that keys keep side by side
+
+KVStorage = Literal["float32", "float16", "int8"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Keys and values that an attention kernel reads together.
+
+    Attributes
+    ----------
+    keys, values : keys of the two states; None: they live one step, and layers of one form share the memory
+    """
+
+    kv_heads: int
+    head_dim: int
+    keys: str | None = None
+    values: str | None = None
+
+
+def _padded(head_dim: int) -> int:
+    return -(-head_dim // 16) * 16
+
+
+def in_blocks(rows: int) -> int:
+    """Rows that whole blocks have, as many as `rows` need."""
+    return -(-rows // BLOCK) * BLOCK
+
+
+def grown(capacity: int, needed: int, most: int) -> int:
+    """Rows to make room for where `capacity` are too few for `needed`: twice as many, but no more than `most`."""
+    return in_blocks(max(needed, min(max(_FIRST, 2 * capacity), most)))
+
+
+class Cache:
+    """Keys and values of a pair, those of the rows from `first` on.
+
+    Without a window all rows stay, and capacity doubles when it is exceeded. With one, rows that no later one reads are
+    dropped when room is short, so that there is never more than twice the window, or the window and the rows of a call.
+
+    Parameters
+    ----------
+    window : how many of the last rows are read again; None: all
+    limit : rows that a sequence may have
+
+    Attributes
+    ----------
+    window : how many of the last rows are read again; None: all, or so many that none would ever be dropped
+    first : position of the first row that is held, a multiple of 16
+    capacity : rows that fit
+    """
+
+    def __init__(self, pair: Pair, storage: KVStorage, *, window: int | None, limit: int) -> None:
+        self._pair, self._limit = pair, limit
+        self._storage: KVStorage = storage
+        most = limit if window is None else 2 * max(window, _WINDOW)
+        self.window = window if most < limit else None
+        self._most = min(most, limit)
+        self.first = self.capacity = 0
+        self._halves = self._laid_out(0)
+
+    @property
+    def words(self) -> tuple[int, int, int, int]:
+        """What steps read: addresses of keys and values, `capacity`, `first`."""
+        keys, values = self._halves
+        return address_of(keys.memory), address_of(values.memory), self.capacity, self.first
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values."""
+        return sum(half.memory.nbytes for half in self._halves)
+
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which a sequence can go back: all that it reads is there."""
+        return self.first + self.window - 1 if self.window is not None and self.first else 0
+
+    def room(self, position: int) -> int:
+        """Rows that fit from `position` on, before any must move."""
+        return self.capacity - self._held(position, self.first)
+
+    def places(self, position: int, rows: int) -> int:
+        """Rows that attention finds here in a call of `rows` rows from `position` on."""
+        return rows + self._held(position, self.first)
+
+    @property
+    def growth(self) -> tuple[int | None, bool]:
+        """Equal for caches of a state that get more memory at the same calls."""
+        return self.window, self._pair.keys is None
+
+    def capacity_for(self, position: int, rows: int) -> int:
+        """Return the capacity with which there is room for `rows` rows from `position` on: the present one, or more."""
+        if rows <= self.room(position):
+            return self.capacity
+        held = self._held(position, self._needed_from(position))
+        return max(self.capacity, grown(self.capacity, held + rows, self._most))
+
+    def capacity_of_copy(self, position: int, *, fit: bool) -> int:
+        """Return the capacity of a copy up to `position`: what that fills, or, not to `fit`, room to go on."""
+        held = self._held(position, self.first)
+        if fit or not held:
+            return in_blocks(held)
+        roomy = grown(held, min(held + 1, self._most), self._most)
+        return min(self.capacity, roomy) if self.capacity > held else roomy
+
+    def bytes_of(self, capacity: int) -> int:
+        """Return bytes of keys and values of so many rows, a multiple of 64."""
+        return sum(_Half.size(self._pair, capacity, self._storage, keys=keys) for keys in (True, False))
+
+    def reserve(self, position: int, rows: int, memory: NDArray[np.uint8] | None = None) -> bool:
+        """Make room for `rows` rows from `position` on; returns whether `words` are others now.
+
+        Parameters
+        ----------
+        memory : zeros, of `bytes_of` the capacity that `capacity_for` tells, where that is another one; None: its own
+        """
+        if rows <= self.room(position):
+            return False
+        self._begin(self._needed_from(position), position, rows, memory)
+        return True
+
+    def copy(self, position: int, capacity: int, memory: NDArray[np.uint8] | None) -> Cache:
+        """Return an independent cache that holds the same rows, up to `position`, in `memory`, see `reserve`."""
+        twin = Cache(self._pair, self._storage, window=self.window, limit=self._limit)
+        twin.first, twin.capacity, twin._halves = self.first, capacity, self._laid_out(capacity, memory)
+        twin._take(self._halves, 0, self._held(position, self.first))
+        return twin
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.first = 0
+
+    def read(self, position: int, *, keys: bool) -> Held:
+        """Return a copy of the rows that are held up to `position`, ``[rows, kv_heads, head_dim]``."""
+        return self._half(keys=keys).read(position - self.first)
+
+    def fill(self, keys: Held, values: Held, position: int) -> None:
+        """Hold these last rows before `position`, or as many of them as there is room for; before them zeros."""
+        first = max(0, position - count_of(keys)) // BLOCK * BLOCK if self.window is not None else 0
+        if position - first > self._most:
+            first = self._needed_from(position)
+        self.first = first
+        if position - first > self.capacity:
+            self._begin(first, first, position - first)
+        for half, value in zip(self._halves, (keys, values), strict=True):
+            half.write(after_zeros(last_of(value, position - first), position - first))
+
+    def write(self, value: Held, *, keys: bool) -> None:
+        """Replace the first rows that are held."""
+        self._half(keys=keys).write(value)
+
+    def _half(self, *, keys: bool) -> _Half:
+        return self._halves[0 if keys else 1]
+
+    def _needed_from(self, position: int) -> int:
+        """First row, of those with which a block begins, that a row at `position` needs."""
+        return 0 if self.window is None else max(0, position + 1 - self.window) // BLOCK * BLOCK
+
+    def _held(self, position: int, first: int) -> int:
+        """Rows from `first` on that are there at `position`; none of those that live one step."""
+        return position - first if self._pair.keys is not None else 0
+
+    def _begin(self, first: int, position: int, rows: int, memory: NDArray[np.uint8] | None = None) -> None:
+        """Hold rows from `first` on, of those up to `position` that are there, with room for `rows` more."""
+        dropped, held = first - self.first, self._held(position, first)
+        capacity, old = grown(self.capacity, held + rows, self._most), self._halves
+        if capacity > self.capacity:
+            self.capacity, self._halves = capacity, self._laid_out(capacity, memory)
+        self._take(old, dropped, held)
+        self.first = first
+
+    def _laid_out(self, capacity: int, memory: NDArray[np.uint8] | None = None) -> tuple[_Half, _Half]:
+        """Return keys and values of so many rows, one behind the other in `memory`, of zeros; None: new memory."""
+        if memory is None:
+            memory = aligned_zeros(self.bytes_of(capacity))
+        size = _Half.size(self._pair, capacity, self._storage, keys=True)
+        keys = _Half(self._pair, capacity, self._storage, memory[:size], keys=True)
+        return keys, _Half(self._pair, capacity, self._storage, memory[size:], keys=False)
+
+    def _take(self, halves: tuple[_Half, _Half], start: int, rows: int) -> None:
+        """Copy `rows` rows from `start` on to the front; they may lie in the same memory."""
+        if rows and self._pair.keys is not None:
+            for mine, theirs in zip(self._halves, halves, strict=True):
+                mine.take(theirs, start, in_blocks(rows))
+
+
+class _Half:
+    """The keys, or the values, of one layer: codes ``[kv_heads, blocks, …]``; for int8, behind them the scales.
+
+    Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``.
+    """
+
+    def __init__(self, pair: Pair, capacity: int, storage: KVStorage, memory: NDArray[np.uint8], *, keys: bool) -> None:
+        self._storage: KVStorage = storage
+        self._block = BLOCK if keys else 1
+        self._width = pair.head_dim
+        inner = (pair.head_dim, BLOCK) if keys else (_padded(pair.head_dim),)
+        shape = (pair.kv_heads, capacity // self._block, *inner)
+        size = math.prod(shape) * STORAGE_BYTES[storage]
+        scales = 4 * pair.kv_heads * capacity if storage == "int8" else 0
+        self.memory = memory
+        self._codes = memory[:size].view(storage).reshape(shape)
+        self._scales = memory[size : size + scales].view(np.float32).reshape(pair.kv_heads, -1)
+
+    @staticmethod
+    def size(pair: Pair, capacity: int, storage: KVStorage, *, keys: bool) -> int:
+        """Return bytes of so many rows, a multiple of 64."""
+        numbers = pair.head_dim if keys else _padded(pair.head_dim)
+        row = numbers * STORAGE_BYTES[storage] + (4 if storage == "int8" else 0)
+        return -(-pair.kv_heads * capacity * row // 64) * 64
+
+    def take(self, other: _Half, start: int, rows: int) -> None:
+        """Copy `rows` rows of `other`, which may be this one, from `start` on, both multiples of 16, to the front."""
+        blocks, first = rows // self._block, start // self._block
+        self._codes[:, :blocks] = other._codes[:, first : first + blocks]
+        if self._scales.size:
+            self._scales[:, :rows] = other._scales[:, start : start + rows]
+
+    def read(self, rows: int) -> Held:
+        """Return a copy of the first rows ``[rows, kv_heads, head_dim]``."""
+        if self._block == 1:
+            numbers = self._codes[:, :rows, : self._width].transpose(1, 0, 2).copy()
+        else:
+            panels = self._codes[:, : -(-rows // BLOCK)].transpose(1, 3, 0, 2)
+            numbers = panels.reshape(-1, *panels.shape[2:])[:rows].copy()
+        return Coded(numbers, self._scales.T[:rows].copy()) if self._scales.size else numbers
+
+    def write(self, value: Held) -> None:
+        """Hold the rows ``[rows, kv_heads, head_dim]``, converted."""
+        coded = as_codes(value) if self._storage == "int8" else None
+        numbers = as_numbers(value, self._storage) if coded is None else coded.codes
+        rows, *row = numbers.shape
+        if coded is not None:
+            self._scales[:, :rows] = coded.scales.T
+        if self._block == 1:
+            self._codes[:, :rows, : self._width] = numbers.transpose(1, 0, 2)
+            return
+        blocks = -(-rows // BLOCK)
+        panels = np.zeros((blocks * BLOCK, *row), numbers.dtype)
+        panels[:rows] = numbers
+        self._codes[:, :blocks] = panels.reshape(blocks, BLOCK, *row).transpose(2, 0, 3, 1)

@@ -1,0 +1,118 @@
+"""The CPU device: compiled kernels over packed weights."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from volumetric.base.errors import DeviceError
+from volumetric.devices.cpu.between import Between
+from volumetric.devices.cpu.cache import KVStorage
+from volumetric.devices.cpu.cores import default_threads
+from volumetric.devices.cpu.executable import CpuExecutable
+from volumetric.devices.cpu.kernels.amx.allowed import has_matrix_registers
+from volumetric.devices.cpu.kernels.panels import FORMATS, Rounding
+from volumetric.devices.cpu.kernels.target import target
+from volumetric.devices.cpu.program import Program
+from volumetric.devices.cpu.resident import ResidentWeights
+from volumetric.devices.cpu.settings import Settings
+from volumetric.devices.cpu.walking import Walker
+from volumetric.network import Params
+from volumetric.run.device import DeviceInfo, Executable, RunOptions
+from volumetric.run.graph.network import GROUPED, NATIVE
+from volumetric.run.graph.segments import Cut
+from volumetric.run.narrowing import narrowed_params
+from volumetric.run.plan import Plan
+
+if TYPE_CHECKING:
+    from volumetric.clocked import Clocked
+    from volumetric.clocked.stream import ClockedStream
+    from volumetric.devices.cpu.graph.device import CpuGraphs
+    from volumetric.network import Network
+    from volumetric.run.streams import RowStream
+
+
+class CpuDevice:
+    """Runs plans and tensor graphs on the processor.
+
+    Parameters
+    ----------
+    threads : threads to use; None means the physical cores that the process may use
+
+    Attributes
+    ----------
+    native_schemes : schemes that are executed as stored; all others become float32 when made resident
+    native_operations : operations that run on the rows of a call
+    """
+
+    native_schemes = tuple(FORMATS)
+    native_operations = NATIVE | GROUPED
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise DeviceError(f"threads must be at least 1, got {threads}")
+        self.threads = threads or default_threads()
+
+    @property
+    def info(self) -> DeviceInfo:
+        """Name of the processor, threads and instruction set."""
+        threads = f"{self.threads} thread" + ("s" if self.threads > 1 else "")
+        machine, matrix = target(), has_matrix_registers()
+        return DeviceInfo(
+            name="cpu",
+            kind="cpu",
+            description=f"{_processor()}, {threads}, {machine.description}{', AMX' if matrix else ''}",
+            details={"threads": self.threads, "dot": machine.dot, "amx": matrix, "native": self.native_schemes},
+        )
+
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
+        """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
+
+        What runs on rows reads packed weights; what does not has its own in float32.
+        """
+        return self._compile(plan, params, options or RunOptions(), None)
+
+    def _compile(self, plan: Plan, sources: Params, options: RunOptions, like: ResidentWeights | None) -> CpuExecutable:
+        threads = options.threads or self.threads
+        cut = Cut(plan, self.native_operations)
+        params = narrowed_params(sources, self.native_schemes)
+        weights = ResidentWeights(cut.graph, cut.rows, params, threads, sources=sources, like=like)
+        walker = Walker(threads)
+        between = Between(cut, params, walker)
+        compute: Rounding = "int8" if options.compute == "auto" else options.compute
+        storage = self._storage(options, weights)
+        settings = Settings(cut, weights, compute=compute, storage=storage, context=options.context, threads=threads)
+        beside = partial(self._compile, options=options, like=weights)
+        return CpuExecutable(Program(settings, between), options, walker, beside)
+
+    def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
+        """Return `batch` streams: see `volumetric.run.streams`."""
+        from volumetric.run.streams import open_stream
+
+        return open_stream(self, machine, params, batch=batch)
+
+    def graphs(self, *, alike: bool = False) -> CpuGraphs:
+        """Return the device for tensor graphs; `alike`: a row has the same bits in any company, see `CpuGraphs`."""
+        from volumetric.devices.cpu.graph.device import CpuGraphs
+
+        return CpuGraphs(self.threads, alike=alike)
+
+    @staticmethod
+    def _storage(options: RunOptions, weights: ResidentWeights) -> KVStorage:
+        """Keys and values in float16 where activations are rounded to 8 bits anyway, else in float32."""
+        if options.kv_dtype != "auto":
+            return options.kv_dtype
+        return "float16" if weights.has_integers and options.compute != "float32" else "float32"
+
+
+@cache
+def _processor() -> str:
+    """Name of the processor."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,180 @@
+"""A network bound to resident weights on the CPU."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from math import isfinite
+
+import numpy as np
+
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import DeviceError, GenerationError
+from volumetric.devices.cpu.cache import BLOCK
+from volumetric.devices.cpu.decoding import TokenLoop
+from volumetric.devices.cpu.program import Program
+from volumetric.devices.cpu.running import CHUNK, Call, Runner
+from volumetric.devices.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
+from volumetric.devices.cpu.walking import Walker
+from volumetric.network import OUTPUT, Params
+from volumetric.run.batch import Handed, Part, Span, check_once, check_pieces, deal, greedy_each
+from volumetric.run.device import Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.run.logits import check_likeliest
+from volumetric.run.plan import Plan
+from volumetric.run.profile import StepTime
+from volumetric.run.state import check_room, check_tokens, check_vocabulary, fixed_bytes
+
+
+class CpuExecutable:
+    """A compiled network. `run` may be called from several Python threads; calls take turns."""
+
+    def __init__(
+        self,
+        program: Program,
+        options: RunOptions,
+        walker: Walker,
+        beside: Callable[[Plan, Params], CpuExecutable],
+    ) -> None:
+        self.options = options
+        self._beside = beside
+        self._runner: Runner | None = Runner(program, walker)
+        self._turn = threading.Lock()
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Bytes of resident weights, of buffers, and of the cache per token."""
+        runner = self._open()
+        program = runner.program
+        per_token = bytes_per_token(program.cut.plan, program.settings.storage)
+        return MemoryReport(
+            weights=program.settings.weights.nbytes + program.between.weight_bytes,
+            scratch=runner.scratch_bytes,
+            state_per_token=per_token,
+            state_fixed=fixed_bytes(program.cut.plan.states),
+            block=BLOCK,
+        )
+
+    def new_state(self) -> CpuState:
+        """An empty state."""
+        settings = self._open().program.settings
+        specs, limit = settings.cut.plan.states, self.options.context
+        layout = StateLayout(specs=specs, pairs=settings.pairs, storage=settings.storage, limit=limit)
+        return CpuState(StateMemory(layout))
+
+    def restore(self, data: bytes) -> CpuState:
+        """A state that goes on where the one went that `data` was saved of."""
+        state = self.new_state()
+        from volumetric.run.state_file import restore_state  # brings msgspec, for those who save states
+
+        restore_state(state, data, self._open().program.cut.plan.states, self.options.context)
+        return state
+
+    def run(self, pieces: Sequence[Piece]) -> list[Found]:
+        """Append the rows of each piece to its state; see `Executable.run`.
+
+        A row has the same bits in any company, and a prompt in any pieces, unless layers take statistics over a call.
+
+        Raises
+        ------
+        GenerationError : a context cannot hold the rows, a state is named twice, or an id is outside of the vocabulary
+        ShapeError : there is no piece, or rows are not what the network reads
+        """
+        runner = self._open()
+        graph = runner.program.graph
+        parts = check_pieces(runner.program.cut.plan, pieces, self.options.context)
+        for part in parts:
+            self._check_positions(part.state.position + len(part))
+        handed = Handed(runner.program.cut.plan, parts)
+        with self._turn:
+            for spans in deal([len(part) for part in parts], CHUNK, cut=not graph.whole, each=graph.piece):
+                runner.run(Call(spans, parts), handed)
+        return handed.found
+
+    def forward(self, state: CpuState, x: Given, *, last_only: bool = True) -> F32Array:
+        """Append the rows of `x` to `state` and return the output for the last row, or for all of them: one piece."""
+        return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
+
+    def greedy(
+        self, states: Sequence[CpuState], tokens: Sequence[int], constant: Constant | None = None
+    ) -> Generator[list[int]]:
+        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
+        runner = self._open()
+        if TokenLoop.serves(runner):
+            return self._loop(runner, states, tokens, constant)
+        return greedy_each(self, runner.program.cut.plan, states, tokens, constant)
+
+    def _loop(
+        self, runner: Runner, states: Sequence[CpuState], tokens: Sequence[int], constant: Constant | None
+    ) -> Generator[list[int]]:
+        plan, positions = runner.program.cut.plan, runner.program.cut.positions
+        limit = self.options.context if positions is None else min(self.options.context, positions)
+        check_once(states)
+        more = check_tokens(plan, tokens, constant)
+        loop, vocabulary = TokenLoop(runner, states, limit, more), runner.program.vocabulary
+        while True:
+            if max(state.position for state in states) >= limit:  # who holds a state may have moved it meanwhile
+                for state in states:
+                    check_room(state.position, 1, self.options.context)
+                    self._check_positions(state.position + 1)
+            if max(tokens) >= vocabulary:
+                check_vocabulary(plan, np.array(tokens, np.int32))
+            with self._turn:
+                tokens, top = loop.step(tokens)
+            for place, logit in enumerate(top):
+                if not isfinite(logit):
+                    check_likeliest(logit, sequence=place)
+            yield list(tokens)
+
+    def step_times(self, states: Sequence[CpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Time of the steps of a call, see `Executable.step_times`; of one chunk, where `rows` are more than that."""
+        check_once(states)
+        runner = self._open()
+        plan = runner.program.cut.plan
+        rows = min(rows, max(1, CHUNK // len(states)), runner.program.graph.piece or CHUNK)
+        values = {name: plan.values[i] for name, i in plan.inputs.items()}
+        given = {name: np.zeros((rows, *value.shape[1:]), value.dtype) for name, value in values.items()}
+        for state in states:
+            check_room(state.position, rows, self.options.context)
+            self._check_positions(state.position + rows)
+        if any(spec.kind == "fixed" for spec in plan.states.values()):
+            states = [state.fork() for state in states]  # each walk replaces them
+        with self._turn:
+            parts = [Part(state, "last", given, tuple(plan.outputs)) for state in states]
+            return runner.step_times(Call([Span(i, 0, rows) for i in range(len(parts))], parts), repeats)
+
+    def update(self, params: Params) -> None:
+        """Replace resident weights, see `Updatable.update`."""
+        with self._turn:
+            runner = self._open()
+            others = runner.program.between.update(params)
+            runner.program.settings.weights.update(others, runner.walker.threads)
+            runner.forget()
+
+    def beside(self, plan: Plan, params: Params) -> CpuExecutable:
+        """Compile another plan that reads the same resident weights, see `Sharing.beside`."""
+        with self._turn:
+            self._open()
+            return self._beside(plan, params)
+
+    def prepare(self) -> None:
+        """Compile, or load from the cache, the kernels of calls of every number of rows; see `Preparable.prepare`."""
+        with self._turn:
+            self._open().compile_ahead()
+
+    def close(self) -> None:
+        """Drop weights and buffers."""
+        self._runner = None
+
+    def _open(self) -> Runner:
+        if self._runner is None:
+            raise DeviceError("this executable is closed", hint="compile the plan again")
+        return self._runner
+
+    def _check_positions(self, tokens: int) -> None:
+        """Raise `GenerationError` if `tokens` tokens are more than a table of learned positions has."""
+        positions = self._open().program.cut.positions
+        if positions is not None and tokens > positions:
+            raise GenerationError(
+                f"{tokens} tokens exceed the {positions} positions that the model has learned",
+                hint="shorten the prompt or generate fewer tokens",
+            )

@@ -1,0 +1,110 @@
+"""Runs of steps on the same elements become one step, which goes through them block by block.
+
+Step after step an array of more than a core's cache goes to memory and comes back. What does not need the elements of
+others moves in front of such a run, so that runs are as long as the data flow allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from volumetric.devices.cpu.graph.extents import Storage, extents_of
+from volumetric.devices.cpu.steps import BLOCKED, Draft, Step
+
+_SMALLEST = 1 << 18
+"""Bytes of an array from which this pays: smaller ones stay in a cache anyway."""
+_BLOCK = 1 << 17
+"""Bytes of all arrays of a block."""
+_NAMES = frozenset({"unary", "unary_grad", "binary", "dropout"})
+
+
+_Extent: TypeAlias = tuple[int, int]
+"""First byte in a storage, and their number."""
+
+
+@dataclass(slots=True)
+class _Touched:
+    """Storages that steps read and write, where in those that all share alike, and those that not all do."""
+
+    reads: set[Storage] = field(default_factory=set)
+    writes: set[Storage] = field(default_factory=set)
+    alike: dict[Storage, _Extent] = field(default_factory=dict)
+    apart: set[Storage] = field(default_factory=set)
+
+    def add(self, storage: Storage, extent: _Extent, *, alike: bool) -> None:
+        """Take note of a tensor."""
+        if not alike or self.alike.setdefault(storage, extent) != extent:
+            self.apart.add(storage)
+
+    def with_other(self, other: _Touched) -> _Touched:
+        """Both."""
+        made = _Touched(self.reads | other.reads, self.writes | other.writes, {**self.alike}, self.apart | other.apart)
+        for storage, extent in other.alike.items():
+            made.add(storage, extent, alike=True)
+        return made
+
+
+def block_by_block(draft: Draft) -> None:
+    """Rewrite the steps of a draft."""
+    touched = _toucher(draft)
+    steps: list[Step] = []
+    run: list[Step] = []
+    seen = _Touched()
+
+    def close() -> None:
+        nonlocal seen
+        steps.extend([_joined(run, len(seen.reads | seen.writes))] if len(run) > 1 else run)
+        run.clear()
+        seen = _Touched()
+
+    for step in draft.steps:
+        own = touched(step)
+        if step.name not in _NAMES or 4 * int(step.flat) < _SMALLEST:
+            if step.host or step.inner or seen.writes & (own.reads | own.writes) or own.writes & seen.reads:
+                close()
+            steps.append(step)
+            continue
+        both = seen.with_other(own)
+        strange = own.reads.isdisjoint(seen.reads | seen.writes)  # it would find nothing in the cache, and hold memory
+        if run and (strange or step.flat != run[0].flat or both.apart & both.writes):
+            close()
+            both = own
+        run.append(step)
+        seen = both
+    close()
+    draft.steps[:] = steps
+
+
+def _toucher(draft: Draft) -> Callable[[Step], _Touched]:
+    """Return what tells the storages of a step."""
+    extent = extents_of(draft)
+
+    def touched(step: Step) -> _Touched:
+        made = _Touched()
+        for tensors, storages in ((step.reads, made.reads), (step.writes, made.writes)):
+            for i in tensors:
+                storage, first = extent(i)
+                storages.add(storage)
+                made.add(storage, (first, draft.sizes[i]), alike=i in step.shared)
+        return made
+
+    return touched
+
+
+def _joined(run: list[Step], arrays: int) -> Step:
+    reads = dict.fromkeys(i for step in run for i in step.reads)
+    writes = dict.fromkeys(i for step in run for i in step.writes)
+    alone = {i for step in run for i in (*step.reads, *step.writes) if i not in step.shared}
+    return Step(
+        name=BLOCKED,
+        arguments=(max(1, 4 * int(run[0].flat) * arrays // _BLOCK),),
+        reads=tuple(reads),
+        writes=tuple(writes),
+        flat=run[0].flat,
+        shared=tuple(i for i in {**reads, **writes} if i not in alone),
+        work=sum(step.work for step in run),
+        note=" ".join(step.label for step in run),
+        body=tuple(run),
+    )

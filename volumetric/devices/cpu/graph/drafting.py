@@ -1,0 +1,124 @@
+"""The steps of a graph, with guards around what need not run.
+
+What such a guard leaves out may be read after all, see `Guard`: then zeros are written in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+from typing import TypeAlias
+
+from volumetric.devices.cpu.graph.blocks import block_by_block
+from volumetric.devices.cpu.graph.elements import fill
+from volumetric.devices.cpu.graph.extents import Storage, extents_of
+from volumetric.devices.cpu.graph.joining import terms_of
+from volumetric.devices.cpu.graph.steps import rule
+from volumetric.devices.cpu.graph.views import shared_storage
+from volumetric.devices.cpu.kernels.graph.operations import SHAPES
+from volumetric.devices.cpu.steps import Draft, Step
+from volumetric.graph.guards import Guard
+from volumetric.graph.ops import Graph, Node
+
+_BLOCK_BITS = 18
+
+
+def drafted(graph: Graph, *, alike: bool = False) -> Draft:
+    """Return the steps of a graph; none for nodes that only make tensors without elements."""
+    draft = Draft(graph, SHAPES, alike, shared_storage(graph))
+    runs: list[_Run] = []
+    for (guard, summed), nodes in groupby(graph.nodes, key=lambda node: (_one(draft, node.guard), _summed(node))):
+        kept: set[int] = set()
+        for node in nodes:
+            if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
+                rule.append(draft, node)
+                kept.update(node.outputs if node.attrs.get("stays") else ())
+        if draft.steps:
+            alone = any(step.host for step in draft.steps)  # what is Python stands by itself in a table
+            reads = [(i, guard) for step in draft.steps for i in step.reads]
+            reads = reads if summed is None else [(i, term.guard) for term in terms_of(summed) for i in term.operands]
+            runs.append(_Run(None if alone else guard, tuple(draft.steps), reads, kept))
+            draft.steps.clear()
+    read = _Reads(draft, runs) if any(run.guard and run.guard.zeros for run in runs) else None
+    for run in runs:
+        first = len(draft.steps)
+        draft.steps += run.steps
+        if run.guard is None:
+            continue
+        work = sum(step.work for step in run.steps) if run.guard.zeros else 0.0
+        draft.guard(first, run.guard.tensor, run.guard.column, work=work)
+        if read is None or not run.guard.zeros:
+            continue
+        first = len(draft.steps)
+        for i in dict.fromkeys(i for step in run.steps for i in step.writes):
+            if i not in run.kept and read.elsewhere(i, run.guard):
+                fill(draft, i, 0.0)
+        if len(draft.steps) > first:
+            draft.guard(first, run.guard.tensor, run.guard.column, unless=True)
+    block_by_block(draft)
+    return draft
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring steps with one guard, or none.
+
+    Attributes
+    ----------
+    reads : tensors, and the guards under which they are read
+    kept : tensors that stay as they lie where the steps do not run
+    """
+
+    guard: Guard | None
+    steps: Sequence[Step]
+    reads: Sequence[tuple[int, Guard | None]]
+    kept: Collection[int]
+
+
+def _summed(node: Node) -> Node | None:
+    """Return a node whose inputs are read under guards of their own."""
+    return node if node.op == "gemm_sum" and any(node.attrs["guards"]) else None
+
+
+def _one(draft: Draft, guard: Guard | None) -> Guard | None:
+    """Return a guard that the walker can look at: of whole results, by one row, as `ROWS_WORD` says."""
+    return guard if guard is not None and guard.parts == 1 and draft.shape(guard.tensor)[0] == 1 else None
+
+
+_Read: TypeAlias = "tuple[int, int, Guard | None]"
+"""First byte, end, and the guard of who reads."""
+
+
+class _Reads:
+    """Which bytes of storages are read, by blocks of them, and under which guards."""
+
+    def __init__(self, draft: Draft, runs: Sequence[_Run]) -> None:
+        self._extent, self._sizes = extents_of(draft), draft.sizes
+        self._found: dict[tuple[Storage, int], set[_Read]] = {}
+        for run in runs:
+            for i, guard in set(run.reads):
+                self._add(i, guard)
+        for i in draft.graph.outputs:
+            self._add(i, None)
+
+    def elsewhere(self, tensor: int, guard: Guard) -> bool:
+        """Whether something is read of a tensor by steps without this guard."""
+        _, first = self._extent(tensor)
+        end = first + self._sizes[tensor]
+        return any(
+            by != guard and start < end and first < stop
+            for block in self._blocks(tensor)
+            for start, stop, by in self._found.get(block, ())
+        )
+
+    def _add(self, tensor: int, guard: Guard | None) -> None:
+        first = self._extent(tensor)[1]
+        for block in self._blocks(tensor):
+            self._found.setdefault(block, set()).add((first, first + self._sizes[tensor], guard))
+
+    def _blocks(self, tensor: int) -> Iterator[tuple[Storage, int]]:
+        storage, first = self._extent(tensor)
+        for block in range(first >> _BLOCK_BITS, (first + self._sizes[tensor] - 1 >> _BLOCK_BITS) + 1):
+            yield storage, block

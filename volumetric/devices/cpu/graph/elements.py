@@ -1,0 +1,279 @@
+"""Steps of functions of elements, and of copies and reductions over strided layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.cpu.graph.steps import moved, rule
+from volumetric.devices.cpu.kernels.formulas import code_of
+from volumetric.devices.cpu.kernels.graph.curves import FUNCTIONS, SLOPES
+from volumetric.devices.cpu.kernels.graph.elementwise import (
+    BINARY_ARGUMENTS,
+    PAIRS,
+    UNARY_ARGUMENTS,
+    UNARY_GRAD_ARGUMENTS,
+)
+from volumetric.devices.cpu.kernels.graph.moving import (
+    ASSIGN_ARGUMENTS,
+    COPY_ARGUMENTS,
+    FILL_ARGUMENTS,
+    TRANSPOSE_ARGUMENTS,
+)
+from volumetric.devices.cpu.kernels.graph.noise import DROPOUT_ARGUMENTS, GUMBEL_ARGUMENTS, NORMAL_ARGUMENTS
+from volumetric.devices.cpu.kernels.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
+from volumetric.devices.cpu.steps import Address, Draft
+from volumetric.graph.layout import BINARY_AXES, broadcast_layout, merged, reduce_layout
+from volumetric.graph.numeric.noise import threshold_of
+from volumetric.graph.ops import Node
+from volumetric.graph.strides import strides_of
+
+_COST = {"linear": 0.0, "relu": 0.0, "exp": 0.3, "log": 0.5, "tanh": 0.8, "gelu": 1.0, "gelu_tanh": 1.0, "silu": 0.7}
+"""Nanoseconds for an element besides moving it."""
+
+
+def _flat(
+    draft: Draft,
+    name: str,
+    names: Sequence[str],
+    /,
+    *constants: int | str,
+    reads: Mapping[str, int | None],
+    y: int,
+    cost: float = 0.0,
+    **given: Any,
+) -> None:
+    """Append a step of which threads share the elements of `y`, and of operands of its size; `cost` is for each."""
+    count = draft.sizes[y] // 4
+    like = tuple(i for i in (*reads.values(), y) if i is not None and draft.sizes[i] == draft.sizes[y])
+    work = moved(4 * count * len(like)) + cost * count
+    given |= {"count": count, "flat": count, "shared": like, "work": work}
+    draft.add(name, names, *constants, reads=reads, writes={"y": y}, **given)
+
+
+@rule("unary")
+def unary(draft: Draft, node: Node) -> None:
+    """One function of each element."""
+    [x], [y], name = node.inputs, node.outputs, node.attrs["name"]
+    given = {key: float(node.attrs[key]) for key in ("alpha", "beta")}
+    code, cost = code_of(name, FUNCTIONS), _COST.get(name, 0.2)
+    _flat(draft, "unary", UNARY_ARGUMENTS, code, reads={"x": x}, y=y, cost=cost, over=(x,), **given)
+
+
+@rule("dropout")
+def dropout(draft: Draft, node: Node) -> None:
+    """Some elements scaled, the others 0."""
+    (x, key), [y], p = node.inputs, node.outputs, node.attrs["p"]
+    given = {"stream": node.attrs["stream"], "threshold": threshold_of(p), "factor": 0.0 if p == 1 else 1 / (1 - p)}
+    _flat(draft, "dropout", DROPOUT_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=0.5, **given)
+
+
+@rule("gumbel")
+def gumbel(draft: Draft, node: Node) -> None:
+    """Noise by place and position added."""
+    (x, positions), [y] = node.inputs, node.outputs
+    rows, width = draft.graph.tensors[x].shape
+    low, high = (part % (1 << 32) for part in (node.attrs["seed"], node.attrs["seed"] >> 32))
+    given = {"rows": rows, "width": width, "low": low, "high": high, "over": (x,)}
+    work = moved(8 * rows * width) + 2 * rows * width
+    draft.add("gumbel", GUMBEL_ARGUMENTS, reads={"x": x, "positions": positions}, writes={"y": y}, work=work, **given)
+
+
+@rule("normal")
+def normal(draft: Draft, node: Node) -> None:
+    """Noise by number added."""
+    (x, key), [y] = node.inputs, node.outputs
+    given = {"stream": node.attrs["stream"], "first": node.attrs["first"] % (1 << 32)}
+    _flat(draft, "normal", NORMAL_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=2.0, over=(x,), **given)
+
+
+@rule("unary_grad")
+def unary_grad(draft: Draft, node: Node) -> None:
+    """``g f'(x)``."""
+    (g, x), [y], name = node.inputs, node.outputs, node.attrs["name"]
+    code, cost = code_of(name, SLOPES), _COST.get(name, 0.2)
+    _flat(draft, "unary_grad", UNARY_GRAD_ARGUMENTS, code, reads={"g": g, "x": x}, y=y, cost=cost, over=(g, x))
+
+
+@rule("binary", "accumulate")
+def binary(draft: Draft, node: Node) -> None:
+    """A function of pairs, with broadcasting over at most 4 axes; ``accumulate`` adds in place, see `skipping`."""
+    (a, b), [y] = node.inputs, node.outputs
+    count = draft.tensor(y).size
+    sizes, (_, *steps) = broadcast_layout(draft.shape(y), draft.shape(a), draft.shape(b))
+    if len(sizes) > BINARY_AXES:
+        raise UnsupportedError(
+            f"binary at {node.where or 'an unnamed place'} broadcasts over {len(sizes)} separate axes",
+            hint=f"reshape so that at most {BINARY_AXES} remain",
+        )
+    lead = BINARY_AXES - len(sizes)
+    sizes = (1,) * lead + sizes
+    a_steps, b_steps = ((0,) * lead + tuple(4 * s for s in own) for own in steps)
+    if sizes[-1] == 1:  # one element: any step will do, and vectors are the common case
+        a_steps, b_steps = (*a_steps[:-1], 4), (*b_steps[:-1], 4)
+    places: dict[str, Any] = {f"a{i}": step for i, step in enumerate(a_steps)}
+    places |= {f"b{i}": step for i, step in enumerate(b_steps)} | {f"n{i}": sizes[i] for i in (1, 2, 3)}
+    whole = [i for i in (a, b) if draft.tensor(i).size == count]
+    code = PAIRS.index(node.attrs["name"])
+    _flat(draft, "binary", BINARY_ARGUMENTS, code, reads={"a": a, "b": b}, y=y, over=whole, **places)
+
+
+def fill(draft: Draft, y: int, value: float) -> None:
+    """Set a tensor to one number."""
+    _flat(draft, "fill", FILL_ARGUMENTS, reads={}, y=y, value=value)
+
+
+def copy(draft: Draft, x: Address, y: Address, sizes: Shape, x_steps: Sequence[int], y_steps: Sequence[int]) -> None:
+    """Copy `sizes` elements between two layouts with steps in elements; the last axis of y is contiguous."""
+    if prod(sizes) == 0:
+        return
+    sizes, (y_steps, x_steps) = merged(sizes, y_steps, x_steps)
+    work = moved(8 * prod(sizes))
+    *outer, inner = range(len(sizes))
+    across = [i for i in outer if x_steps[i] == 1 and sizes[i] >= 8]
+    given: dict[str, Any]
+    common: dict[str, Any] = {"reads": (x.tensor,), "writes": (y.tensor,), "x": x, "y": y}
+    if across and x_steps[inner] > 1 and sizes[inner] >= 8:
+        [m] = across
+        outer.remove(m)
+        given = {"work": work, "outer": prod(sizes[i] for i in outer), "m": sizes[m]}
+        given |= {"n": sizes[inner], "x_n": 4 * x_steps[inner], "y_m": 4 * y_steps[m]}
+        draft.add("transpose", TRANSPOSE_ARGUMENTS, **common, **_axes(draft, outer, sizes, x_steps, y_steps), **given)
+        return
+    flat = prod(sizes) if tuple(y_steps) == strides_of(sizes) and draft.sizes[y.tensor] == 4 * prod(sizes) else 0
+    given = {"shared": (y.tensor,) if flat else (), "work": work}
+    given |= {"rows": prod(sizes[i] for i in outer), "inner": sizes[inner]}
+    given |= {"x_inner": 4 * x_steps[inner], "y_inner": 4 * y_steps[inner]}
+    draft.add("copy", COPY_ARGUMENTS, **common, flat=flat, **_axes(draft, outer, sizes, x_steps, y_steps), **given)
+
+
+def _axes(draft: Draft, outer: list[int], sizes: Shape, x: Sequence[int], y: Sequence[int]) -> dict[str, Any]:
+    table = [number for i in reversed(outer) for number in (sizes[i], 4 * x[i], 4 * y[i])]
+    return {"axes": len(outer), "table": draft.table(table)}
+
+
+@rule("permute")
+def permute(draft: Draft, node: Node) -> None:
+    """Axes in another order."""
+    [x], [y] = node.inputs, node.outputs
+    own = strides_of(draft.shape(x))
+    shape = draft.shape(y)
+    copy(draft, Address(x), Address(y), shape, tuple(own[i] for i in node.attrs["perm"]), strides_of(shape))
+
+
+@rule("broadcast")
+def broadcast(draft: Draft, node: Node) -> None:
+    """Repeat along axes of size 1."""
+    [x], [y] = node.inputs, node.outputs
+    shape = draft.shape(y)
+    own = [0 if n == 1 else s for n, s in zip(draft.shape(x), strides_of(draft.shape(x)), strict=True)]
+    copy(draft, Address(x), Address(y), shape, own, strides_of(shape))
+
+
+@rule("slice")
+def slice_(draft: Draft, node: Node) -> None:
+    """Cut out a block, unless it is read where it lies."""
+    [x], [y] = node.inputs, node.outputs
+    own, shape = strides_of(draft.shape(x)), draft.shape(y)
+    first = sum(4 * s * a for s, a in zip(own, node.attrs["starts"], strict=True))
+    if draft.lies_in(y, x, first):
+        return
+    copy(draft, Address(x, first), Address(y), shape, own, strides_of(shape))
+
+
+@rule("flip")
+def flip(draft: Draft, node: Node) -> None:
+    """Turn one axis round: a copy that starts at its end and steps back."""
+    [x], [y], axis = node.inputs, node.outputs, node.attrs["axis"]
+    shape = draft.shape(x)
+    own = strides_of(shape)
+    steps = tuple(-step if i == axis else step for i, step in enumerate(own))
+    if shape[axis]:
+        copy(draft, Address(x, 4 * own[axis] * (shape[axis] - 1)), Address(y), shape, steps, own)
+
+
+@rule("pad")
+def pad(draft: Draft, node: Node) -> None:
+    """Put zeros around."""
+    [x], [y] = node.inputs, node.outputs
+    own, shape = strides_of(draft.shape(y)), draft.shape(x)
+    if draft.shape(y) != shape:
+        fill(draft, y, 0.0)
+    first = sum(4 * s * b for s, b in zip(own, node.attrs["before"], strict=True))
+    copy(draft, Address(x), Address(y, first), shape, strides_of(shape), own)
+
+
+@rule("concat")
+def concat(draft: Draft, node: Node) -> None:
+    """Join along an axis what was not made there."""
+    [y], axis, at = node.outputs, node.attrs["axis"], 0
+    own = strides_of(draft.shape(y))
+    flat = prod(draft.shape(y)[:axis]) == 1
+    for x in node.inputs:
+        shape, start = draft.shape(x), 4 * own[axis] * at
+        at += shape[axis]
+        if not draft.lies_in(x, y, start):
+            to = Address(draft.part(y, start, draft.sizes[x])) if flat else Address(y, start)
+            copy(draft, Address(x), to, shape, strides_of(shape), own)
+
+
+@rule("assign")
+def assign(draft: Draft, node: Node) -> None:
+    """Write a persistent buffer."""
+    x, *apply = node.inputs
+    _flat(draft, "assign", ASSIGN_ARGUMENTS, reads={"x": x, "apply": next(iter(apply), None)}, y=node.outputs[0])
+
+
+@rule("reduce")
+def reduce(draft: Draft, node: Node) -> None:
+    """Sum, mean or maximum over axes."""
+    [x], [y], name = node.inputs, node.outputs, node.attrs["name"]
+    runs = list(reduce_layout(draft.shape(x), node.attrs["axes"]))
+    if draft.tensor(x).size == 0:
+        fill(draft, y, 0.0)
+        return
+    factor = draft.tensor(y).size / draft.tensor(x).size if name == "mean" else 1.0
+    source = x
+    if runs == [(draft.tensor(x).size, True)] and name != "max" and draft.tensor(x).size > 4 * CHUNK:
+        source, runs = _chunked(draft, x)
+    while sum(reduced for _, reduced in runs) > 2:  # the last run first, into a temporary tensor
+        last = max(i for i, (_, reduced) in enumerate(runs) if reduced)
+        outer = prod(n for n, _ in runs[:last])
+        inner = prod(n for n, _ in runs[last + 1 :])
+        target = draft.temporary(4 * outer * inner)
+        reduction(draft, source, target, (1, 1, outer, runs[last][0], inner), largest=name == "max")
+        source = target
+        runs[last - 1 : last + 2] = [(runs[last - 1][0] * inner, False)]
+    if len(runs) < 5 and runs[0][1]:
+        runs.insert(0, (1, False))
+    sizes = [n for n, _ in runs] + [1] * (5 - len(runs))
+    if len(runs) == 3:  # kept, reduced, kept: the middle axis takes the sum, so that the last one is contiguous
+        sizes = [runs[0][0], 1, 1, runs[1][0], runs[2][0]]
+    elif len(runs) == 2:
+        sizes = [runs[0][0], 1, 1, runs[1][0], 1]
+    elif len(runs) == 1:
+        sizes = [1, 1, 1, 1, runs[0][0]]
+    reduction(draft, source, y, sizes, factor=factor, largest=name == "max")
+
+
+def reduction(
+    draft: Draft, x: int, y: int, sizes: Sequence[int], *, factor: float = 1.0, largest: bool = False
+) -> None:
+    """Append sums, or maxima, of a tensor of 5 axes over its second and fourth."""
+    given = dict(zip(("k0", "r0", "k1", "r1", "k2"), sizes, strict=True))
+    work = moved(draft.sizes[x])
+    places: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}}
+    draft.add("reduce", REDUCE_ARGUMENTS, int(largest), **places, work=work, factor=factor, **given)
+
+
+def _chunked(draft: Draft, x: int) -> tuple[int, list[tuple[int, bool]]]:
+    """Sums of chunks, which all threads share; returns them as what is left to sum."""
+    count = draft.sizes[x] // 4
+    chunks = -(-count // CHUNK)
+    partial = draft.temporary(4 * chunks)
+    given = {"reads": {"x": x}, "writes": {"y": partial}, "count": count}
+    draft.add("chunk_sums", SUMS_ARGUMENTS, work=moved(4 * count), **given)
+    return partial, [(chunks, True)]

@@ -1,0 +1,26 @@
+"""Which part of which storage a tensor of a draft is: tensors with one key, parts and views lie in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from volumetric.devices.cpu.steps import Draft
+
+Storage: TypeAlias = "int | str"
+
+
+def extents_of(draft: Draft) -> Callable[[int], tuple[Storage, int]]:
+    """Return what tells a tensor's storage, and its first byte there."""
+    of = draft.roots() if draft.shared is None else draft.shared.of
+    start = [0] * len(of) if draft.shared is None else draft.shared.start
+    keys = [draft.graph.tensors[i].key for i in of]
+
+    def extent(tensor: int) -> tuple[Storage, int]:
+        if tensor in draft.parts:
+            whole, at = draft.parts[tensor]
+            storage, first = extent(whole)
+            return storage, first + at
+        return (keys[tensor] or of[tensor], start[tensor]) if tensor < len(of) else (tensor, 0)
+
+    return extent

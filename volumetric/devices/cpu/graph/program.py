@@ -1,0 +1,209 @@
+"""A graph of fixed shape bound to its memory: one native call on each thread for a run."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError
+from volumetric.devices.cpu.arena import address_of, aligned_array
+from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.graph.prepared import PreparedCall
+from volumetric.devices.cpu.graph.store import CpuStore
+from volumetric.devices.cpu.kernels.steps import FLUSH_WORD, ROWS_WORD, SLOTS_WORD
+from volumetric.devices.cpu.placement import Placement
+from volumetric.devices.cpu.profile import walk_times
+from volumetric.devices.cpu.table import Part, StepTable, ready
+from volumetric.devices.cpu.walking import Walker
+from volumetric.graph.ids import IdBound, id_bounds
+from volumetric.graph.interpret import check_buffer, check_value
+from volumetric.graph.ops import Graph, Tensor
+from volumetric.run.profile import StepTime
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """An input or output: its number, its tensor, whether it lies in the caller's array, and what its ids must be."""
+
+    number: int
+    tensor: Tensor
+    lent: bool
+    ids: Sequence[IdBound] = ()
+
+
+class CpuProgram:
+    """A compiled graph. `run` may be called from several Python threads; programs of one store take turns.
+
+    Parameters
+    ----------
+    store : of its persistent buffers, and of scratch memory for its programs
+    walker : runs its steps
+    alike : numbers of a row do not depend on how many there are, see `CpuGraphs`
+    """
+
+    def __init__(self, graph: Graph, store: CpuStore, walker: Walker, *, alike: bool = False) -> None:
+        self.graph = graph
+        self.store = store
+        self._walker = walker
+        self._buffers = {key: check_buffer(tensor, store.buffers) for key, tensor in graph.keyed.items()}
+        draft = drafted(graph, alike=alike)
+        ready([draft])
+        placement = Placement(draft)
+        self._constants = {placement.of[i]: _constant(graph.tensors[i], v) for i, v in graph.constants.items()}
+        self._table = StepTable(draft, placement)
+        for part in self._table.parts:
+            weakref.finalize(self, walker.governor.forget, part.name).atexit = False
+        homes = {number: storage.home for number, storage in placement.storages.items()}
+        of_key = {number: graph.tensors[number].key or "" for number, home in homes.items() if home == "key"}
+        self._fixed = {number: address_of(self._buffers[key]) for number, key in of_key.items()}
+        self._fixed |= {number: address_of(value) for number, value in self._constants.items()}
+        self._views: dict[int, Array] = {}
+        self._arena: Array | None = None  # where the table is bound to
+        ids = id_bounds(graph, ("gather_rows", "cross_attend", "weigh_rows"))
+
+        def end(i: int, bounds: Sequence[IdBound] = ()) -> _End:
+            return _End(i, graph.tensors[i], homes[placement.of[i]] == "caller", bounds)
+
+        self._inputs = [end(i, ids.get(i, ())) for i in graph.inputs]
+        self._outputs = [end(i) for i in graph.outputs]
+
+    @property
+    def constant_bytes(self) -> int:
+        """Memory that the program shares with no other."""
+        return sum(value.nbytes for value in self._constants.values())
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory that a run takes besides the store's buffers; programs of one store share all but constants."""
+        return self._table.placement.arena + self._table.scratch * self._walker.threads + self.constant_bytes
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run all steps and return the outputs.
+
+        Raises
+        ------
+        ShapeError
+            An input has another shape or kind of number, or an id lies outside of its table.
+        """
+        if len(inputs) != len(self._inputs):
+            raise ShapeError(f"the graph takes {len(self._inputs)} inputs, got {len(inputs)}")
+        with self.store.lock:
+            self._bind()
+            kept = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
+            results = [self._offer(end) for end in self._outputs]
+            self.run_parts()
+            del kept
+            return [result if end.lent else result.copy() for end, result in zip(self._outputs, results, strict=True)]
+
+    def prepared(self) -> PreparedCall | None:
+        """Return the program as a call with little work in Python, if it has one input, not of ids, and one output."""
+        if len(self._inputs) != 1 or len(self._outputs) != 1 or self._inputs[0].ids:
+            return None
+        return PreparedCall(self)
+
+    @property
+    def ends(self) -> list[tuple[Tensor, bool]]:
+        """Inputs and outputs, and whether each lies in an array of the caller's."""
+        return [(end.tensor, end.lent) for end in (*self._inputs, *self._outputs)]
+
+    def lay_out(self, homes: Sequence[Array | None]) -> list[Array]:
+        """Let inputs and outputs lie in `homes`, None where they have a place of their own; returns where each lies.
+
+        It stays so until another program of the store runs, or this one in another way: then `Scratch.user` changes.
+        """
+        self._bind()
+        ends = (*self._inputs, *self._outputs)
+        for end, home in zip(ends, homes, strict=True):
+            if home is not None:
+                self._table.lend(end.number, address_of(home))
+        return [self.view(end.number) if home is None else home for end, home in zip(ends, homes, strict=True)]
+
+    def run_parts(self) -> None:
+        """Run all steps on what lies where they look for it."""
+        for part in self._table.parts:
+            self._run_part(part)
+
+    def step_times(self, inputs: Sequence[Array], *, repeats: int = 10) -> list[StepTime]:
+        """Time of each step of a run on `inputs`; tensors with a key that the graph writes are written."""
+        with self.store.lock:
+            self._bind()
+            kept = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
+            results = [self._offer(end) for end in self._outputs]
+            times = walk_times(self._table, self.store.scratch.control, self._walker.threads, repeats, self)
+            del kept, results
+            return times
+
+    def view(self, i: int) -> Array:
+        """A tensor as an array over its memory."""
+        if i not in self._views:
+            self._views[i] = self._viewed(i)
+        return self._views[i]
+
+    def _viewed(self, i: int) -> Array:
+        tensor, number = self.graph.tensors[i], self._table.placement.of[i]
+        home = self._table.placement.storages[number].home
+        if home == "key":
+            memory = self._buffers[self.graph.tensors[number].key or ""]
+        else:
+            memory = self._constants[number] if home == "constant" else self._table.bytes_of(i)
+        return memory.reshape(-1).view(np.uint8)[: 4 * tensor.size].view(tensor.dtype).reshape(tensor.shape)
+
+    def _bind(self) -> None:
+        scratch, table = self.store.scratch, self._table
+        scratch.user = None
+        scratch.words[FLUSH_WORD], scratch.words[SLOTS_WORD] = self.graph.flush, address_of(table.slots)
+        scratch.words[ROWS_WORD] = 1  # of guards
+        if scratch.arena is self._arena:  # where it was, and scratch never becomes less
+            return
+        scratch.reserve(table.placement.arena, each=table.scratch, threads=self._walker.threads)
+        table.bind(scratch.arena, self._fixed)
+        self._arena = scratch.arena
+        self._views.clear()
+
+    def _run_part(self, part: Part) -> None:
+        control, walker = self.store.scratch.control, self._walker
+        if part.host is not None:
+            part.host(self)
+        elif walker.is_worth_threads(part.work, part.meetings):
+            walker.walk(part.address, part.count, control, kind=part.name)
+        else:
+            walker.alone(part.address, part.count, control)
+
+    def _take(self, end: _End, value: Array) -> Array:
+        """Bring an input to where the steps look for it; returns what must live until they are done."""
+        check_value(end.tensor, value)
+        for bound in end.ids:
+            if _beyond(value, bound):
+                raise ShapeError(f"{end.tensor.name}: ids must lie in 0 … {bound.below - 1}")
+        if not end.lent:
+            self.view(end.number)[...] = value
+            return value
+        value = np.ascontiguousarray(value, end.tensor.dtype)
+        self._table.lend(end.number, address_of(value))
+        return value
+
+    def _offer(self, end: _End) -> Array:
+        """Make a fresh array for an output that steps write directly; else return where they leave it."""
+        if not end.lent:
+            return self.view(end.number)
+        result = np.empty(end.tensor.shape, end.tensor.dtype)
+        self._table.lend(end.number, address_of(result))
+        return result
+
+
+def _constant(tensor: Tensor, value: Array) -> Array:
+    made = aligned_array(tensor.shape, tensor.dtype)
+    with np.errstate(over="ignore"):
+        made[...] = value
+    return made
+
+
+def _beyond(ids: Array, bound: IdBound) -> bool:
+    """Whether an id is below 0, or the bound or more."""
+    if bound.where is None and ids.size and ids.dtype == np.int32 and ids.flags.c_contiguous:
+        return bool(ids.view(np.uint32).max() >= bound.below)  # without its sign what is below 0 is huge
+    return bound.wrong(ids).size > 0

@@ -1,0 +1,142 @@
+"""Steps of operations on rows, and of rotary embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from volumetric.devices.cpu.graph.steps import moved, rule
+from volumetric.devices.cpu.kernels.graph.lookups import GATHER_ARGUMENTS, SCATTER_ARGUMENTS
+from volumetric.devices.cpu.kernels.graph.norms import NORM_ARGUMENTS, NORM_GRAD_ARGUMENTS, PARAM_GRAD_ARGUMENTS
+from volumetric.devices.cpu.kernels.graph.rows import (
+    ENTMAX_ARGUMENTS,
+    ENTMAX_GRAD_ARGUMENTS,
+    GRAD_ARGUMENTS,
+    KEEP_ARGUMENTS,
+    ROW_ARGUMENTS,
+)
+from volumetric.devices.cpu.kernels.graph.sequences import ROPE_ARGUMENTS
+from volumetric.devices.cpu.kernels.graph.weighing import WEIGH_ARGUMENTS
+from volumetric.devices.cpu.steps import Address, Draft
+from volumetric.graph.ops import Node
+
+
+@rule("gather_rows")
+def gather_rows(draft: Draft, node: Node) -> None:
+    """Rows of a table."""
+    (table, ids), [y] = node.inputs, node.outputs
+    count, width = draft.shape(y)
+    given: dict[str, Any] = {"reads": {"table": table, "ids": ids}, "count": count, "width": width}
+    given |= {"rows": draft.shape(table)[0]}
+    draft.add("gather_rows", GATHER_ARGUMENTS, writes={"y": y}, work=moved(8 * count * width), **given)
+
+
+@rule("scatter_rows", "scatter_add")
+def scatter_rows(draft: Draft, node: Node) -> None:
+    """Sums of rows with the same id; ``scatter_add`` adds them in place, see `skipping`."""
+    (*total, g, ids), [y] = node.inputs, node.outputs
+    rows, width = draft.shape(y)
+    count = draft.shape(g)[0]
+    places: dict[str, Any] = {name: Address(i) for name, i in (("g", g), ("ids", ids), ("y", y))}
+    work = moved(4 * ((0 if total else rows) + 3 * count) * width)
+    given = {"reads": node.inputs, "writes": (y,), "work": work}
+    places |= {"count": count, "width": width, "rows": rows, "fresh": int(not total)}
+    draft.add("scatter_rows", SCATTER_ARGUMENTS, **given, **places)
+
+
+@rule("weigh_rows")
+def weigh_rows(draft: Draft, node: Node) -> None:
+    """Weighted sums of rows of two tables."""
+    names = ("near", "far", "ids", "weights")
+    (count, terms), width = draft.shape(node.inputs[2]), draft.shape(node.outputs[0])[1]
+    near, far = (draft.shape(i)[0] for i in node.inputs[:2])
+    draft.add(
+        "weigh_rows",
+        WEIGH_ARGUMENTS,
+        reads=dict(zip(names, node.inputs, strict=True)),
+        writes={"y": node.outputs[0]},
+        work=moved(4 * count * width * (terms + 1)),
+        count=count,
+        terms=terms,
+        width=width,
+        split=near,
+        rows=near + far,
+    )
+
+
+@rule("softmax", "entmax", "keep_largest")
+def by_row(draft: Draft, node: Node) -> None:
+    """Softmax and its relatives."""
+    [x], [y] = node.inputs, node.outputs
+    rows, width = draft.shape(x)
+    common: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}, "rows": rows, "width": width}
+    work, size = moved(12 * rows * width), rows * width
+    if node.op == "softmax":
+        draft.add("softmax", ROW_ARGUMENTS, work=work + 0.4 * size, **common)
+    elif node.op == "keep_largest":
+        draft.add("keep_largest", KEEP_ARGUMENTS, work=work + size * node.attrs["k"], **common, k=node.attrs["k"])
+    elif node.attrs["alpha"] == 2:
+        draft.add("sparsemax", ROW_ARGUMENTS, work=work + 10 * size, **common)
+    else:
+        scale = node.attrs["alpha"] - 1
+        draft.add("entmax", ENTMAX_ARGUMENTS, work=work + 30 * size, **common, scale=float(scale), inverse=1 / scale)
+
+
+@rule("softmax_grad", "entmax_grad")
+def by_row_grad(draft: Draft, node: Node) -> None:
+    """Their gradients."""
+    (y, g), [gx] = node.inputs, node.outputs
+    rows, width = draft.shape(y)
+    common: dict[str, Any] = {"reads": {"y": y, "g": g}, "writes": {"gx": gx}, "rows": rows, "width": width}
+    work = moved(16 * rows * width)
+    if node.op == "softmax_grad":
+        draft.add("softmax_grad", GRAD_ARGUMENTS, work=work, **common)
+    else:
+        exponent = float(2 - node.attrs["alpha"])
+        draft.add("entmax_grad", ENTMAX_GRAD_ARGUMENTS, work=work + rows * width, **common, exponent=exponent)
+
+
+@rule("norm")
+def norm(draft: Draft, node: Node) -> None:
+    """Norm of rows."""
+    x, *vectors = node.inputs
+    y, stats = node.outputs
+    gain, bias, *_ = (*vectors, None, None)
+    rows, width = draft.shape(x)
+    given: dict[str, Any] = {"reads": {"x": x, "gain": gain, "bias": bias}}
+    given |= {"writes": {"y": y, "stats": stats}, "work": moved(12 * rows * width) + 20 * rows}
+    given |= {"rows": rows, "width": width, "eps": float(node.attrs["eps"])}
+    given |= {"offset": float(bool(node.attrs["unit_offset"]))}
+    draft.add("norm", NORM_ARGUMENTS, int(node.attrs["kind"] == "layer"), **given)
+
+
+@rule("norm_grad")
+def norm_grad(draft: Draft, node: Node) -> None:
+    """Gradient of the rows."""
+    g, x, stats, *vectors = node.inputs
+    rows, width = draft.shape(x)
+    given: dict[str, Any] = {"reads": {"g": g, "x": x, "stats": stats, "gain": vectors[0] if vectors else None}}
+    given |= {"writes": {"gx": node.outputs[0]}, "work": moved(24 * rows * width) + 20 * rows}
+    given |= {"rows": rows, "width": width, "offset": float(bool(node.attrs["unit_offset"]))}
+    draft.add("norm_grad", NORM_GRAD_ARGUMENTS, int(node.attrs["kind"] == "layer"), **given)
+
+
+@rule("norm_param_grad")
+def norm_param_grad(draft: Draft, node: Node) -> None:
+    """Gradients of gain and bias."""
+    g, x, stats = node.inputs
+    rows, width = draft.shape(x)
+    gain, *bias = node.outputs
+    given: dict[str, Any] = {"reads": {"g": g, "x": x, "stats": stats}, "rows": rows, "width": width}
+    given |= {"writes": {"ggain": gain, "gbias": bias[0] if node.attrs["bias"] else None}}
+    draft.add("norm_param_grad", PARAM_GRAD_ARGUMENTS, work=moved(12 * rows * width), **given)
+
+
+@rule("rope")
+def rope(draft: Draft, node: Node) -> None:
+    """Turn pairs of elements."""
+    (x, cos, sin), [y] = node.inputs, node.outputs
+    batch, length, heads, width = draft.shape(x)
+    given: dict[str, Any] = {"reads": {"x": x, "cos": cos, "sin": sin}, "rows": batch * length * heads}
+    given |= {"length": length, "heads": heads, "width": width, "half": draft.shape(cos)[1]}
+    given |= {"sign": -1.0 if node.attrs["back"] else 1.0}
+    draft.add("rope", ROPE_ARGUMENTS, writes={"y": y}, work=moved(8 * draft.tensor(x).size), **given)

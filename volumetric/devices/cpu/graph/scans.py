@@ -1,0 +1,52 @@
+"""Steps of linear recurrences."""
+
+from __future__ import annotations
+
+from volumetric.devices.cpu.graph.steps import moved, rule
+from volumetric.devices.cpu.kernels.graph.scans import LINEAR_SCAN_ARGUMENTS, ROTATE_SCAN_ARGUMENTS
+from volumetric.devices.cpu.steps import Draft
+from volumetric.graph.ops import Node
+
+
+@rule("linear_scan")
+def linear_scan(draft: Draft, node: Node) -> None:
+    """All steps of all sequences."""
+    u, a, *rest = node.inputs
+    keep, reverse = node.attrs["keep"], node.attrs["reverse"]
+    batch, length, width = draft.shape(u)
+    each = draft.shape(a) == draft.shape(u)
+    start, kept = None if reverse else rest[0], rest[-1] if keep else None
+    draft.add(
+        "linear_scan",
+        LINEAR_SCAN_ARGUMENTS,
+        int(reverse),
+        int(keep),
+        int(each),
+        reads={"u": u, "a": a, "start": start, "keep": kept},
+        writes={"s": node.outputs[0]},
+        work=moved(4 * batch * length * width * (2 + each)),
+        batch=batch,
+        length=length,
+        width=width,
+    )
+
+
+@rule("rotate_scan")
+def rotate_scan(draft: Draft, node: Node) -> None:
+    """All steps of all sequences."""
+    u, g, phi, *rest = node.inputs
+    keep, reverse = node.attrs["keep"], node.attrs["reverse"]
+    batch, length, wide = draft.shape(u)
+    start, kept = None if reverse else rest[0], rest[-1] if keep else None
+    draft.add(
+        "rotate_scan",
+        ROTATE_SCAN_ARGUMENTS,
+        int(reverse),
+        int(keep),
+        reads={"u": u, "g": g, "phi": phi, "start": start, "keep": kept},
+        writes={"s": node.outputs[0]},
+        work=moved(8 * batch * length * wide),
+        batch=batch,
+        length=length,
+        width=wide // 2,
+    )

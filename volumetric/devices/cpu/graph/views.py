@@ -1,0 +1,83 @@
+"""Which tensors of a graph lie in others: parts that need no copy.
+
+A contiguous `slice` lies in what it is cut from. What a `concat` joins one behind the other can be made where it will
+be read: so the rows that a tick reads are those that the tick before wrote, one place further. Two storages become one
+if they meet nowhere but in the part that is joined, where both hold the same numbers.
+"""
+
+from __future__ import annotations
+
+from volumetric.devices.cpu.steps import Shared
+from volumetric.graph.layout import first_element, is_contiguous_part, lies_flat
+from volumetric.graph.liveness import roots
+from volumetric.graph.ops import Graph, Node
+
+_WORTH = 2
+"""Times as large as a part its storage may be: all of it is held as long as the part is needed."""
+
+
+def shared_storage(graph: Graph) -> Shared:
+    """Return where tensors lie, those of `reshape` included."""
+    root = roots(graph)
+    sizes = [4 * tensor.size for tensor in graph.tensors]
+    made = Shared(of=list(range(len(sizes))), start=[0] * len(sizes), sizes=dict(enumerate(sizes)))
+    outputs = {root[i] for i in graph.outputs}
+    fixed = {i for i in range(len(sizes)) if graph.tensors[i].key is not None} | graph.constants.keys()
+    given = set(graph.inputs)
+    alone = fixed | outputs | given
+    """Storages that are the size of one tensor: they lie elsewhere than in the arena."""
+    members = {i: [i] for i in range(len(sizes))}
+
+    def join(gone: int, into: int, delta: int) -> None:
+        """Put a storage into another one, `delta` bytes from its start, which may be below 0."""
+        first = min(0, delta)
+        if first:
+            for i in members[into]:
+                made.start[i] -= first
+        for i in members[gone]:
+            made.of[i], made.start[i] = into, made.start[i] + delta - first
+        end = max(made.sizes[into], delta + made.sizes.pop(gone))
+        made.sizes[into] = end - first
+        members[into] += members.pop(gone)
+
+    for node in graph.nodes:
+        if node.op == "reshape" or (node.op == "slice" and _is_view(graph, node, fixed, root, outputs)):
+            [x], [y] = node.inputs, node.outputs
+            if node.op == "slice" and made.of[x] not in given and made.sizes[made.of[x]] > _WORTH * sizes[y]:
+                continue
+            join(y, made.of[x], made.start[x] + (_first(graph, node) if node.op == "slice" else 0))
+        elif node.op in ("accumulate", "scatter_add"):
+            total, [y] = node.inputs[0], node.outputs
+            join(y, made.of[total], made.start[total])
+        elif node.op == "concat" and node.outputs[0] not in alone and _is_flat(graph, node):
+            at, [y] = 0, node.outputs
+            for x in node.inputs:
+                gone, into, delta = made.of[x], made.of[y], made.start[y] + at - made.start[x]
+                meets = max(0, delta), min(made.sizes[into], delta + made.sizes[gone])
+                free = gone != into and alone.isdisjoint(members[gone]) and 0 < made.sizes[gone] <= _WORTH * sizes[x]
+                if free and meets == (made.start[y] + at, made.start[y] + at + sizes[x]):
+                    join(gone, into, delta)
+                at += sizes[x]
+    return made
+
+
+def _is_view(graph: Graph, node: Node, fixed: set[int], root: list[int], outputs: set[int]) -> bool:
+    """Whether a slice may be read where it lies: a buffer might be written to before, and an output lies elsewhere."""
+    [x], [y] = node.inputs, node.outputs
+    whole = graph.tensors[x].shape
+    return (
+        root[x] not in fixed
+        and root[y] not in outputs
+        and graph.tensors[y].size > 0
+        and is_contiguous_part(whole, node.attrs["starts"], node.attrs["stops"])
+    )
+
+
+def _first(graph: Graph, node: Node) -> int:
+    """Byte at which a slice begins."""
+    return 4 * first_element(graph.tensors[node.inputs[0]].shape, node.attrs["starts"])
+
+
+def _is_flat(graph: Graph, node: Node) -> bool:
+    """Whether a concat puts whole tensors one behind the other."""
+    return lies_flat(graph.tensors[node.outputs[0]].shape, node.attrs["axis"])

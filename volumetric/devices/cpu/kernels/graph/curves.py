@@ -1,0 +1,46 @@
+"""Functions of one number and their derivatives, on vectors of 16, by number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volumetric.devices.cpu.kernels.formulas import one_of
+from volumetric.devices.cpu.kernels.jit import kernel
+from volumetric.devices.cpu.kernels.lanes import where_equal
+from volumetric.devices.cpu.kernels.maths import WORDS, exp, log
+from volumetric.devices.cpu.kernels.simd import splat
+from volumetric.formula import functions
+
+f32 = np.float32
+
+
+@kernel
+def power(x, exponent):
+    """``x**exponent`` for x ≥ 0 and an exponent above 0, by way of logarithms."""
+    zero = splat(f32(0.0))
+    return where_equal(x, zero, zero, exp(log(x) * exponent))
+
+
+FUNCTIONS = tuple(functions.OWN)
+"""Position = the code of a function; activations come first."""
+
+apply = one_of(__name__, "apply", "x alpha beta", [each.value for each in functions.OWN.values()], WORDS)
+"""(code, x, alpha, beta) → function number `code` of `FUNCTIONS`; `alpha` and `beta` (vectors) are those of affine."""
+
+SLOPES = tuple(functions.SLOPES)
+"""Position = the code of a slope."""
+
+slope = one_of(__name__, "slope", "x", list(functions.SLOPES.values()), WORDS)
+"""(code, x) → slope number `code` of `SLOPES` at `x`; at a kink that from the left."""
+
+
+def apply_by(name: str) -> dict[str, Any]:
+    """Return `apply` of an activation that a package has registered, by its name."""
+    return {"apply": one_of(__name__, "apply", "x alpha beta", [functions.ACTIVATIONS[name].value], WORDS)}
+
+
+def slope_by(name: str) -> dict[str, Any]:
+    """Return `slope` of an activation that a package has registered, by its name."""
+    return {"slope": one_of(__name__, "slope", "x", [functions.slope_called(name)], WORDS)}

@@ -1,0 +1,333 @@
+"""How every CPU kernel is compiled: one set of Numba options, and one place for the compiled code.
+
+Numba's own cache looks only at the file of the function that it compiles, so an edit in an imported module (every
+micro-kernel here) would leave stale code behind. The kernels of a module are therefore kept in a directory named by a
+hash over the module and all that it imports, of another package over all of its modules and what they import of this
+one; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import llvmlite.binding
+import numba
+import numba.extending
+import platformdirs
+from numba import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.ccallback import CFunc
+from numba.core.runtime._nrt_python import c_helpers
+
+import volumetric
+from volumetric.base.registry import import_named
+from volumetric.devices.cpu.kernels import parts
+from volumetric.devices.cpu.kernels.kernel_files import KernelFiles
+
+_log = logging.getLogger(__name__)
+
+FASTMATH = frozenset({"contract", "reassoc", "nsz", "arcp"})
+"""Never ``nnan`` or ``ninf``: masked attention scores are minus infinity."""
+
+OPERATION = types.void(types.int64, types.int64, types.int64, types.int64)
+"""Signature of an operation: (step address, thread, threads, control address)."""
+
+_IMPORT = re.compile(
+    r"^(?:from (volumetric(?:\.\w+)*) import (\([^)]*\)|.*)|import (volumetric(?:\.\w+)+).*)$", re.MULTILINE
+)
+
+_PACKAGE = Path(volumetric.__file__).resolve().parent
+_KERNELS = _PACKAGE / "kernels" / "cpu"
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@cache
+def source_hash(module: Path) -> str:
+    """Hash over the source of a module of kernels and of all that it imports, and over the compiler's version."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(_sources(module)):
+        digest.update(str(path.relative_to(_PACKAGE)).encode() if path.is_relative_to(_PACKAGE) else path.name.encode())
+        digest.update(_read(path))
+    return digest.hexdigest()[:16]
+
+
+def _sources(module: Path) -> set[Path]:
+    """`module`, how kernels are compiled, and every file of the package that either needs."""
+    wanted = {module, Path(__file__).resolve(), *_package_of(module)}
+    unread = list(wanted)
+    while unread:
+        new = _imported(unread.pop()) - wanted
+        wanted |= new
+        unread += new
+    return wanted
+
+
+def _package_of(module: Path) -> set[Path]:
+    """All modules of the package that a module of others belongs to: which of them its kernels need, nobody knows."""
+    home = module.parent
+    if module.is_relative_to(_PACKAGE) or not (home / "__init__.py").exists():
+        return set()
+    while (home.parent / "__init__.py").exists():
+        home = home.parent
+    return set(home.rglob("*.py"))
+
+
+@cache
+def _imported(path: Path) -> set[Path]:
+    """The files that `path` imports of ours at its top; of a package outside of the kernels, all that lies in it."""
+    files = set[Path]()
+    for source, what, whole in _IMPORT.findall(_read(path).decode()):
+        target = _PACKAGE.joinpath(*(source or whole).split(".")[1:])
+        if target.with_suffix(".py").exists():
+            files.add(target.with_suffix(".py"))
+        elif target.is_relative_to(_KERNELS):
+            files |= {each for word in re.findall(r"\w+", what) if (each := target / f"{word}.py").exists()}
+        else:
+            files |= set(target.glob("*.py"))
+    return files
+
+
+@cache
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+@cache
+def cache_root() -> Path | None:
+    """The folder of the directories of compiled kernels, or None if they are not kept."""
+    if os.environ.get("VOLUMETRIC_JIT_CACHE", "1") == "0":
+        return None
+    root = platformdirs.user_cache_path("volumetric", appauthor=False) / "kernels" / volumetric.__version__
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return root if os.access(root, os.W_OK) else None
+
+
+def cache_directory(module: Path) -> Path | None:
+    """Where the compiled kernels of a module are kept, or None if they are not kept."""
+    root = cache_root()
+    return root / source_hash(module) if root else None
+
+
+class _Locator:
+    """Tells Numba's cache where to put a function of this package, and when it is stale."""
+
+    def __init__(self, function: Callable[..., Any], path: str) -> None:
+        self._stem = f"{Path(path).stem}-{function.__code__.co_firstlineno}"
+        self._module = Path(path).resolve()
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], path: str) -> _Locator | None:
+        return cls(function, path) if cache_root() is not None else None
+
+    def ensure_cache_path(self) -> None:
+        Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory(self._module))
+
+    def get_source_stamp(self) -> str:
+        return source_hash(self._module)
+
+    def get_disambiguator(self) -> str:
+        return self._stem
+
+
+class _Implementation(CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012 - the attribute that Numba reads
+
+
+class _CodeAlone(_Implementation):
+    """Keeps the machine code of a function that is never part of another.
+
+    Numba keeps the bitcode beside it, to link it into other functions, and reads all of it when it loads one: three
+    quarters of the time to load. Of that module it then asks for nothing but the names of what it defines.
+    """
+
+    def reduce(self, cres: Any) -> Any:
+        (name, kind, (code, _)), *rest = super().reduce(cres)
+        wrappers = cres.fndesc.llvm_cpython_wrapper_name, cres.fndesc.llvm_cfunc_wrapper_name
+        defined = (each for each in wrappers if cres.library.get_pointer_to_function(each))
+        names = "\n".join(f'define void @"{each}"() {{ ret void }}' for each in defined)
+        return (name, kind, (code, llvmlite.binding.parse_assembly(names).as_bitcode())), *rest
+
+
+class _ModuleAlone(_Implementation):
+    """Keeps the module of a part in files of its own, for the same function may be kept as others are (`kernel`)."""
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        return f"part-{super().get_filename_base(fullname, abiflags)}"
+
+    def reduce(self, cres: Any) -> Any:
+        return parts.reduced(cres)
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        return parts.rebuilt(target_context, payload)
+
+
+class _KernelCache(FunctionCache):
+    _impl_class = _Implementation
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = KernelFiles(self._cache_path, self._impl.filename_base)
+
+    def holds(self, signature: Any, target_context: Any) -> bool:
+        """Whether the function need not be compiled for `signature`."""
+        return self._cache_file.holds(self._index_key(signature, target_context.codegen()))
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load without `target_context.refresh`, the first thing that Numba's own method does.
+
+        Refreshing reads all of Numba's typing rules and compiles its reference counting, which costs 0.3 s and 30 MiB
+        and serves compilation alone: kernels take and return integers. A miss still refreshes, when it compiles.
+        """
+        _offer_symbols()
+        found = None
+        with self._guard_against_spurious_io_errors():
+            found = self._load_overload(sig, target_context)
+        if found is None:
+            _announce()
+        return found
+
+
+class _EntryCache(_KernelCache):
+    _impl_class = _CodeAlone
+
+
+class _PartCache(_KernelCache):
+    _impl_class = _ModuleAlone
+
+
+@cache
+def _offer_symbols() -> None:
+    """Let loaded code link to Numba's allocator, which only the path of an operation that raises would call."""
+    for name, address in c_helpers.items():
+        llvmlite.binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
+
+@cache
+def _announce() -> None:
+    """Say once in a process why it takes so long; the command line shows this."""
+    _log.info("compiling kernels (first run)…")
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile `function` on first call, without the GIL and with the options that all kernels share.
+
+    It is compiled for the kernels that call it (`parts`), and where Python calls it a second time, as an `entry`.
+    """
+    compiled: Any = parts.Part(function, _options(), entry)
+    if cache_root() is not None:
+        compiled._cache = _PartCache(function)
+    return compiled
+
+
+def entry(function: _Function) -> _Function:
+    """Compile `function`, which only Python calls and no kernel, as `kernel` does; it loads in a third of the time."""
+    compiled: Any = numba.njit(pipeline_class=parts.Passes, **_options())(function)
+    if cache_root() is not None:
+        compiled._cache = _EntryCache(function)
+    return compiled
+
+
+def _options() -> dict[str, Any]:
+    """Only an operation is called by its address (`compile_operation`), so nothing else needs a second entry for C."""
+    return {"nogil": True, "error_model": "numpy", "fastmath": set(FASTMATH), "no_cfunc_wrapper": True}
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """Make a function of LLVM values callable from kernels; strings and integers that are constants arrive as such."""
+    return numba.extending.intrinsic(prefer_literal=True)(function)
+
+
+def compile_operation(function: Callable[..., None]) -> Any:
+    """Compile one operation of the plan walker now, or load it from the cache; ``.address`` is what a step holds.
+
+    `function` may close over strings and integers: they are compile-time constants and part of the cache key.
+    Anything else in a closure would have a key that changes with every process.
+    """
+    compiled = _operation(function)
+    compiled.compile()
+    return compiled
+
+
+def _operation(function: Callable[..., None]) -> Any:
+    constants = [cell.cell_contents for cell in function.__closure__ or ()]
+    if not all(isinstance(value, str | int) for value in constants):
+        raise TypeError(f"{function.__qualname__} may only close over strings and integers")
+    options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nopython": True}
+    operation: Any = CFunc(
+        function, (OPERATION.args, OPERATION.return_type), locals={}, options=options, pipeline_class=parts.Passes
+    )
+    if cache_root() is not None:
+        operation._cache = _EntryCache(function)
+    return operation
+
+
+class Library:
+    """Operations by name, compiled when first asked for, so that a table costs only what it uses.
+
+    One of a package is ``module:function``: the operation, or what makes it where there are constants.
+
+    Parameters
+    ----------
+    home : ``module:name`` of the library, by which another process finds it
+    plain : name → operation
+    specialised : name → what makes the operation, given its constants
+    """
+
+    def __init__(
+        self,
+        home: str,
+        plain: Mapping[str, Callable[..., None]],
+        specialised: Mapping[str, Callable[..., Callable[..., None]]],
+    ) -> None:
+        self.home = home
+        self._plain = plain
+        self._specialised = specialised
+        self._compiled: dict[tuple[str, tuple[str | int, ...]], Any] = {}
+        self._open: dict[tuple[str, tuple[str | int, ...]], Any] = {}
+
+    def compiled(self, name: str, *constants: str | int) -> Any:
+        """Operation `name`, specialised to `constants`; ``.address`` is what a step holds."""
+        key = name, constants
+        if key not in self._compiled:
+            operation = self._operation(key)
+            operation.compile()
+            self._compiled[key] = self._open.pop(key, operation)
+        return self._compiled[key]
+
+    def address(self, name: str, *constants: str | int) -> int:
+        """Address of operation `name`, specialised to `constants`."""
+        return self.compiled(name, *constants).address
+
+    def is_ready(self, name: str, *constants: str | int) -> bool:
+        """Whether the operation was compiled before, in this process or in one that kept it."""
+        if (name, constants) in self._compiled:
+            return True
+        operation = self._operation((name, constants))
+        cache = operation._cache
+        return isinstance(cache, _KernelCache) and cache.holds(operation._sig, operation._targetdescr.target_context)
+
+    def _operation(self, key: tuple[str, tuple[str | int, ...]]) -> Any:
+        """An operation that is not compiled yet, the same one until it is."""
+        if key not in self._open:
+            name, constants = key
+            if ":" in name:
+                found = import_named(name)
+                self._open[key] = _operation(found(*constants) if constants else found)
+            else:
+                make = self._specialised.get(name)
+                self._open[key] = _operation(make(*constants) if make else self._plain[name])
+        return self._open[key]

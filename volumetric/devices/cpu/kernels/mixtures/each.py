@@ -1,0 +1,75 @@
+"""Running a step for the rows of each expert, by a control block in which the expert's pairs are all rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from volumetric.devices.cpu.kernels.jit import kernel
+from volumetric.devices.cpu.kernels.memory import call_operation, load_i32, load_i64, store_i64
+from volumetric.devices.cpu.kernels.steps import (
+    CONTROL_WORDS,
+    ROWS_WORD,
+    SCRATCH_BYTES_WORD,
+    SCRATCH_WORD,
+    SLOTS_WORD,
+    STEP_WORDS,
+    TAIL_ROWS_WORD,
+    scratch,
+    slot_address,
+    word,
+)
+
+INPUT, PREPARED, OUTPUT = range(3)
+"""Slots of the steps that it runs: places of a table of its own, which `_enter` writes."""
+
+EXPERT_BLOCK_BYTES = 8 * CONTROL_WORDS + 64
+"""Scratch of `each_expert`, before that of the steps that it runs: the block and the table."""
+
+EACH_EXPERT_ARGUMENTS = (
+    "first",
+    "count",
+    "starts",
+    "experts",
+    "input",
+    "input_bytes",
+    "prepared",
+    "prepared_bytes",
+    "output",
+    "output_bytes",
+    "few",
+    "few_rows",
+)
+"""Address and number of the steps; each is for `experts` experts that follow one another. Then the slots of values
+that have so many bytes for each pair. For up to `few_rows` rows the operation `few` takes the place of the step's."""
+
+
+@kernel
+def _enter(step, control, block, first, rows):
+    """Make `block` that of a call with `rows` rows, from pair `first` on."""
+    table = load_i64(block + 8 * SLOTS_WORD)
+    for i in range(3):
+        size = word(step, 5 + 2 * i)
+        store_i64(table + 16 * i, slot_address(control, word(step, 4 + 2 * i)) + first * size)
+        store_i64(table + 16 * i + 8, size)
+    store_i64(block + 8 * ROWS_WORD, rows)
+    store_i64(block + 8 * TAIL_ROWS_WORD, rows)
+
+
+def each_expert(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Run a step for the rows of each expert that has any. All threads share each of them, as its operation does."""
+    block = scratch(control, thread)
+    for i in range(CONTROL_WORDS):
+        store_i64(block + 8 * i, load_i64(control + 8 * i))
+    store_i64(block + 8 * SLOTS_WORD, block + 8 * CONTROL_WORDS)
+    store_i64(block + 8 * SCRATCH_WORD, block + EXPERT_BLOCK_BYTES)
+    store_i64(block + 8 * SCRATCH_BYTES_WORD, 0)
+    starts = slot_address(control, word(step, 2))
+    size = 4 * word(step, 3)
+    for i in range(word(step, 1)):
+        first = load_i32(starts + i * size)
+        rows = load_i32(starts + (i + 1) * size) - first
+        if rows > 0:
+            _enter(step, control, block, first, rows)
+            inner = word(step, 0) + 8 * STEP_WORDS * i
+            operation = word(step, 10) if rows <= word(step, 11) else load_i64(inner)
+            call_operation(operation, inner, thread, threads, block)

@@ -1,0 +1,80 @@
+"""Steps that depend on a sequence, run for each piece of a call: a piece is the rows that one sequence adds.
+
+All other steps look at nothing but their rows, so that they run once for the rows of all pieces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from volumetric.devices.cpu.kernels.jit import kernel
+from volumetric.devices.cpu.kernels.memory import call_operation, load_i64, store_i64
+from volumetric.devices.cpu.kernels.steps import (
+    BEFORE_WORD,
+    CONTROL_WORDS,
+    COUNT_WORD,
+    FIRST_WORD,
+    OPENED_WORD,
+    PIECE_WORDS,
+    PIECES_WORD,
+    PLACES_WORD,
+    ROWS_WORD,
+    SCRATCH_BYTES_WORD,
+    SCRATCH_WORD,
+    STATES_WORD,
+    scratch,
+    word,
+)
+
+FEW_ROWS = 4
+"""Rows up to which a piece takes the forms for few rows; results are the same."""
+
+BLOCK_BYTES = 8 * CONTROL_WORDS
+"""Scratch of `each_piece`, before that of the steps that it runs."""
+
+EACH_PIECE_ARGUMENTS = ("few", "many")
+"""Addresses of the step for pieces of few rows and for others; 0 = nothing to do."""
+
+
+@kernel
+def _enter(block, piece):
+    """Make `block` the control block of a call in which `piece` is alone."""
+    store_i64(block + 8 * FIRST_WORD, load_i64(piece))
+    store_i64(block + 8 * ROWS_WORD, load_i64(piece + 8))
+    store_i64(block + 8 * BEFORE_WORD, load_i64(piece + 16))
+    store_i64(block + 8 * STATES_WORD, load_i64(piece + 24))
+    store_i64(block + 8 * OPENED_WORD, load_i64(piece + 32))
+    store_i64(block + 8 * PLACES_WORD, load_i64(piece + 40))
+
+
+def each_piece(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Run another step for every piece. All threads share a piece of many rows; of few rows, each takes some pieces.
+
+    A piece of few rows has one share of work for each thread, as it has alone; a thread does the shares of others, too.
+    """
+    few = word(step, 0)
+    many = word(step, 1)
+    block = scratch(control, thread)
+    for i in range(CONTROL_WORDS):
+        store_i64(block + 8 * i, load_i64(control + 8 * i))
+    store_i64(block + 8 * SCRATCH_WORD, block + BLOCK_BYTES)
+    store_i64(block + 8 * SCRATCH_BYTES_WORD, 0)
+    pieces = load_i64(control + 8 * PIECES_WORD)
+    end = pieces + 8 * PIECE_WORDS * load_i64(control + 8 * COUNT_WORD)
+    small = 0
+    for piece in range(pieces, end, 8 * PIECE_WORDS):
+        if load_i64(piece + 8) - load_i64(piece) <= FEW_ROWS:
+            small += 1
+        elif many != 0:
+            _enter(block, piece)
+            call_operation(load_i64(many), many, thread, threads, block)
+    if few == 0:
+        return
+    share = -small * thread  # of the first share that is this thread's
+    for piece in range(pieces, end, 8 * PIECE_WORDS):
+        if load_i64(piece + 8) - load_i64(piece) <= FEW_ROWS:
+            if share + threads > 0 and share < small:
+                _enter(block, piece)
+                for i in range(max(-share, 0), min(threads, small - share)):
+                    call_operation(load_i64(few), few, i, threads, block)
+            share += threads

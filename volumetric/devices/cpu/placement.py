@@ -1,0 +1,289 @@
+"""Where the tensors of a draft lie, and which steps must wait for all threads.
+
+A *storage* is what tensors share that are views of one another, have the same key, or were joined because a step may
+write over an operand that nobody reads any more. Scratch storages lie in one arena, where memory is used again once its
+last reader is done; inputs and outputs may lie in arrays of the caller. Where rows are open, sizes and places count for
+one row, and the arena is as many times as large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.devices.cpu.steps import BLOCKED, GUARDS, Draft, Step
+
+Home = Literal["arena", "key", "constant", "caller"]
+
+LARGE = 1 << 17
+"""Bytes from which an input or output is used where it lies instead of being copied."""
+
+
+@dataclass(slots=True)
+class Storage:
+    """Memory of one or more tensors.
+
+    Attributes
+    ----------
+    size : bytes
+    first, last : steps between which its contents matter
+    offset : place in the arena
+    tensors : those that share it
+    """
+
+    size: int
+    home: Home
+    first: int
+    last: int
+    tensors: list[int]
+    offset: int = 0
+
+
+class Placement:
+    """Storages of a draft.
+
+    Parameters
+    ----------
+    lent : outputs that lie in arrays of the caller; None: all that are large, and inputs too
+
+    Attributes
+    ----------
+    leaves : steps between which liveness is told
+    of, start : tensor → its storage, and the bytes from its start
+    storages : all of them; the numbers of those that were joined with others stay unused
+    arena : bytes that the arena needs
+    """
+
+    def __init__(self, draft: Draft, lent: Sequence[int] | None = None) -> None:
+        self._draft = draft
+        self.leaves = [leaf for step in draft.steps for leaf in step.leaves]
+        graph = draft.graph
+        root, shared = draft.roots(), draft.shared
+        temporary = range(len(graph.tensors), len(draft.sizes))
+        self.of = [*(root if shared is None else shared.of), *temporary]
+        self.start = [*([0] * len(root) if shared is None else shared.start), *([0] * len(temporary))]
+        by_key: dict[str, int] = {}
+        for i, r in enumerate(root):
+            key = graph.tensors[r].key
+            if key is not None:
+                self.of[i] = by_key.setdefault(key, r)
+        for i, (whole, start) in draft.parts.items():
+            self.of[i], self.start[i] = self.of[whole], self.start[whole] + start
+        self.storages: dict[int, Storage] = {}
+        for i, place in enumerate(self.of):
+            size = draft.sizes[place] if shared is None else shared.sizes.get(place, draft.sizes[place])
+            fresh = Storage(size, "arena", len(self.leaves), -1, [])
+            self.storages.setdefault(place, fresh).tensors.append(i)
+        for i in by_key.values():
+            self.storages[i].home = "key"
+        for i in graph.constants:
+            self.storages[self.of[i]].home = "constant"
+        self._lifetimes()
+        if lent is None:
+            self._lend_large()
+        else:
+            for i in lent:
+                self.storages[self.of[i]].home = "caller"
+        self._overwrite()
+        self.arena = self._pack()
+
+    def _lifetimes(self) -> None:
+        draft, end = self._draft, 0
+        for step in draft.steps:
+            first, end = end, end + len(step.leaves)
+            for i in (*step.reads, *step.writes):  # of a step with a body: what decides whether that runs
+                self._lives(i, first, end - 1)
+            for at, leaf in enumerate(step.leaves, first):
+                span = (first, end - 1) if step.name == "loop" else (at, at)  # its first step comes after its last, too
+                for i in (*leaf.reads, *leaf.writes):
+                    self._lives(i, *span)
+        for i in draft.inputs:
+            self._lives(i, -1, -1)
+        for i in draft.outputs:
+            self._lives(i, end, end)
+
+    def _lives(self, tensor: int, first: int, last: int) -> None:
+        storage = self.storages[self.of[tensor]]
+        storage.first, storage.last = min(storage.first, first), max(storage.last, last)
+
+    def _lend_large(self) -> None:
+        """Let large inputs and outputs be arrays of the caller, unless Python code must find them."""
+        graph = self._draft.graph
+        by_python = {self.of[i] for step in self.leaves if step.host for i in (*step.reads, *step.writes)}
+        written = {self.of[i] for step in self.leaves for i in step.writes}
+        inputs = [self.of[i] for i in graph.inputs]
+        outputs = [self.of[i] for i in graph.outputs]
+        for place in {*inputs, *outputs} - by_python:
+            storage = self.storages[place]
+            once = inputs.count(place) + outputs.count(place) == 1
+            if once and storage.home == "arena" and storage.size >= LARGE and (place in inputs) != (place in written):
+                storage.home = "caller"
+
+    def _overwrite(self) -> None:
+        for at, leaf in enumerate(self.leaves):
+            steps = leaf.body if leaf.name == BLOCKED else (leaf,)
+            for number, step in enumerate(steps):
+                if step.over:
+                    self._write_over(step, at, before=steps[:number], behind=steps[number + 1 :])
+
+    def _write_over(self, step: Step, at: int, *, before: Sequence[Step], behind: Sequence[Step]) -> None:
+        """Let the result of a step take the place of an operand that nothing needs any more, at leaf `at`."""
+        [result] = step.writes
+        number = self.of[result]
+        target = self.storages[number]
+        for i in step.over:
+            source = self.storages[self.of[i]]
+            sizes = {source.size, target.size, self._draft.sizes[i], self._draft.sizes[result]}
+            fits = len(sizes) == 1 and source is not target and source.home == target.home == "arena"
+            free = source.last == at == target.first and not self._touches(behind, self.of[i])
+            if fits and free and not self._touches(before, number):
+                self._join(self.of[i], number)
+                return
+
+    def _touches(self, steps: Sequence[Step], number: int) -> bool:
+        return any(self.of[i] == number for step in steps for i in (*step.reads, *step.writes))
+
+    def _join(self, kept: int, gone: int) -> None:
+        joined = self.storages.pop(gone)
+        self.storages[kept].last = joined.last
+        self.storages[kept].tensors += joined.tensors
+        for i in joined.tensors:
+            self.of[i] = kept
+
+    def _pack(self) -> int:
+        """Give each storage of the arena a place: the smallest gap that is free when it is first needed."""
+        waiting = sorted((s for s in self.storages.values() if s.home == "arena" and s.size), key=lambda s: s.first)
+        taken = np.zeros((3, 0), np.int64)  # where those that live now begin, in order, and end, and their last step
+        end = 0
+        for storage in waiting:
+            if storage.last < storage.first:
+                continue  # nobody touches it
+            lives = taken[2] >= storage.first
+            taken = taken if lives.all() else taken[:, lives]
+            size = padded(storage.size)
+            storage.offset = at = _gap(taken[0], taken[1], size)
+            end = max(end, at + size)
+            place = np.searchsorted(taken[0], at)
+            grown = np.empty((3, taken.shape[1] + 1), np.int64)  # a tenth of the time that `np.insert` takes
+            grown[:, :place], grown[:, place + 1 :] = taken[:, :place], taken[:, place:]
+            grown[:, place] = at, at + size, storage.last
+            taken = grown
+        return end
+
+    def place(self, tensor: int) -> tuple[int, int]:
+        """Return (space, offset) of a tensor: spaces do not overlap; 0 is the arena."""
+        number = self.of[tensor]
+        storage = self.storages[number]
+        start = self.start[tensor]
+        return (0, storage.offset + start) if storage.home == "arena" else (number + 1, start)
+
+
+def padded(size: int) -> int:
+    """Bytes that `size` take in the arena."""
+    return -(-size // 64) * 64
+
+
+def _gap(starts: Array, ends: Array, size: int) -> int:
+    """Smallest gap between places in order that holds `size` bytes; behind the last one if none does."""
+    if not len(starts):
+        return 0
+    free = starts.copy()
+    free[1:] -= ends[:-1]
+    fits = np.flatnonzero(free >= size)
+    if not len(fits):
+        return int(ends[-1])
+    best = fits[free[fits].argmin()]
+    return int(starts[best] - free[best])
+
+
+_Touch = tuple[int, int, int, bool, "int | str"]
+"""Space, start, end, whether it is written, and how threads share it."""
+_BLOCK_BITS = 18
+
+
+def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) -> list[bool]:
+    """Tell for each leaf of `steps` whether threads must meet after it.
+
+    Two steps need no meeting in between if neither writes what the other touches, or if threads share both alike. A
+    body may be skipped, or come again: threads meet before its first step and after its last.
+    """
+    meets = [False] * len(placement.leaves)
+    # By blocks of memory, a step meets few of all that went before; and what is read, of that only what is written.
+    read: dict[tuple[int, int], set[_Touch]] = {}
+    written: dict[tuple[int, int], set[_Touch]] = {}
+    at = 0
+    for step in steps:
+        walked = step.leaves == step.body
+        if walked and at:
+            meets[at - 1] |= bool(read or written)
+            read, written = {}, {}
+        for leaf in step.leaves:
+            mine = [(block, b) for b in _touched(leaf, placement, sizes) for block in _blocks(b)]
+            if any(
+                _clash(a, b)
+                for block, b in mine
+                for before in ((written, read) if b[3] else (written,))
+                for a in before.get(block, ())
+            ):
+                meets[at - 1] = True
+                read, written = {}, {}
+            for block, b in mine:
+                (written if b[3] else read).setdefault(block, set()).add(b)
+            at += 1
+        if walked:
+            meets[at - 1] = True
+            read, written = {}, {}
+    return meets
+
+
+def passings(steps: Sequence[Step], placement: Placement, sizes: Sequence[int], meets: Sequence[bool]) -> list[bool]:
+    """Tell for each of `steps` whether threads must meet after it even if its body is skipped.
+
+    Each thread looks by itself at what decides that. Without a meeting the first one could write over it in a later
+    step before the last one has looked, and they would part.
+
+    Parameters
+    ----------
+    meets : what `barriers` tells
+    """
+    found = [False] * len(steps)
+    asked: set[_Touch] = set()  # by guards since threads have met whatever was skipped
+    guard = at = 0
+    for number, step in enumerate(steps):
+        guards = step.name in GUARDS
+        for leaf in step.leaves:
+            mine = _touched(leaf, placement, sizes) if asked else ()
+            if any(a[0] == b[0] and _clash(a, b) for b in mine for a in asked):
+                found[guard], asked = True, set()
+            if meets[at] and not guards:
+                asked = set()
+            at += 1
+        if guards:
+            asked.update(_touched(step, placement, sizes))
+            guard = number
+    return found
+
+
+def _touched(step: Step, placement: Placement, sizes: Sequence[int]) -> list[_Touch]:
+    found: list[_Touch] = []
+    for i in dict.fromkeys((*step.reads, *step.writes)):
+        space, offset = placement.place(i)
+        flat = step.flat if i in step.shared else 0
+        found.append((space, offset, offset + sizes[i], i in step.writes, flat))
+    return found
+
+
+def _blocks(of: _Touch) -> list[tuple[int, int]]:
+    """Return the blocks of memory that hold what is touched."""
+    return [(of[0], n) for n in range(of[1] >> _BLOCK_BITS, (of[2] - 1 >> _BLOCK_BITS) + 1)]
+
+
+def _clash(a: _Touch, b: _Touch) -> bool:
+    """Whether two touches of one block need a meeting in between."""
+    if not (a[3] or b[3]) or a[1] >= b[2] or b[1] >= a[2]:
+        return False
+    return not (a[4] and a[4] == b[4] and a[1:3] == b[1:3])

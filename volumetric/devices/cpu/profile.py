@@ -1,0 +1,49 @@
+"""Time per step on the CPU: a second walk over a table, one native call for each step.
+
+The usual walk stays as it is. Steps run in their order, so a step finds in the caches what it finds in a real call.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from volumetric.devices.cpu.kernels.steps import STEP_WORDS
+from volumetric.devices.cpu.table import Part, StepTable
+from volumetric.devices.cpu.team import TEAM
+from volumetric.run.profile import WHOLE, StepTime, by_label
+
+_EMPTY_CALLS = 50
+
+
+def walk_times(table: StepTable, control: int, threads: int, repeats: int, values: Any) -> list[StepTime]:
+    """Times of the steps of `table`, the best of `repeats` walks; what an empty call takes is taken off each of them.
+
+    Parameters
+    ----------
+    control : address of a control block that is ready for a call
+    values : what Python functions between steps are given
+    """
+
+    def timed(part: Part, first: int = 0, steps: int | None = None) -> float:
+        began = time.perf_counter()
+        if part.host is not None:
+            part.host(values)
+        else:
+            TEAM.run(part.address + first * 8 * STEP_WORDS, part.count if steps is None else steps, control, threads)
+        return time.perf_counter() - began
+
+    def best(part: Part, first: int = 0, steps: int | None = None) -> float:
+        return min(timed(part, first, steps) for _ in range(repeats + 1))
+
+    whole = min(sum(map(timed, table.parts)) for _ in range(repeats + 1))
+    empty = min(timed(Part(name="", count=0)) for _ in range(_EMPTY_CALLS))
+    hosts = [best(part) for part in table.parts if part.host is not None]
+    places = [(part, first) for part in table.parts if part.host is None for first in range(part.count)]
+    single = np.array([[timed(part, first, 1) for part, first in places] for _ in range(repeats + 1)])
+    seconds = np.maximum(single.min(axis=0, initial=np.inf) - empty, 0.0)
+    labels = [*table.labels, *(part.label for part in table.parts if part.host is not None)]
+    found = by_label(zip(labels, [*seconds.tolist(), *hosts], strict=True))
+    return [*found, StepTime(label=WHOLE, count=len(labels), seconds=whole)]

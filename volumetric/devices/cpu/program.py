@@ -1,0 +1,125 @@
+"""The step tables of a network, one for each form of its products."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from itertools import groupby
+from typing import get_args
+
+from volumetric.devices.cpu.between import Between
+from volumetric.devices.cpu.kernels.likeliest import FEED_ARGUMENTS, FOUND_BYTES, LIKELIEST_ARGUMENTS
+from volumetric.devices.cpu.placement import Placement
+from volumetric.devices.cpu.rows import attention, elements, products
+from volumetric.devices.cpu.rows.draft import DECODING, Form, Mode, RowDraft, rule
+from volumetric.devices.cpu.settings import Settings
+from volumetric.devices.cpu.steps import Address, Step
+from volumetric.devices.cpu.table import StepTable, ready
+from volumetric.network import INPUT, OUTPUT
+from volumetric.run.graph.segments import Segment
+
+_FAMILIES = (attention, elements, products)  # importing them fills `rule`
+_RARE = {
+    "experts": "experts",
+    "recurrence": "recurrent",
+    **dict.fromkeys(("slice", "grouped_norm", "causal_conv", "selective_scan"), "state_space"),
+}
+"""Operations that few networks have → module of their rules, which fills `rule` when a network has one."""
+
+
+class Program:
+    """Step tables of a network.
+
+    Attributes
+    ----------
+    vocabulary : ids below this have a row in every embedding
+    chooses : tables can choose the likeliest token and feed it: the network reads ids, and else what has a default, all
+        of it runs on rows, and its output ``"output"`` is of a product that writes where it is told
+    """
+
+    def __init__(self, settings: Settings, between: Between) -> None:
+        self.settings = settings
+        self.cut = settings.cut
+        self.graph = settings.graph
+        self.between = between
+        read = (step.attrs["spec"].num_embeddings for step in self.cut.plan.steps if step.op == "embedding")
+        self.vocabulary = min(read, default=0)
+        inputs = (self.cut.plan.values[i] for i in self.cut.plan.inputs.values())
+        needed = [value.dtype for value in inputs if value.default is None]
+        self.chooses = needed == ["int32"] and settings.written is not None and not between.cores
+        self._tables: dict[Mode, StepTable] = {}
+        self._prepared = False
+
+    def table(self, mode: Mode) -> StepTable:
+        """The table of a mode, compiled when first asked for.
+
+        Decoding follows nearly every prompt: its operations are made ready with those of the first call, so that the
+        wait for a compiler is one, is told as one, and never comes between two tokens.
+        """
+        if mode not in self._tables:
+            modes = [one for one in dict.fromkeys((mode, DECODING)) if one not in self._tables]
+            drafts = {one: self._draft(one) for one in modes}
+            ready(drafts.values())
+            lent = [] if self.settings.written is None else [self.settings.written]
+            lent += [self.settings.tokens] if self.chooses else []
+            for one, draft in drafts.items():
+                self._tables[one] = StepTable(draft, Placement(draft, lent), apart=2 * self.chooses, ends=draft.ends)
+        return self._tables[mode]
+
+    def prepare(self) -> None:
+        """Make the operations of all modes ready, so that no later call waits for a compiler.
+
+        A product before the tail has the form of the mode's first word, one in the tail that of the second: three modes
+        have every form of each.
+        """
+        if not self._prepared:
+            ready([self._draft((form, form)) for form in get_args(Form)])
+            self._prepared = True
+
+    def _draft(self, mode: Mode) -> RowDraft:
+        draft = RowDraft(self.settings, mode)
+        attention.angles(draft)
+        gathered = False
+        for at, part in enumerate(self.cut.parts):
+            if part.tail and not gathered:
+                elements.gather(draft)
+                gathered = True
+            if part.graph is not None:
+                draft.steps.append(self._core(at, part))
+                draft.ends.append(len(draft.steps))
+                continue
+            for guard, nodes in groupby(part.nodes, key=lambda node: node.guard):
+                first, before = len(draft.steps), len(draft.ends)
+                for node in nodes:
+                    if node.op in _RARE:
+                        import_module(f"volumetric.devices.cpu.rows.{_RARE[node.op]}")
+                    rule.append(draft, node)
+                    draft.ends.append(len(draft.steps))
+                if guard is not None:
+                    draft.guard(first, guard.tensor, guard.column)
+                    draft.ends[before:] = [first + 1] * (len(draft.ends) - before)
+        if self.chooses:
+            self._choose(draft)
+        return draft
+
+    def _choose(self, draft: RowDraft) -> None:
+        """Append what chooses the likeliest tokens and feeds them."""
+        settings, ids, out = self.settings, self.cut.inputs[INPUT], self.cut.outputs[OUTPUT]
+        found, width = draft.temporary(FOUND_BYTES * settings.threads), draft.width(out)
+        draft.add(
+            "likeliest", LIKELIEST_ARGUMENTS, reads={"logits": out}, writes={"found": found}, tail=True, width=width
+        )
+        written = {"ids": ids, "tokens": Address(settings.tokens)}
+        draft.add("feed", FEED_ARGUMENTS, reads={"found": found}, writes=written, tail=True, limit=self.vocabulary)
+
+    def _core(self, at: int, part: Segment) -> Step:
+        """The step of a segment that does not run on rows."""
+        core, values = self.between.cores[at], self.graph.values
+        guard = () if part.guard is None else part.guard[:1]
+        return Step(
+            name="core",
+            note=part.name,
+            reads=(*values(part.inputs), *guard),
+            writes=values(part.outputs),
+            tail=part.tail,
+            host=lambda call: call.run(core),
+        )

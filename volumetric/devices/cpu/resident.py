@@ -1,0 +1,333 @@
+"""Weights made resident: every matrix of a plan re-tiled into panels, once, tensor by tensor, in the order of use.
+
+A product reads all its parts as one matrix: q, k and v follow each other, gate and up alternate panel by panel, so one
+thread finishes ``act(gate) · up``. A tensor that an embedding shares with a product is kept once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base.errors import ShapeError, UnsupportedError
+from volumetric.base.progress import Meter
+from volumetric.devices.cpu.arena import Arena, address_of, aligned_zeros
+from volumetric.devices.cpu.blocks import retile_coded_rows
+from volumetric.devices.cpu.kernels.panels import FORMATS, ROWS, Format
+from volumetric.devices.cpu.kernels.retile import retile_blocks, retile_halves, retile_words
+from volumetric.dtypes import Packed, decode
+from volumetric.graph.experts import products_of
+from volumetric.graph.ops import Graph, Node
+from volumetric.network import Params
+
+_PRODUCTS = frozenset({"linear", "recurrence"})
+"""Operations that multiply by packed matrices, besides mixtures."""
+_IN_WORDS = ("int8", "int4", "uint4")
+"""Panels that are made of the words of a payload, without taking these apart."""
+_FLIP = {128: 0x80808080, 8: 0x88888888, 0: 0}
+_PIECE = 1 << 21  # numbers of a tensor that are read at a time; bounds the memory beside file and panels
+_SHARE_BYTES = 1 << 20  # tensors below this are re-tiled by one thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Panels of one or more tensors with the same k.
+
+    Attributes
+    ----------
+    base : address of the first panel
+    panel_stride : bytes between panels whose columns follow each other
+    panels : number of panels of columns (a gated pair counts once)
+    parts : which of the product's parts these are
+    apart : bytes between panels where these lie between those of another matrix; 0: they follow each other
+    """
+
+    form: Format
+    keys: tuple[str, ...]
+    parts: tuple[int, ...]
+    rows: tuple[int, ...]
+    k: int
+    gated: bool
+    base: int = 0
+    apart: int = 0
+
+    @property
+    def panel_bytes(self) -> int:
+        return self.form.panel_bytes(self.k)
+
+    @property
+    def panel_stride(self) -> int:
+        return self.apart or self.panel_bytes * (2 if self.gated else 1)
+
+    @property
+    def panels(self) -> int:
+        return _panels(self.rows[0]) if self.gated else sum(_panels(n) for n in self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        return self.panels * self.panel_stride
+
+    def part_address(self, index: int) -> int:
+        """Address of the first panel of tensor `index`."""
+        before = index if self.gated else sum(_panels(n) for n in self.rows[:index])
+        return self.base + before * self.panel_bytes
+
+
+def products_in(graph: Graph, nodes: Sequence[Node]) -> Iterator[Node]:
+    """The nodes that multiply by packed matrices; in the place of a mixture the products of its experts."""
+    for node in nodes:
+        if node.op in _PRODUCTS:
+            yield node
+        elif node.op == "experts":
+            for pair in products_of(graph, node):
+                yield from pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Where rows of a tensor can be read back."""
+
+    address: int
+    panel_stride: int
+    form: Format
+    k: int
+
+
+class ResidentWeights:
+    """All weights of operations on rows in device form.
+
+    Parameters
+    ----------
+    graph : with open rows
+    nodes : those of its nodes that run on rows
+    params : the weights; each tensor is read once and its source's pages are released
+    threads : threads that re-tile
+    sources : the weights as they were given, before their groups were narrowed
+    like : matrices that this one holds of the same sources are read there, and are not made again
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        nodes: Sequence[Node],
+        params: Params,
+        threads: int,
+        *,
+        sources: Params | None = None,
+        like: ResidentWeights | None = None,
+    ) -> None:
+        self._graph = graph
+        self._params = params
+        self._sources = params if sources is None else sources
+        self._like = like  # whose memory holds some of the matrices
+        self._shared: set[tuple[str, ...]] = set()
+        self._kept: dict[tuple[object, ...], NDArray[np.generic]] = {}
+        self._matrices = {matrix.keys: matrix for matrix in self._wanted(nodes)}
+        if like is not None:
+            self._share(like)
+        own = {keys: matrix for keys, matrix in self._matrices.items() if keys not in self._shared}
+        self._arena = Arena(sum(-(-matrix.nbytes // 64) * 64 for matrix in own.values()))
+        stores = [params[key] for matrix in own.values() for key in matrix.keys[: len(matrix.rows)]]
+        meter = Meter("reading weights", len(stores), nbytes=sum(store.nbytes for store in stores))
+        with ThreadPoolExecutor(threads) as pool, meter:
+            for keys, matrix in own.items():
+                placed = replace(matrix, base=self._arena.take(matrix.nbytes))
+                self._matrices[keys] = placed
+                self._fill(placed, pool, threads, meter)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of weights kept, padding included, without those that others keep."""
+        return self._arena.used + sum(array.nbytes for array in self._kept.values())
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether any matrix is kept in an integer format."""
+        return any(matrix.form.is_integer for matrix in self._matrices.values())
+
+    def matrices(self, node: Node) -> list[Matrix]:
+        """The matrices of a product, in order of their parts."""
+        return [self._matrices[matrix.keys] for matrix in self._split(node)]
+
+    def table(self, key: str) -> Table:
+        """Where an embedding finds the rows of tensor `key`."""
+        for matrix in self._matrices.values():
+            if key in matrix.keys:
+                address = matrix.part_address(matrix.keys.index(key))
+                return Table(address=address, panel_stride=matrix.panel_stride, form=matrix.form, k=matrix.k)
+        raise KeyError(key)
+
+    def values(self, key: str) -> NDArray[np.float32]:
+        """Return the numbers of a small parameter, whose pages of a file may leave memory again."""
+        found = self._params[key].values()
+        self._params[key].release()
+        return found
+
+    def vector(self, key: str | None, *, unit_offset: bool = False) -> int:
+        """Address of a float32 vector padded with zeros; 0 for no vector. `unit_offset` adds 1 (Gemma's gains)."""
+        if key is None:
+            return 0
+        return self.keep((key, unit_offset), lambda: self.values(key).ravel() + np.float32(unit_offset))
+
+    def biases(self, matrix: Matrix, keys: Sequence[str | None]) -> int:
+        """Address of the parts' biases in panel order; 0 if none has one."""
+        if all(key is None for key in keys):
+            return 0
+
+        def build() -> NDArray[np.float32]:
+            padded = []
+            for key, rows in zip(keys, matrix.rows, strict=True):
+                part = np.zeros(_panels(rows) * ROWS, np.float32)
+                if key is not None:
+                    part[:rows] = self.values(key).ravel()
+                padded.append(part)
+            return np.concatenate(padded)
+
+        return self.keep(("bias", *keys), build)
+
+    def keep(self, name: tuple[object, ...], build: Callable[[], NDArray[np.generic]]) -> int:
+        """Address of a small array that lives as long as the weights; built once for each name."""
+        if name not in self._kept:
+            array = build()
+            if array.dtype == np.float32:
+                padded = aligned_zeros((-(-array.size // 64) * 64 + 64) * 4).view(np.float32)
+                padded[: array.size] = array
+                array = padded
+            self._kept[name] = np.ascontiguousarray(array)
+        return address_of(self._kept[name])
+
+    def update(self, params: Params, threads: int) -> None:
+        """Write other numbers over resident float32 matrices, see `Updatable.update`."""
+        with ThreadPoolExecutor(threads) as pool:
+            for key, store in params.items():
+                homes = [matrix for matrix in self._matrices.values() if key in matrix.keys]
+                if not homes or any(prod(store.shape[:-1]) != m.rows[m.keys.index(key)] for m in homes):
+                    raise ShapeError(f"no resident weight {key} of shape {store.shape}")
+                if any(matrix.keys in self._shared for matrix in homes):
+                    hint = "open the models apart"
+                    raise UnsupportedError(f"{key} is shared by several models, and cannot be replaced", hint=hint)
+                for matrix in homes:
+                    address = matrix.part_address(matrix.keys.index(key))
+                    write_panels(store.stored(), matrix.form, address, matrix.panel_stride, pool, threads)
+
+    def _share(self, like: ResidentWeights) -> None:
+        """Take over where others keep the same matrices of the same tensors."""
+        halves = {key: pair for pair in like._matrices.values() if pair.gated for key in pair.keys[:2]}
+        for keys, matrix in self._matrices.items():
+            if any(self._sources[key] is not like._sources.get(key) for key in keys[: len(matrix.rows)]):
+                continue
+            found, pair = like._matrices.get(keys), halves.get(keys[0])
+            if found is not None and replace(found, base=0, apart=0) == matrix:
+                like._shared.add(keys)
+                self._matrices[keys] = found
+            elif len(keys) == 1 and pair is not None and pair.form == matrix.form:
+                # A gate that an adapter changes is multiplied by itself: its panels lie between those of its pair.
+                like._shared.add(pair.keys)
+                address = pair.part_address(pair.keys.index(keys[0]))
+                self._matrices[keys] = replace(matrix, base=address, apart=pair.panel_stride)
+            else:
+                continue
+            self._shared.add(keys)
+
+    def _wanted(self, nodes: Sequence[Node]) -> list[Matrix]:
+        products = [matrix for node in products_in(self._graph, nodes) for matrix in self._split(node)]
+        covered = {key for matrix in products for key in matrix.keys}
+        for node in nodes:
+            key = self._graph.keys(node).get("weight", "")
+            if node.op == "lookup" and key not in covered:
+                covered.add(key)
+                products.append(self._matrix((key,), (0,), self._form(key), gated=False))
+        return products
+
+    def _form(self, key: str) -> Format:
+        return FORMATS.get(str(self._params[key].scheme), FORMATS["float32"])
+
+    def _split(self, node: Node) -> list[Matrix]:
+        """One matrix for each format among the parts; a gated pair must agree and falls back to float32."""
+        params = self._graph.keys(node)
+        keys = [params[f"weight.{i}"] for i in range(len(node.attrs["parts"]))]
+        if node.attrs.get("combine") == "gated":
+            forms = {self._form(key).name for key in keys}
+            form = self._form(keys[0]) if len(forms) == 1 else FORMATS["float32"]
+            return [self._matrix(tuple(keys), (0, 1), form, gated=True)]
+        groups: dict[str, list[int]] = {}
+        for i, key in enumerate(keys):
+            groups.setdefault(self._form(key).name, []).append(i)
+        return [
+            self._matrix(tuple(keys[i] for i in parts), tuple(parts), self._form(keys[parts[0]]), gated=False)
+            for parts in groups.values()
+        ]
+
+    def _matrix(self, keys: tuple[str, ...], parts: tuple[int, ...], form: Format, *, gated: bool) -> Matrix:
+        shapes = [self._params[key].shape for key in keys]
+        return Matrix(
+            form=form,
+            keys=(*keys, "gated") if gated else keys,
+            parts=parts,
+            rows=tuple(prod(shape[:-1]) for shape in shapes),
+            k=shapes[0][-1],
+            gated=gated,
+        )
+
+    def _fill(self, matrix: Matrix, pool: ThreadPoolExecutor, threads: int, meter: Meter) -> None:
+        for index in range(len(matrix.rows)):
+            store = self._params[matrix.keys[index]]
+            target = matrix.part_address(index)
+            # Whole panels at a time: what a piece leaves of its last panel is zeros.
+            rows = max(_PIECE // max(matrix.k, 1) // ROWS, 1) * ROWS
+            for piece in store.pieces(rows):
+                write_panels(piece, matrix.form, target, matrix.panel_stride, pool, threads)
+                target += _panels(piece.rows) * matrix.panel_stride
+            store.release()
+            meter.step(store.nbytes)
+
+
+def _panels(rows: int) -> int:
+    return -(-rows // ROWS)
+
+
+def write_panels(
+    packed: Packed, form: Format, target: int, panel_stride: int, pool: ThreadPoolExecutor, threads: int
+) -> None:
+    """Re-tile `packed` into panels of `form` at address `target`; other schemes are decoded to float32 first."""
+    panels = _panels(packed.rows)
+    if FORMATS.get(str(packed.scheme)) != form:
+        packed = Packed.from_array(decode(packed, np.float32).reshape(packed.rows, packed.k))
+    payload = np.ascontiguousarray(packed.payload)
+    arrays = [payload]
+    source = (address_of(payload), payload.strides[0])
+    if form.is_coded and form.name not in _IN_WORDS:
+
+        def work(first: int, last: int) -> None:
+            retile_coded_rows(packed, form, target, panel_stride, first, last)
+
+    elif form.is_coded:
+        assert packed.scales is not None
+        scales = np.ascontiguousarray(packed.scales)
+        offsets = None if packed.offsets is None else np.ascontiguousarray(packed.offsets)
+        arrays += [scales] if offsets is None else [scales, offsets]
+        tail = (16 if form.name == "int8" else 8, _FLIP[form.zero])
+        more = (address_of(scales), 0 if offsets is None else address_of(offsets), scales.strides[0])
+
+        def work(first: int, last: int) -> None:
+            retile_blocks(*source, *more, packed.rows, packed.k, target, panel_stride, first, last, *tail)
+
+    else:
+        kernel = retile_halves if form.name == "float16" else retile_words
+        per = 2 if form.name == "bfloat16" else 1  # numbers that stay together
+        padded = form.units(packed.k) * form.unit
+        sizes = (packed.rows, -(-packed.k // per), padded // per)
+
+        def work(first: int, last: int) -> None:
+            kernel(*source, *sizes, target, panel_stride, first, last)
+
+    if payload.nbytes < _SHARE_BYTES or threads == 1:
+        work(0, panels)
+        return
+    cuts = [panels * i // threads for i in range(threads + 1)]
+    list(pool.map(work, cuts[:-1], cuts[1:]))

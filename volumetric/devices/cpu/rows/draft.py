@@ -1,0 +1,125 @@
+"""Drafts of operations on rows: arguments are slots, which are numbers of tensors; sizes are those of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from volumetric.devices.cpu.cache import Pair
+from volumetric.devices.cpu.kernels.mixtures.each import EXPERT_BLOCK_BYTES
+from volumetric.devices.cpu.kernels.operations import ROWS
+from volumetric.devices.cpu.kernels.pieces import BLOCK_BYTES, EACH_PIECE_ARGUMENTS
+from volumetric.devices.cpu.kernels.products import VECTOR_ROWS
+from volumetric.devices.cpu.kernels.walk import LOOP_ARGUMENTS
+from volumetric.devices.cpu.settings import Settings
+from volumetric.devices.cpu.steps import Address, Argument, Draft, Rules, Step
+from volumetric.graph.numeric.rope import Rope
+from volumetric.graph.ops import Node
+
+Form = Literal["few", "some", "many"]
+
+Mode = tuple[Form, Form]
+"""Forms of the products before the tail and in it: *few* for up to `VECTOR_ROWS` rows (decoding), *some* for up to
+`Settings.direct_rows`, and *many* with opened panels. Results are the same."""
+
+
+DECODING: Mode = ("few", "few")
+
+
+def form_of(rows: int, settings: Settings) -> Form:
+    """The form of products of so many rows."""
+    return "few" if rows <= VECTOR_ROWS else "some" if rows <= settings.direct_rows else "many"
+
+
+rule = Rules()
+"""Operation → what appends its steps; the modules beside this one register theirs."""
+
+
+class RowDraft(Draft):
+    """Steps of a network's operations on rows in one mode.
+
+    Attributes
+    ----------
+    angles : slot of the rotary angles of each kind
+    ends : steps that there are after each of `Cut.uses`
+    opened : stands for the bfloat16 copy of a cache, which all layers write one after the other
+    """
+
+    def __init__(self, settings: Settings, mode: Mode) -> None:
+        super().__init__(settings.graph, ROWS)
+        self.settings = settings
+        self.mode = mode
+        self.sizes = [*(max(4 * tensor.width, 64) for tensor in self.graph.tensors), 8]  # the last: `settings.tokens`
+        self.angles: dict[Rope, int] = {}
+        self.ends: list[int] = []
+        self.opened = self.temporary(64)
+        self._caches: dict[Pair, int] = {}
+        self._widths: dict[int, int] = {}
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """What a call gives."""
+        return self.graph.given
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Of the network; its inputs too, so that a walk can be repeated."""
+        return *self.graph.given, *self.graph.outputs
+
+    def roots(self) -> list[int]:
+        """Each tensor for itself: views are made within segments that do not run on rows, and these copy."""
+        return list(range(len(self.graph.tensors)))
+
+    def want_scratch(self, size: int) -> None:
+        """Make each thread's scratch at least `size` bytes, behind the control block of a piece, loop or expert."""
+        super().want_scratch(size + max(BLOCK_BYTES, EXPERT_BLOCK_BYTES))
+
+    def argument(self, place: int | Address | None) -> Argument:
+        """The slot of a tensor, -1 for none."""
+        return -1 if place is None else place
+
+    def value(self, width: int) -> int:
+        """Return a new value with so many elements in a row, which nodes that are made here can name."""
+        made = self.temporary(max(4 * width, 64))
+        self._widths[made] = width
+        return made
+
+    def width(self, tensor: int) -> int:
+        """Elements in a row."""
+        return self._widths.get(tensor) or self.graph.tensors[tensor].width
+
+    def form(self, node: Node) -> Form:
+        """Form of its products."""
+        return self.mode[node.tail]
+
+    def cache(self, pair: Pair) -> int:
+        """Return what stands for keys and values of a layer, which steps write and read."""
+        if pair not in self._caches:
+            self._caches[pair] = self.temporary(64)
+        return self._caches[pair]
+
+    def by_rows(
+        self,
+        name: str,
+        names: Sequence[str],
+        node: Node,
+        /,
+        *constants: int | str,
+        over: Sequence[int] = (),
+        **given: Any,
+    ) -> None:
+        """Append a step of which threads share the rows of all values; it may overwrite one of `over`."""
+        own = [i for i in node.inputs if i in self._widths]
+        reads = (*own, *self.graph.values(i for i in node.inputs if i not in self._widths))
+        more: dict[str, Any] = {"writes": node.outputs[:1], "reads": reads}
+        more |= {"over": tuple(i for i in over if i in reads), "flat": "tail" if node.tail else "rows"}
+        self.add(name, names, *constants, shared=(*reads, node.outputs[0]), tail=node.tail, **given, **more)
+
+    def each_piece(self, few: Step | None, many: Step | None, *, reads: Sequence[int], writes: Sequence[int]) -> None:
+        """Append a step that runs others for each piece, of few rows or many."""
+        given = {"few": few or 0, "many": many or 0}
+        self.add("each_piece", EACH_PIECE_ARGUMENTS, reads=reads, writes=writes, **given)
+
+    def loop(self, first: int, note: str) -> None:
+        """Make the steps from number `first` on the body of a loop over time."""
+        self.wrap("loop", LOOP_ARGUMENTS, first, note=note)

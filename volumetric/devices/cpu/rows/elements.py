@@ -1,0 +1,122 @@
+"""Steps that treat each row by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from volumetric.devices.cpu.kernels.formulas import code_of
+from volumetric.devices.cpu.kernels.maths import ACTIVATIONS
+from volumetric.devices.cpu.kernels.mixing import GATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
+from volumetric.devices.cpu.kernels.prepare import LAYER_NORM, NO_NORM, RMS_NORM
+from volumetric.devices.cpu.kernels.products import gating
+from volumetric.devices.cpu.kernels.rows import (
+    EMBEDDING_ARGUMENTS,
+    GATHER_ARGUMENTS,
+    JOIN_ARGUMENTS,
+    NORM_ARGUMENTS,
+    POSITION_ARGUMENTS,
+)
+from volumetric.devices.cpu.kernels.softmax import SOFTMAX_ARGUMENTS
+from volumetric.devices.cpu.kernels.unpack import FORMAT_CODES
+from volumetric.devices.cpu.rows.draft import RowDraft, rule
+from volumetric.graph.ops import Node
+
+NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
+
+
+def _ends(node: Node) -> dict[str, Any]:
+    return {"input": node.inputs[0], "output": node.outputs[0]}
+
+
+@rule("lookup")
+def lookup(draft: RowDraft, node: Node) -> None:
+    """Rows of a table: one for each id, or for each position, which is added to other rows."""
+    table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
+    code = FORMAT_CODES[table.form.name]
+    given: dict[str, Any] = {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
+    given |= {"output": node.outputs[0]}
+    x = node.named("x")
+    if x is None:
+        given |= {"input": node.inputs[0], "scale": float(node.attrs["scale"])}
+        draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, code, **given)
+    else:
+        given |= {"input": x, "offset": int(node.attrs["offset"])}
+        draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, code, **given)
+
+
+@rule("norm")
+def norm(draft: RowDraft, node: Node) -> None:
+    """Norm of rows."""
+    attrs, params, weights = node.attrs, draft.graph.keys(node), draft.settings.weights
+    given: dict[str, Any] = {"width": draft.width(node.inputs[0]), "norm": NORMS[attrs["kind"]]}
+    given |= {"eps": float(attrs["eps"])}
+    given |= {"weight": weights.vector(params.get("weight"), unit_offset=bool(attrs["unit_offset"]))}
+    given |= {"bias": weights.vector(params.get("bias"))}
+    draft.by_rows("norm", NORM_ARGUMENTS, node, over=node.inputs, **_ends(node), **given)
+
+
+def _join(draft: RowDraft, node: Node, name: str, scale: float, **given: Any) -> None:
+    pairs = [(i, draft.width(i)) for i in node.inputs]
+    more: dict[str, Any] = {"inputs": draft.table([number for pair in pairs for number in pair]), "count": len(pairs)}
+    more |= {"output": node.outputs[0], "width": draft.width(node.outputs[0]), "scale": scale}
+    draft.by_rows(name, JOIN_ARGUMENTS, node, **given, **more)
+
+
+@rule("unary", "binary")
+def function(draft: RowDraft, node: Node) -> None:
+    """A function of one value or two; a factor is a sum of one value."""
+    name, plain = node.attrs["name"], node.attrs.get("beta", 0) == 0
+    if name == "add" or (name == "affine" and plain):
+        _join(draft, node, "add", float(node.attrs.get("alpha", 1.0)), over=node.inputs)
+        return
+    from volumetric.devices.cpu.rows.functions import append_binary, append_unary  # kernels that most do without
+
+    (append_unary if node.op == "unary" else append_binary)(draft, node)
+
+
+@rule("concat")
+def concat(draft: RowDraft, node: Node) -> None:
+    """Values side by side."""
+    _join(draft, node, "concat", 1.0)
+
+
+@rule("softmax")
+def softmax(draft: RowDraft, node: Node) -> None:
+    """Softmax of rows."""
+    width = draft.width(node.inputs[0])
+    draft.by_rows("softmax", SOFTMAX_ARGUMENTS, node, over=node.inputs, **_ends(node), width=width)
+
+
+@rule("keep_largest")
+def keep_largest(draft: RowDraft, node: Node) -> None:
+    """The k largest of a row."""
+    width = draft.width(node.inputs[0])
+    draft.by_rows("keep_largest", LARGEST_ARGUMENTS, node, **_ends(node), width=width, k=node.attrs["k"])
+
+
+@rule("mix")
+def mix(draft: RowDraft, node: Node) -> None:
+    """The weighted sum of branches."""
+    weights, *branches = node.inputs
+    given: dict[str, Any] = {"weights": weights, "branches": draft.table(branches), "count": len(branches)}
+    given |= {"weighted": int(node.attrs["weighted"])}
+    given |= {"output": node.outputs[0], "width": draft.width(node.outputs[0])}
+    draft.by_rows("mix", MIX_ARGUMENTS, node, **given)
+
+
+@rule("gated")
+def gated(draft: RowDraft, node: Node) -> None:
+    """A function of each element of a gate, times another value."""
+    (gate, factor), limit = node.inputs, node.attrs["limit"]
+    given: dict[str, Any] = {"input": gate, "factor": factor, "output": node.outputs[0], "over": node.inputs}
+    given |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs["up_offset"])}
+    given |= {"width": draft.width(node.outputs[0])}
+    constants = code_of(node.attrs["activation"], ACTIVATIONS), gating(limit)
+    draft.by_rows("gated", GATE_ARGUMENTS, node, *constants, **given)
+
+
+def gather(draft: RowDraft) -> None:
+    """Bring the rows that are wanted together, for the steps of the tail."""
+    for i in draft.settings.gathered:
+        given = {"slot": i, "width": draft.width(i)}
+        draft.add("gather", GATHER_ARGUMENTS, reads=(i,), writes=(i,), tail=True, **given)

@@ -1,0 +1,220 @@
+"""Steps of mixtures: few rows run the experts that any of them has chosen, many are brought to their experts.
+
+Few rows (decoding) run guarded products, expert by expert: nothing is moved. Many are sorted by expert; a row made
+ready for the products is copied to each pair of the row and an expert, and the products run over an expert's pairs
+alone. Sums have the same terms in the same order, so the bits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from volumetric.devices.cpu.kernels.mixtures.each import EACH_EXPERT_ARGUMENTS
+from volumetric.devices.cpu.kernels.mixtures.routing import ROUTE_ARGUMENTS, SPREAD_ARGUMENTS, UNITE_ARGUMENTS
+from volumetric.devices.cpu.kernels.panels import BY_NAME, prepared_bytes
+from volumetric.devices.cpu.placement import padded
+from volumetric.devices.cpu.resident import Matrix
+from volumetric.devices.cpu.rows.draft import RowDraft, rule
+from volumetric.devices.cpu.rows.products import made_ready, paired_product, products
+from volumetric.devices.cpu.steps import Operation, Step
+from volumetric.graph.experts import products_of
+from volumetric.graph.ops import Node
+
+_SCORING: dict[str, tuple[str, ...]] = {
+    "given": (),
+    "largest": ("keep_largest", "unary"),
+    "softmax": ("keep_largest", "softmax"),
+    "softmax_all": ("softmax", "keep_largest", "unary"),
+}
+"""Scoring of a mixture → the operations that make weights of choices."""
+
+
+@rule("experts")
+def experts(draft: RowDraft, node: Node) -> None:
+    """A mixture of experts, with the choice before it and the sum after it."""
+    pairs = list(products_of(draft.graph, node))
+    weights = _weights(draft, node)
+    if draft.form(node) == "few" or not _alike(draft, pairs):
+        _guarded(draft, node, pairs, weights)
+    else:
+        _grouped(draft, node, pairs, weights)
+
+
+def _weights(draft: RowDraft, node: Node) -> int:
+    """Append what makes weights of choices, and return where they are."""
+    value = _named(node, "choice")
+    attrs = {"k": node.attrs["top_k"], "name": "relu", "alpha": 1.0, "beta": 0.0}
+    for op in _SCORING[node.attrs["scoring"]]:
+        if op != "keep_largest" or node.attrs["top_k"] < node.attrs["count"]:
+            made = draft.value(node.attrs["count"])
+            _append(draft, node, op, (value,), made, attrs)
+            value = made
+    return value
+
+
+def _append(draft: RowDraft, node: Node, op: str, inputs: Sequence[int], output: int, attrs: dict[str, Any]) -> None:
+    """Append the steps of an operation that a mixture stands for."""
+    made = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs))
+    rule.append(draft, made)
+
+
+def _named(node: Node, role: str) -> int:
+    tensor = node.named(role)
+    if tensor is None:
+        raise KeyError(role)
+    return tensor
+
+
+# ---- few rows
+
+
+def _guarded(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
+    x, out = _named(node, "x"), node.outputs[0]
+    width, branches = draft.width(out), []
+    for expert, (first, last) in enumerate(pairs):
+        hidden, branch, at = draft.value(_hidden(first)), draft.value(width), len(draft.steps)
+        products(draft, first, x, hidden)
+        products(draft, last, hidden, branch)
+        draft.guard(at, weights, expert)
+        branches.append(branch)
+    residual = node.named("residual")
+    mixed = out if residual is None else draft.value(width)
+    _append(draft, node, "mix", (weights, *branches), mixed, {"weighted": True})
+    if residual is not None:
+        _append(draft, node, "binary", (mixed, residual), out, {"name": "add"})
+
+
+def _hidden(first: Node) -> int:
+    """Width of what the first product of an expert makes."""
+    return first.attrs["parts"][0]
+
+
+# ---- many rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Routes:
+    """Where the pairs of a call are written.
+
+    Attributes
+    ----------
+    count, most : experts, and how many a row takes at most
+    starts, rows, factors, places : slots, as `ROUTE_ARGUMENTS` has them
+    """
+
+    count: int
+    most: int
+    starts: int
+    rows: int
+    factors: int
+    places: int
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """Slots of all of it."""
+        return self.starts, self.rows, self.factors, self.places
+
+
+def _alike(draft: RowDraft, pairs: Sequence[tuple[Node, Node]]) -> bool:
+    """Whether the matrices of all experts have one form, so that their rows are made ready alike."""
+
+    def forms(nodes: Sequence[Node]) -> set[tuple[object, ...]]:
+        made = [draft.settings.weights.matrices(node) for node in nodes]
+        return {(len(some), some[0].form.name, some[0].gated) for some in made}
+
+    found = [forms([pair[i] for pair in pairs]) for i in range(2)]
+    return all(len(some) == 1 and next(iter(some))[0] == 1 for some in found)
+
+
+def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
+    first, last = pairs[0]
+    out, width, inner = node.outputs[0], draft.width(node.outputs[0]), _hidden(first)
+    routes = _route(draft, node, weights)
+    [matrix] = draft.settings.weights.matrices(first)
+    ready = made_ready(draft, first, matrix, _named(node, "x"))
+    size = _row_bytes(draft, matrix)
+    spread = _pairs(draft, routes, size)
+    given: dict[str, Any] = {"input": ready, "row_bytes": size, "count": routes.count, "starts": routes.starts}
+    given |= {"rows": routes.rows, "output": spread, "tail": node.tail}
+    draft.add("spread", SPREAD_ARGUMENTS, reads=(ready, routes.starts, routes.rows), writes=(spread,), **given)
+    hidden_bytes, made_bytes = padded(4 * inner), padded(4 * width)
+    hidden, made = _pairs(draft, routes, hidden_bytes), _pairs(draft, routes, made_bytes)
+    steps = _products(draft, [pair[0] for pair in pairs])
+    _each(draft, routes, steps, (spread, size), (hidden, hidden_bytes))
+    [matrix] = draft.settings.weights.matrices(last)
+    second, size = hidden, _row_bytes(draft, matrix)
+    if draft.settings.rounding(matrix) != "float32" or not size == hidden_bytes == 4 * inner:
+        second = _pairs(draft, routes, size)
+        _each(draft, routes, [paired_product(draft, last, matrix, "prepare")], (hidden, hidden_bytes), (second, size))
+    _each(draft, routes, _products(draft, [pair[1] for pair in pairs]), (second, size), (made, made_bytes))
+    residual = node.named("residual")
+    given = {"input": made, "pair_bytes": made_bytes, "most": routes.most, "factors": routes.factors}
+    given |= {"places": routes.places, "residual": -1 if residual is None else residual, "output": out, "width": width}
+    reads = (made, routes.factors, routes.places, *(() if residual is None else (residual,)))
+    draft.add("unite", UNITE_ARGUMENTS, reads=reads, writes=(out,), tail=node.tail, **given)
+
+
+def _route(draft: RowDraft, node: Node, weights: int) -> _Routes:
+    count, most = node.attrs["count"], node.attrs["top_k"]
+    sizes = {"starts": count + 2, "rows": most, "factors": most, "places": most}
+    routes = _Routes(count=count, most=most, **{name: draft.temporary(4 * size) for name, size in sizes.items()})
+    given: dict[str, Any] = {"weights": weights, "count": count, "most": most, "starts": routes.starts}
+    given |= {"rows": routes.rows, "factors": routes.factors, "places": routes.places, "tail": node.tail}
+    draft.add("route", ROUTE_ARGUMENTS, reads=(weights,), writes=routes.all, **given)
+    return routes
+
+
+def _row_bytes(draft: RowDraft, matrix: Matrix) -> int:
+    """Bytes of a row that is ready for a matrix."""
+    return prepared_bytes(matrix.k, draft.settings.rounding(matrix))
+
+
+def _pairs(draft: RowDraft, routes: _Routes, size: int) -> int:
+    """A value with room for `size` bytes for each pair that there can be."""
+    return draft.temporary(routes.most * size)
+
+
+def _products(draft: RowDraft, nodes: Sequence[Node]) -> list[Step]:
+    """The product of each expert, in the form for many rows where some expert may have so many."""
+    matrices = [draft.settings.weights.matrices(node)[0] for node in nodes]
+    direct = draft.form(nodes[0]) == "some" and matrices[0].form.is_coded
+    name = "rows_product" if direct else draft.settings.product_of_many(matrices[0])
+    return [paired_product(draft, node, matrix, name) for node, matrix in zip(nodes, matrices, strict=True)]
+
+
+def _each(
+    draft: RowDraft, routes: _Routes, steps: Sequence[Step], source: tuple[int, int], target: tuple[int, int]
+) -> None:
+    """Append what runs each of `steps` over the rows of as many experts.
+
+    Parameters
+    ----------
+    source, target : slot of what they read and write, and bytes of a pair in it
+    """
+    some = steps[0]
+    prepares = some.name == "prepare"
+    # Tiles of integer panels open these first, which pays for many rows alone.
+    kind = "" if prepares else str(some.constants[0]).partition(":")[0]
+    direct = some.name in ("tile_product", "matrix_product") and BY_NAME[kind].is_coded
+    step = draft.step(
+        "each_expert",
+        EACH_EXPERT_ARGUMENTS[2:],
+        reads=(source[0], routes.starts),
+        writes=(target[0],),
+        starts=routes.starts,
+        experts=routes.count // len(steps),
+        input=source[0],
+        input_bytes=source[1],
+        prepared=target[0] if prepares else source[0],
+        prepared_bytes=target[1] if prepares else source[1],
+        output=target[0],
+        output_bytes=target[1],
+        few=Operation("rows_product", some.constants[:3]) if direct else 0,
+        few_rows=draft.settings.direct_rows if direct else 0,
+        tail=some.tail,
+        note=f"{len(steps)} {some.note}",
+    )
+    draft.steps.append(replace(step, body=tuple(steps)))

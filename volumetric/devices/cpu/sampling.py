@@ -1,0 +1,107 @@
+"""Sampling by the team of threads: the rows of a batch are shared out, a single one stays with the caller."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.devices.cpu.arena import address_of, aligned_zeros
+from volumetric.devices.cpu.compiling import make_ready
+from volumetric.devices.cpu.cores import default_threads
+from volumetric.devices.cpu.governor import Governor
+from volumetric.devices.cpu.kernels.sampling.draw import (
+    COUNT_WORD,
+    DRAWING,
+    NEXT_WORD,
+    REQUESTS_WORD,
+    SCRATCH_BYTES_WORD,
+    SCRATCH_WORD,
+    draw_rows,
+)
+from volumetric.devices.cpu.kernels.sampling.layout import scratch_bytes
+from volumetric.devices.cpu.kernels.steps import CONTROL_WORDS, OPERATION_WORD, STEP_WORDS
+from volumetric.devices.cpu.kernels.walk import run_alone
+from volumetric.devices.cpu.team import TEAM
+
+_EACH = 8
+"""Rows for which a thread is worth its waiting: 200 µs of work."""
+
+
+class Sampling:
+    """Answers requests to the sampling kernel; any number of Python threads may ask, one after the other has its turn.
+
+    Which thread draws a row changes nothing: each row is drawn by one, from its own numbers alone.
+
+    Parameters
+    ----------
+    threads : at most so many; the physical cores unless given
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._limit = threads
+        self._turn = threading.Lock()
+        self._control: NDArray[np.int64] = np.zeros(CONTROL_WORDS, np.int64)
+        self._control_address = address_of(self._control)
+        self._scratch: NDArray[np.uint8] = np.zeros(0, np.uint8)
+
+    @cached_property
+    def _table(self) -> int:
+        """Address of a table of one step, made once for the life of the process."""
+        make_ready([(draw_rows.__name__, ())], DRAWING)
+        self._words: NDArray[np.int64] = np.zeros(STEP_WORDS, np.int64)
+        self._words[OPERATION_WORD] = DRAWING.address(draw_rows.__name__)
+        return address_of(self._words)
+
+    def prepare(self) -> None:
+        """Compile the kernel, or load it from the cache, where that has not been done."""
+        with self._turn:
+            _ = self._table
+
+    def forget(self) -> None:
+        """Start afresh in a forked child, where a turn may never end."""
+        self._turn = threading.Lock()
+
+    @cached_property
+    def _governor(self) -> Governor:
+        return Governor(self._limit or default_threads())
+
+    def draw(self, requests: Sequence[int], size: int) -> None:
+        """Answer requests.
+
+        Parameters
+        ----------
+        requests : addresses, see ``volumetric.devices.cpu.kernels.sampling.layout.WORDS``
+        size : logits of the longest row
+        """
+        addresses = np.array(requests, np.int64)
+        with self._turn:
+            kind = str(len(requests).bit_length())
+            most = max(1, len(requests) // _EACH)
+            threads = min(self._governor.threads_for(kind), most)
+            each = scratch_bytes(size)
+            if self._scratch.size < each * threads:
+                self._scratch = aligned_zeros(each * threads)
+                self._control[SCRATCH_WORD] = address_of(self._scratch)
+            self._control[REQUESTS_WORD] = address_of(addresses)
+            self._control[COUNT_WORD] = len(requests)
+            self._control[NEXT_WORD] = 0
+            self._control[SCRATCH_BYTES_WORD] = each
+            began = time.perf_counter()
+            if threads == 1:
+                run_alone(self._table, 1, self._control_address, 1)
+            else:
+                TEAM.run(self._table, 1, self._control_address, threads)
+            if most > 1:
+                self._governor.observe((time.perf_counter() - began) / len(requests), kind)
+
+
+SAMPLING = Sampling()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SAMPLING.forget)

@@ -1,0 +1,100 @@
+"""What all step tables of a network share: its graph, weights and states, and what their kernels round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from volumetric.devices.cpu.cache import KVStorage, Pair
+from volumetric.devices.cpu.kernels.amx.allowed import has_matrix_registers
+from volumetric.devices.cpu.kernels.amx.layout import PACKED_ROWS
+from volumetric.devices.cpu.kernels.bytedot import multiplies_bytes
+from volumetric.devices.cpu.kernels.panels import Rounding
+from volumetric.devices.cpu.kernels.products import DIRECT_ROWS
+from volumetric.devices.cpu.kernels.rounded_attention import opened_bytes
+from volumetric.devices.cpu.kernels.target import target
+from volumetric.devices.cpu.resident import Matrix, ResidentWeights, products_in
+from volumetric.devices.cpu.state import plain_states
+from volumetric.graph.ops import Node
+from volumetric.network import OUTPUT
+from volumetric.run.graph.segments import Cut
+
+
+class Settings:
+    """How a network runs on rows.
+
+    Parameters
+    ----------
+    cut : the network
+    weights : of what runs on rows, resident
+    compute : int8 and bfloat16 round the activations that meet integer weights to int8; bfloat16 rounds those that
+        meet bfloat16 weights too; float32 rounds nothing
+    storage : of keys and values
+    context : tokens that a state can hold
+    threads : most that run a step
+
+    Attributes
+    ----------
+    pairs : keys and values that a state must hold
+    opened_bytes : of a row in the bfloat16 copy of a cache; 0: attention does not multiply in bfloat16
+    gathered : values of which the wanted rows come together before the tail
+    tokens : tensor of the caller where a table writes tokens that it chooses
+    late : outputs that can be computed for the wanted rows alone
+    written : the output that its step writes straight into the caller's array; None: none of them
+    direct_rows : rows up to which integer panels are multiplied as they lie in memory
+    """
+
+    def __init__(
+        self, cut: Cut, weights: ResidentWeights, *, compute: Rounding, storage: KVStorage, context: int, threads: int
+    ) -> None:
+        self.cut = cut
+        self.graph = graph = cut.graph
+        self.weights = weights
+        self.storage: KVStorage = storage
+        self.context = context
+        self.threads = threads
+        self.tokens = len(graph.tensors)
+        self._compute: Rounding = compute
+        self.direct_rows = DIRECT_ROWS
+        if compute != "float32" and weights.has_integers and has_matrix_registers():
+            self.direct_rows = PACKED_ROWS
+        attends = [node for node in cut.rows if node.op == "attend"]
+        self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))
+        opened = (opened_bytes(node.attrs["kv_heads"], node.attrs["head_dim"]) for node in attends)
+        self.opened_bytes = max(opened, default=0) if self._rounds_attention() else 0
+        made = {i for use in cut.uses if use.tail for i in use.writes}
+        self.gathered = tuple(dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in made))
+        # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
+        out = cut.outputs[OUTPUT]
+        self.late = made.intersection(graph.outputs)
+        by_product = any(node.op == "linear" and node.outputs[0] == out for node in cut.rows)
+        self.written = out if out in made and by_product and not list(graph.readers(out)) else None
+
+    def pair_of(self, node: Node) -> Pair:
+        """What attention reads; nodes of one form without states have the same, which lives one step."""
+        states = self.graph.states(node)
+        sizes = {"kv_heads": node.attrs["kv_heads"], "head_dim": node.attrs["head_dim"]}
+        return Pair(**sizes, keys=states.get("k"), values=states.get("v"))
+
+    def rounding(self, matrix: Matrix) -> Rounding:
+        """What a product with `matrix` rounds its activations to."""
+        if matrix.form.is_integer and self._compute != "float32" and multiplies_bytes(matrix.form):
+            return "int8"
+        return "bfloat16" if matrix.form.name == self._compute == "bfloat16" else "float32"
+
+    def product_of_many(self, matrix: Matrix) -> str:
+        """The operation that multiplies more rows than `direct_rows` with `matrix`."""
+        by_matrix = self.rounding(matrix) == "int8" and has_matrix_registers()
+        return "matrix_product" if by_matrix else "tile_product"
+
+    def state_place(self, key: str) -> int:
+        """Number of a state that no attention reads in a sequence's state table."""
+        return len(self.pairs) + plain_states(self.cut.plan.states, self.pairs).index(key)
+
+    def _rounds_attention(self) -> bool:
+        """Where products round to int8 or bfloat16, if the machine has products of bfloat16: else nothing is won."""
+        rounds = any(self.rounding(matrix) != "float32" for matrix in self._matrices())
+        return rounds and "avx512bf16" in target().features
+
+    def _matrices(self) -> Iterator[Matrix]:
+        for node in products_in(self.graph, self.cut.rows):
+            yield from self.weights.matrices(node)

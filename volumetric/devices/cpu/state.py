@@ -1,0 +1,276 @@
+"""The state of one sequence on the CPU: its position, and memory for the declared states that grows as rows arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.devices.cpu.arena import address_of, apart_zeros
+from volumetric.devices.cpu.cache import Cache, KVStorage, Pair, grown
+from volumetric.devices.cpu.kernels.append import STORAGE_BYTES
+from volumetric.layers import StateSpec
+from volumetric.run.held import Held, as_numbers
+from volumetric.run.plan import Plan
+from volumetric.run.state import SequenceState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLayout:
+    """What a state must hold, and how.
+
+    Attributes
+    ----------
+    specs : the plan's states by their keys
+    pairs : those of them that attention reads, and what it needs beside
+    storage : type of keys and values
+    limit : rows that a sequence may have
+    """
+
+    specs: Mapping[str, StateSpec]
+    pairs: tuple[Pair, ...]
+    storage: KVStorage
+    limit: int
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """Keys of the states that no attention reads."""
+        return plain_states(self.specs, self.pairs)
+
+    def window(self, pair: Pair) -> int | None:
+        """How many of a pair's last rows are read again; None: all."""
+        return None if pair.keys is None else self.specs[pair.keys].window
+
+
+def plain_states(specs: Mapping[str, StateSpec], pairs: Iterable[Pair]) -> tuple[str, ...]:
+    """Keys of the states that no attention reads, in the order of the plan."""
+    read = {key for pair in pairs for key in (pair.keys, pair.values)}
+    return tuple(key for key in specs if key not in read)
+
+
+def bytes_per_token(plan: Plan, storage: KVStorage) -> int:
+    """Bytes that a token takes in the caches of all attention layers, by the states of a plan's keys."""
+    keys = [spec.shape for name, spec in plan.states.items() if spec.kind == "rows" and name.endswith("/k")]
+    return sum(kv_heads * _head_bytes(head_dim, storage) for kv_heads, head_dim in keys)
+
+
+def _head_bytes(head_dim: int, storage: KVStorage) -> int:
+    numbers = head_dim + -(-head_dim // 16) * 16
+    return numbers * STORAGE_BYTES[storage] + (8 if storage == "int8" else 0)
+
+
+class StateMemory:
+    """Memory of all states of a sequence: what attention reads as its kernels lay it out, all else row by row.
+
+    Attributes
+    ----------
+    table : address of the words (keys, values, capacity, first) of each cache, which steps read; then of
+        (value, 0, 0, 0) of each other state
+    caches : one for each pair of the layout
+    plain : key → value of a fixed state, or ``[capacity, …]`` of rows that are no pair's
+    """
+
+    def __init__(self, layout: StateLayout) -> None:
+        self.layout = layout
+        self.caches = [
+            Cache(pair, layout.storage, window=layout.window(pair), limit=layout.limit) for pair in layout.pairs
+        ]
+        self.plain: dict[str, NDArray[Any]] = {}
+        for key in layout.plain:
+            spec = layout.specs[key]
+            self.plain[key] = np.zeros(spec.shape if spec.kind == "fixed" else (0, *spec.shape), spec.dtype)
+        self._write_table()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all states."""
+        return sum(cache.nbytes for cache in self.caches) + sum(value.nbytes for value in self.plain.values())
+
+    @property
+    def windowed(self) -> bool:
+        """Whether rows are dropped behind windows."""
+        return any(cache.window is not None for cache in self.caches)
+
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which a sequence can go back."""
+        return max((cache.reach for cache in self.caches), default=0)
+
+    def room(self, position: int) -> int:
+        """Rows that fit from `position` on without `reserve`."""
+        return min(self._end - position, self._most)
+
+    def places(self, position: int, rows: int) -> int:
+        """Most rows that attention finds in a cache in a call of `rows` rows from `position` on."""
+        if not self.caches:
+            return 0
+        return rows if self._first is None else rows + position - self._first
+
+    def reserve(self, position: int, rows: int) -> None:
+        """Make room for `rows` rows from `position` on, keeping what they read of those before."""
+        if rows <= self.room(position):
+            return
+        blocks = _blocks(self.caches, [cache.capacity_for(position, rows) for cache in self.caches])
+        moved = [cache.reserve(position, rows, block) for cache, block in zip(self.caches, blocks, strict=True)]
+        for key in self._row_keys:
+            value = self.plain[key]
+            if position + rows > len(value):
+                capacity = grown(len(value), position + rows, self.layout.limit)
+                self.plain[key] = np.zeros((capacity, *value.shape[1:]), value.dtype)
+                self.plain[key][: len(value)] = value
+                moved.append(True)
+        if any(moved):
+            self._write_table()
+
+    def copy(self, position: int, *, fit: bool = False) -> StateMemory:
+        """Independent memory that holds the same up to row `position`; where it is to `fit` it has room for no more."""
+        other = StateMemory(self.layout)
+        capacities = [cache.capacity_of_copy(position, fit=fit) for cache in self.caches]
+        blocks = _blocks(other.caches, capacities)
+        other.caches = [
+            cache.copy(position, capacity, block)
+            for cache, capacity, block in zip(self.caches, capacities, blocks, strict=True)
+        ]
+        for key, value in self.plain.items():
+            if self.layout.specs[key].kind == "fixed":
+                other.plain[key] = value.copy()
+            else:
+                other.plain[key] = np.zeros((position, *value.shape[1:]) if fit else value.shape, value.dtype)
+                other.plain[key][:position] = value[:position]
+        other._write_table()
+        return other
+
+    def shrink_to_fit(self, position: int) -> None:
+        """Give memory back that `position` rows do not need."""
+        fits = [cache.capacity_of_copy(position, fit=True) for cache in self.caches]
+        spare = any(len(self.plain[key]) > position for key in self._row_keys)
+        if spare or any(cache.capacity > fit for cache, fit in zip(self.caches, fits, strict=True)):
+            fitting = self.copy(position, fit=True)
+            self.caches, self.plain = fitting.caches, fitting.plain
+            self._write_table()
+
+    def clear(self) -> None:
+        """Begin anew. Rows are never read before they are written, fixed states are zeros again."""
+        for cache in self.caches:
+            cache.clear()
+        for key, value in self.plain.items():
+            if self.layout.specs[key].kind == "fixed":
+                value[...] = 0
+        self._write_table()
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Replace all states by these of a sequence of `position` rows."""
+        self._end = -1  # not known until all is in its place
+        for pair, cache in zip(self.layout.pairs, self.caches, strict=True):
+            if pair.keys is not None and pair.values is not None:
+                cache.fill(values[pair.keys], values[pair.values], position)
+        self.reserve(position, 0)
+        for key in self.plain:
+            self.write(key, values[key])
+        self._write_table()
+
+    def read(self, key: str, position: int) -> Held:
+        """Return a copy of what a state holds of the first `position` rows."""
+        if key not in self.plain:
+            cache, keys = self._cache_of(key)
+            return cache.read(position, keys=keys)
+        return self.plain[key][: None if self.layout.specs[key].kind == "fixed" else position].copy()
+
+    def write(self, key: str, value: Held) -> None:
+        """Replace what a state holds; there is room for it."""
+        if key not in self.plain:
+            cache, keys = self._cache_of(key)
+            cache.write(value, keys=keys)
+        else:
+            numbers = as_numbers(value, self.plain[key].dtype)
+            self.plain[key][: len(numbers)] = numbers
+
+    @property
+    def _row_keys(self) -> list[str]:
+        return [key for key in self.plain if self.layout.specs[key].kind == "rows"]
+
+    def _cache_of(self, key: str) -> tuple[Cache, bool]:
+        for pair, cache in zip(self.layout.pairs, self.caches, strict=True):
+            if key in (pair.keys, pair.values):
+                return cache, key == pair.keys
+        raise KeyError(key)
+
+    def _write_table(self) -> None:
+        """Write what steps read, and what calls ask of all caches together: each of them would be asked each time."""
+        pairs = list(zip(self.layout.pairs, self.caches, strict=True))
+        kept = [cache for pair, cache in pairs if pair.keys is not None]
+        limit = self.layout.limit
+        ends = [cache.first + cache.capacity for cache in kept] + [len(self.plain[key]) for key in self._row_keys]
+        self._end = min(ends, default=limit)
+        self._most = min((cache.capacity for pair, cache in pairs if pair.keys is None), default=limit)
+        self._first = min((cache.first for cache in kept), default=None)
+        words = [cache.words for cache in self.caches]
+        words += [(address_of(value), 0, 0, 0) for value in self.plain.values()]
+        self._table = np.array(words or [(0, 0, 0, 0)], np.int64)
+        self.table = address_of(self._table)
+
+
+def _blocks(caches: Sequence[Cache], capacities: Sequence[int]) -> list[NDArray[np.uint8] | None]:
+    """Return memory for the caches that get another capacity, one block for all that grow together.
+
+    A block for each layer would be of the heap, and leave it full of holes where many states come and go.
+    """
+    sizes = [
+        cache.bytes_of(capacity) if capacity != cache.capacity else 0
+        for cache, capacity in zip(caches, capacities, strict=True)
+    ]
+    found: list[NDArray[np.uint8] | None] = [None] * len(caches)
+    for growth in {cache.growth for cache in caches}:
+        alike = [i for i, cache in enumerate(caches) if cache.growth == growth and sizes[i]]
+        block, start = apart_zeros(sum(sizes[i] for i in alike)), 0
+        for i in alike:
+            found[i] = block[start : start + sizes[i]]
+            start += sizes[i]
+    return found
+
+
+class CpuState(SequenceState):
+    """Position and states of one sequence."""
+
+    def __init__(self, memory: StateMemory) -> None:
+        super().__init__(memory.layout.specs)
+        self.memory = memory
+        self._changes = 0
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one once rows were added, or the state was changed."""
+        return self.position, self._changes
+
+    def shrink_to_fit(self) -> None:
+        """Give memory back that nothing is held in."""
+        self.memory.shrink_to_fit(self.position)
+
+    def read(self, key: str) -> Held:
+        return self.memory.read(key, self.position)
+
+    def _write(self, values: Mapping[str, Held], position: int) -> None:
+        self.memory.fill(values, position)
+        self._changes += 1
+
+    def _cut(self, position: int) -> None:
+        """Forget rows; the memory is kept for reuse."""
+        if position == 0:
+            self.memory.clear()
+        self._changes += 1
+
+    def _copy(self, position: int) -> CpuState:
+        memory = self.memory.copy(position)
+        if position == 0:
+            memory.clear()
+        return CpuState(memory)
+
+    @property
+    def _windowed(self) -> bool:
+        return self.memory.windowed
+
+    def _reach_of_memory(self) -> int:
+        return self.memory.reach

@@ -1,0 +1,298 @@
+"""What a graph becomes before it has addresses: steps whose arguments refer to tensors.
+
+One kind of step and one draft serve both kinds of graphs. In those of fixed shape an argument is the `Address` of a
+tensor; in those of open rows it is the tensor's number, its slot: where it lies, and how far its rows are apart, is
+looked up when the step runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import UnsupportedError
+from volumetric.base.registry import Registry
+from volumetric.devices.cpu.kernels.jit import Library
+from volumetric.devices.cpu.kernels.walk import GUARD, GUARD_ARGUMENTS, LOOP, UNLESS
+from volumetric.graph.liveness import roots
+from volumetric.graph.ops import Graph, Node, Tensor
+
+GUARDS = {"guard": GUARD, "unless": UNLESS}
+"""Steps of which the walker runs the body if a column of weights is not 0 in all rows, or if it is."""
+WALKED = {"loop": LOOP, **GUARDS}
+"""Those, and what it runs for each step of time."""
+BLOCKED = "blocked"
+"""A step that runs its body on one block of the elements after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A place in a tensor, `offset` bytes from its start."""
+
+    tensor: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The address of another compiled operation, as an argument."""
+
+    name: str
+    constants: tuple[str | int, ...]
+
+
+Argument: TypeAlias = "int | float | Address | Operation | Step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """One call of a compiled operation.
+
+    Attributes
+    ----------
+    name, constants : the operation
+    arguments : in the order that the operation documents; floats travel as their float32 bits, another step as the
+        address of where it stands in the table
+    reads, writes : tensors
+    flat : says how threads share what is in `shared`: two steps that share a tensor alike need not wait for each other,
+        because each thread goes on with what it wrote itself, or because no two of them touch the same
+    shared : tensors of which each thread touches its own share, and nothing else
+    over : those of `reads` that lie as what the step writes does, and of which each number is read before that of the
+        result is written: the result may take their place
+    work : estimated duration on one core, in nanoseconds
+    tail : runs on the rows that are wanted alone
+    note : format and sizes, for profiles
+    body : steps that follow one another and that it runs
+    host : a Python function to call instead of an operation, with what has `view` for the values of the call
+    """
+
+    name: str
+    constants: tuple[str | int, ...] = ()
+    arguments: tuple[Argument, ...] = ()
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    flat: int | str = 0
+    shared: tuple[int, ...] = ()
+    over: tuple[int, ...] = ()
+    work: float = 0.0
+    tail: bool = False
+    note: str = ""
+    body: tuple[Step, ...] = ()
+    host: Callable[[Any], None] | None = None
+
+    @property
+    def inner(self) -> tuple[Step, ...]:
+        """Steps that it runs: they stand behind it in the table."""
+        return (*self.body, *[value for value in self.arguments if type(value) is Step])  # asked often
+
+    @property
+    def leaves(self) -> tuple[Step, ...]:
+        """The steps after which threads may meet, in order: itself, or those that the walker runs in its place."""
+        return self.body if self.name in WALKED else (self,)
+
+    @property
+    def label(self) -> str:
+        """What a profile calls it."""
+        own = not self.inner or (self.note and self.name not in WALKED)
+        return f"{self.name} {self.note}".rstrip() if own else self.inner[0].label
+
+    def operations(self) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+        """Operations that it needs, by name and constants."""
+        if self.host is None and self.name not in WALKED:
+            yield self.name, self.constants
+        yield from ((value.name, value.constants) for value in self.arguments if isinstance(value, Operation))
+        for step in self.inner:
+            yield from step.operations()
+
+
+@dataclass(slots=True)
+class Shared:
+    """Tensors that share storage: tensor → the one that names the storage, and bytes from its start; their sizes."""
+
+    of: list[int]
+    start: list[int]
+    sizes: dict[int, int]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A graph on its way to a table: collects steps, and the temporary tensors and lists they need.
+
+    Attributes
+    ----------
+    library : where its operations are
+    sizes : bytes of every tensor, or of a row of it where rows are open; the graph's first, then temporary ones
+    inputs, outputs : tensors that live from before the first step, and until after the last one
+    tables : arrays that steps point to; they live as long as the table
+    scratch : bytes that each thread needs for itself
+    alike : a product sums in one order, however many rows it has
+    shared : where tensors of the graph lie in others; None: views lie in what they are views of, at its start
+    parts : temporary tensor → the one that it is a part of, and where it begins there
+    """
+
+    graph: Graph
+    library: Library
+    alike: bool = False
+    shared: Shared | None = None
+    parts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    tables: list[Array] = field(default_factory=list)
+    scratch: int = 4096
+
+    def __post_init__(self) -> None:
+        """Start with the graph's own tensors."""
+        self.sizes = [4 * tensor.size for tensor in self.graph.tensors]
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Of a run."""
+        return self.graph.inputs
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Of a run."""
+        return self.graph.outputs
+
+    def roots(self) -> list[int]:
+        """Tensor of the graph → the one that it is a view of, or itself."""
+        return roots(self.graph)
+
+    def tensor(self, i: int) -> Tensor:
+        """Return a tensor of the graph."""
+        return self.graph.tensors[i]
+
+    def shape(self, i: int) -> Shape:
+        """Return its shape."""
+        return self.graph.tensors[i].shape
+
+    def temporary(self, size: int) -> int:
+        """Return a new tensor of `size` bytes, or of so many in a row."""
+        self.sizes.append(size)
+        return len(self.sizes) - 1
+
+    def part(self, i: int, start: int, size: int) -> int:
+        """Return `size` bytes of a tensor as one of its own: what a step does to them concerns no other part."""
+        made = self.temporary(size)
+        self.parts[made] = i, start
+        return made
+
+    def lies_in(self, x: int, y: int, start: int) -> bool:
+        """Whether tensor x lies in y, so many bytes from its start."""
+        of = self.shared
+        return of is not None and of.of[x] == of.of[y] and of.start[x] == of.start[y] + start
+
+    def table(self, numbers: Sequence[int]) -> int:
+        """Return the address of a list of int64."""
+        array = np.array([*numbers, 0], np.int64)
+        self.tables.append(array)
+        return array.ctypes.data
+
+    def want_scratch(self, size: int) -> None:
+        """Make each thread's scratch at least `size` bytes."""
+        self.scratch = max(self.scratch, size)
+
+    def add(
+        self, name: str | Callable[..., None], names: Sequence[str], /, *constants: str | int, **given: Any
+    ) -> None:
+        """Append a step; see `step`."""
+        self.steps.append(self.step(name, names, *constants, **given))
+
+    def step(
+        self,
+        name: str | Callable[..., Any],
+        names: Sequence[str],
+        /,
+        *constants: str | int,
+        reads: Places,
+        writes: Places,
+        **given: Any,
+    ) -> Step:
+        """Return a step with the arguments `given`, in the order of `names`; each must be there, and no other.
+
+        What is called as an attribute of `Step`, and is no argument of the operation, is that attribute.
+
+        Parameters
+        ----------
+        name : of the operation in the library; or a function of a package's module that is one, or makes it of the
+            `constants`
+        reads, writes : tensors, or those that are arguments by their names; None in the place of one that is missing
+        """
+        found: list[list[int]] = [[], []]
+        for tensors, places in zip(found, (reads, writes), strict=True):
+            if isinstance(places, Mapping):
+                given |= {key: self.argument(place) for key, place in places.items()}
+                places = [p.tensor if isinstance(p, Address) else p for p in places.values() if p is not None]
+            tensors += places
+        of_step = {key: given.pop(key) for key in _OF_STEP - set(names) if key in given}
+        if set(names) != set(given):
+            raise TypeError(f"{name}: arguments differ from the operation's: {sorted(set(names) ^ set(given))}")
+        arguments = tuple(given[argument] for argument in names)
+        return Step(
+            name=name if isinstance(name, str) else f"{name.__module__}:{name.__qualname__}",
+            constants=constants,
+            arguments=arguments,
+            reads=tuple(found[0]),
+            writes=tuple(found[1]),
+            **of_step,
+        )
+
+    def guard(self, first: int, weights: int, column: int, *, unless: bool = False, work: float = 0.0) -> None:
+        """Let the steps from number `first` on run only if some row has a weight in a column of a value, or if none.
+
+        Parameters
+        ----------
+        work : how long they take, if they are usually run
+        """
+        name = "unless" if unless else "guard"
+        self.wrap(name, GUARD_ARGUMENTS, first, reads=(weights,), weights=weights, column=column, work=work)
+
+    def wrap(
+        self, name: str, names: Sequence[str], first: int, *, reads: Sequence[int] = (), note: str = "", **given: Any
+    ) -> None:
+        """Make steps the body of one; where the first of them is and how many there are, the table knows."""
+        body = tuple(self.steps[first:])
+        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, body=body, **given)
+        self.steps[first:] = [step]
+
+    def argument(self, place: int | Address | None) -> Argument:
+        """What a step has in the place of a tensor: where it begins, unless told; 0 for none."""
+        return 0 if place is None else place if isinstance(place, Address) else Address(place)
+
+
+Places: TypeAlias = "Sequence[int] | Mapping[str, int | Address | None]"
+
+_OF_STEP = {"flat", "shared", "over", "work", "tail", "note", "body"}
+
+StepRule: TypeAlias = Callable[[Any, Node], None]
+
+
+class Rules(Registry[StepRule]):
+    """Operation of a graph → what appends its steps to a draft."""
+
+    def __call__(self, *names: str) -> Callable[[StepRule], StepRule]:
+        """Register the rule of some operations."""
+
+        def register(function: StepRule) -> StepRule:
+            self.update(dict.fromkeys(names, function))
+            return function
+
+        return register
+
+    def append(self, draft: Draft, node: Node) -> None:
+        """Append the steps of a node.
+
+        Raises
+        ------
+        UnsupportedError : there is no rule for it
+        """
+        if node.op not in self:
+            raise UnsupportedError(
+                f"operation {node.op!r}{f' of {node.where}' if node.where else ''} has no CPU kernel",
+                hint="the reference device runs it",
+            )
+        self[node.op](draft, node)

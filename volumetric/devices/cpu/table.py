@@ -1,0 +1,208 @@
+"""Step tables: the numbers that the compiled walker reads, written from a draft and bound to memory last."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.devices.cpu.arena import address_of
+from volumetric.devices.cpu.compiling import make_ready
+from volumetric.devices.cpu.kernels.steps import BARRIER_WORD, FIRST_ARGUMENT, OPERATION_WORD, STEP_WORDS, TAIL_WORD
+from volumetric.devices.cpu.placement import Placement, barriers, padded, passings
+from volumetric.devices.cpu.steps import WALKED, Address, Draft, Operation, Step
+
+_NUMBERS = itertools.count()
+"""Names for what a governor compares: addresses are used again once a table is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Steps that run as one.
+
+    Attributes
+    ----------
+    name : of its own in this process
+    address, count : the steps in memory
+    first : number of the first one, among those of the draft
+    body : how many of them are before the tail
+    work : estimated duration on one core, in nanoseconds
+    meetings : how often threads meet in it
+    host : the Python function that it is, if it is one
+    label : what a profile calls that
+    tail : all of it is tail
+    """
+
+    name: str
+    address: int = 0
+    count: int = 0
+    first: int = 0
+    body: int = 0
+    work: float = 0.0
+    meetings: int = 0
+    host: Callable[[Any], None] | None = None
+    label: str = ""
+    tail: bool = False
+
+
+class StepTable:
+    """Steps in memory; behind those of the draft stand the ones that steps run.
+
+    Parameters
+    ----------
+    draft : compiled by `ready`
+    placement : of its tensors
+    apart : steps at the end that do not belong to a usual run
+    ends : steps that there are after each of what may be the last to run
+
+    Attributes
+    ----------
+    draft, placement : what it was made of
+    parts : what runs, in order
+    apart : number of those steps, which stand behind the last part
+    labels : what each step does, for profiles
+    slots : address of each tensor, and bytes from row to row, as steps find them
+    scratch : bytes that each thread needs
+    rows : how many there is room for; 0 before the table is bound
+    """
+
+    def __init__(self, draft: Draft, placement: Placement, *, apart: int = 0, ends: Sequence[int] = ()) -> None:
+        self.placement = placement
+        self.ends = ends
+        self.scratch = draft.scratch
+        self.rows = self._spare = 0
+        self.draft = draft
+        self._arena: Array = np.zeros(0, np.uint8)
+        every = list(draft.steps)
+        for step in every:  # grows
+            every += step.inner
+        behind_leaves = barriers(draft.steps, placement, draft.sizes)
+        behind_guards = passings(draft.steps, placement, draft.sizes, behind_leaves)
+        meets = {id(step): met for step, met in zip(draft.steps, behind_guards, strict=True) if met}
+        meets |= zip(map(id, placement.leaves), behind_leaves, strict=True)
+        if apart:  # they may be repeated
+            meets[id(placement.leaves[-1])] = True
+        self._words = np.zeros((len(every), STEP_WORDS), np.int64)
+        self.slots = np.zeros((len(draft.sizes), 2), np.int64)
+        self._later: list[tuple[int, int, int]] = []
+        behind = len(draft.steps)
+        for at, (step, row) in enumerate(zip(every, self._words, strict=True)):
+            row[BARRIER_WORD], row[TAIL_WORD] = meets.get(id(step), False), step.tail
+            if step.host is None:
+                row[OPERATION_WORD] = WALKED.get(step.name) or draft.library.address(step.name, *step.constants)
+                self._write_arguments(at, step, behind)
+            behind += len(step.inner)
+        self._patches = np.array(self._later, np.int64).reshape(-1, 3)
+        places = np.array(placement.of, np.int64)[self._patches[:, 1]]
+        self._starts = np.array(placement.start, np.int64)
+        lent = [number for number, storage in placement.storages.items() if storage.home == "caller"]
+        at = np.stack([self._patches[:, 0], self._starts[self._patches[:, 1]] + self._patches[:, 2]])
+        self._lent = {number: at[:, places == number] for number in lent}
+        count = len(draft.steps) - apart
+        self.apart = apart
+        self.labels = tuple(step.label for step in draft.steps[:count] if step.host is None)
+        self.parts = self._split(draft.steps[:count], meets)
+
+    def _write_arguments(self, at: int, step: Step, behind: int) -> None:
+        """Write the arguments of step `at`; the steps that it runs begin at step `behind`."""
+        values: list[Any] = [*step.arguments]
+        if step.body:
+            values = [self._address(behind), len(step.body), *values]
+        behind += len(step.body)
+        numbers: list[int] = []
+        for word, value in enumerate(values, FIRST_ARGUMENT):
+            number = value
+            if type(value) is int:  # as most are
+                pass
+            elif isinstance(value, Address):
+                self._later.append((at * STEP_WORDS + word, value.tensor, value.offset))
+                number = 0
+            elif isinstance(value, Operation):
+                number = self.draft.library.address(value.name, *value.constants)
+            elif isinstance(value, Step):
+                number, behind = self._address(behind), behind + 1
+            elif isinstance(value, float):
+                number = int(np.float32(value).view(np.uint32))
+            numbers.append(number)
+        self._words[at, FIRST_ARGUMENT : FIRST_ARGUMENT + len(numbers)] = numbers
+
+    def _address(self, step: int) -> int:
+        return address_of(self._words) + step * 8 * STEP_WORDS
+
+    def _split(self, steps: Sequence[Step], meets: Mapping[int, bool]) -> tuple[Part, ...]:
+        """Cut the table at Python functions; `meets` tells of steps, by identity, whether threads meet behind them."""
+        parts: list[Part] = []
+        for host, some in itertools.groupby(enumerate(steps), key=lambda pair: pair[1].host):
+            indices, run = zip(*some, strict=True)
+            name, tail = f"table {next(_NUMBERS)}", run[0].tail
+            if host is not None:
+                at = zip(indices, run, strict=True)
+                parts += [Part(name=name, host=host, label=step.label, tail=tail, first=i) for i, step in at]
+                continue
+            first = indices[0]
+            parts.append(
+                Part(
+                    name=name,
+                    address=self._address(first),
+                    count=len(run),
+                    first=first,
+                    body=sum(not step.tail for step in run),
+                    work=sum(step.work for step in run),
+                    meetings=sum(meets.get(id(each), False) for step in run for each in _counted(step)),
+                    tail=tail,
+                )
+            )
+        return tuple(parts)
+
+    # ---- memory
+
+    def bind(self, arena: Array, fixed: Mapping[int, int] | None = None, *, rows: int = 1, spare: int = 0) -> bool:
+        """Write where tensors are; returns False if they were there.
+
+        Parameters
+        ----------
+        arena : memory for `rows` + `spare` times the arena of the placement
+        fixed : address of each storage outside of it, but for those of the caller
+        rows : for which there is room, where rows are open
+        spare : rows beyond that may be read
+        """
+        if arena is self._arena and rows == self.rows:
+            return False
+        self._arena, self.rows, self._spare = arena, rows, spare
+        fixed, base = fixed or {}, address_of(arena)
+        for number, storage in self.placement.storages.items():
+            at = base + storage.offset * (rows + spare) if storage.home == "arena" else fixed.get(number, 0)
+            self.slots[storage.tensors] = at, padded(storage.size)
+        self.slots[:, 0] += self._starts
+        self._words.reshape(-1)[self._patches[:, 0]] = self.slots[self._patches[:, 1], 0] + self._patches[:, 2]
+        return True
+
+    def lend(self, tensor: int, address: int, stride: int = 0) -> None:
+        """Set the place of a tensor that is the caller's."""
+        number = self.placement.of[tensor]
+        tensors = self.placement.storages[number].tensors
+        self.slots[tensors, 0], self.slots[tensors, 1] = self._starts[tensors] + address, stride
+        words, offsets = self._lent[number]
+        self._words.reshape(-1)[words] = offsets + address
+
+    def bytes_of(self, tensor: int) -> Array:
+        """Memory of a tensor in the arena, of all its rows."""
+        storage = self.placement.storages[self.placement.of[tensor]]
+        start = storage.offset * (self.rows + self._spare) + self.placement.start[tensor]
+        return self._arena[start : start + padded(storage.size) * self.rows]
+
+
+def _counted(step: Step) -> tuple[Step, ...]:
+    """Return the steps whose meetings count: those of a body where its work does."""
+    return (step, *step.body) if step.name in WALKED and step.work else (step,)
+
+
+def ready(drafts: Iterable[Draft]) -> None:
+    """Compile the operations of `drafts`, of one library, or load them from the cache."""
+    some = list(drafts)
+    wanted = (one for draft in some for step in draft.steps for one in step.operations())
+    make_ready(wanted, some[0].library)

@@ -1,0 +1,119 @@
+"""The threads that run plans: one team for the process, the caller being thread 0.
+
+Workers stay inside one native loop and spin between tokens. Without work for a few milliseconds they park on a Python
+event, so an idle model burns no CPU. They end at interpreter exit; a forked child starts with fresh ones.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.devices.cpu.kernels.walk import CALL, CREW_WORDS, QUIT, THREADS_LIMIT, follow, lead, publish
+
+_IDLE_PAUSES = 80_000
+"""2 ms of spinning (25 ns a pause on Zen 4): longer than what lies between two tokens, too short to count as load."""
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One thread beside the caller."""
+
+    thread: threading.Thread | None = None
+    parked: bool = False
+    wake: threading.Event = field(default_factory=threading.Event)
+
+
+class Team:
+    """Runs step tables; any number of Python threads may call `run`, one after the other has its turn."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._memory: NDArray[np.int64] = np.zeros(CREW_WORDS + 8, np.int64)
+        skew = -self._memory.ctypes.data % 64 // 8
+        self._crew = self._memory[skew : skew + CREW_WORDS]
+        self._address = self._crew.ctypes.data
+        self._workers: list[_Worker] = []
+
+    def run(self, table: int, steps: int, control: int, threads: int, *, times: int = 1) -> None:
+        """Run `steps` steps at address `table` with the control block at `control`, `times` times."""
+        threads = min(threads, THREADS_LIMIT)
+        with self._turn:
+            while len(self._workers) < threads - 1:
+                self._hire()
+            publish(self._address, table, steps, control, threads, times)
+            # A worker marks itself parked before it looks at the call number for the last time, and the call number
+            # was published before this look at the marks: one of the two sees the other.
+            for worker in self._workers[: threads - 1]:
+                if worker.parked:
+                    worker.parked = False
+                    worker.wake.set()
+            lead(self._address, threads)
+
+    def clocks(self, threads: int) -> list[float]:
+        """Seconds of processor time that the calling thread has had, and each of the others of so many.
+
+        A thread of a call never sleeps: what a clock lacks of the call's duration, others took. Where a system does not
+        tell the time of other threads, the caller's stands alone.
+        """
+        own = time.thread_time()
+        clock_of = getattr(time, "pthread_getcpuclockid", None)
+        if clock_of is None:
+            return [own]
+        with self._turn:
+            while len(self._workers) < threads - 1:
+                self._hire()
+            some = [worker.thread.ident for worker in self._workers[: threads - 1] if worker.thread is not None]
+            return [own, *(time.clock_gettime(clock_of(ident)) for ident in some)]
+
+    def close(self) -> None:
+        """End all workers and wait for them; the next `run` starts new ones."""
+        with self._turn:
+            self._crew[QUIT] = 1
+            workers, self._workers = self._workers, []
+            for worker in workers:
+                worker.wake.set()
+            for worker in workers:
+                if worker.thread is not None:
+                    worker.thread.join()
+            self._crew[QUIT] = 0
+
+    def forget(self) -> None:
+        """Start afresh in a forked child, where no worker exists."""
+        self.__init__()
+
+    def _hire(self) -> None:
+        worker = _Worker()
+        number = len(self._workers) + 1
+        # Compiles here: an error in the worker's thread would leave the caller waiting for ever.
+        follow(self._address, number, int(self._crew[CALL]), 0)
+        worker.thread = threading.Thread(
+            target=self._work,
+            args=(worker, number, int(self._crew[CALL])),
+            name=f"volumetric-cpu-{number}",
+            daemon=True,
+        )
+        self._workers.append(worker)
+        worker.thread.start()
+
+    def _work(self, worker: _Worker, number: int, done: int) -> None:
+        while not self._crew[QUIT]:
+            done = follow(self._address, number, done, _IDLE_PAUSES)
+            worker.parked = True
+            if self._crew[CALL] == done and not self._crew[QUIT]:
+                worker.wake.wait()
+            worker.parked = False
+            worker.wake.clear()
+
+
+TEAM = Team()
+
+atexit.register(TEAM.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=TEAM.forget)

@@ -1,0 +1,129 @@
+"""What a call of several sequences is made of: which rows go together, in which order, and the control block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.devices.gpu.kernels.dispatch import Rows, ceil_div
+from volumetric.run.batch import Span, deal
+
+PLACES = 512
+"""Rows whose places a control block lists, as the shaders have it."""
+_NEAR = 4
+NEAR_PAGES = 56
+_PLACES = _NEAR + NEAR_PAGES
+_STARTS = _PLACES + 4 * PLACES
+NEAR_BYTES = 4 * _NEAR
+"""Where the list of near pages begins."""
+CONTROL_BYTES = 4 * (_STARTS + PLACES)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Rows of a call that follow one another in a sequence.
+
+    Attributes
+    ----------
+    line : of the sequence in the page tables
+    position : of the first row
+    rows : how many
+    pages : of the sequence; read where it is the only one with one row
+    """
+
+    line: int
+    position: int
+    rows: int
+    pages: Sequence[int] = ()
+
+
+def schedule(
+    lengths: Sequence[int], most: int, *, apart: bool, whole: bool = False, each: int | None = None
+) -> list[list[Span]]:
+    """Cut pieces of `lengths` rows into calls of at most `most` rows, single rows first.
+
+    Parameters
+    ----------
+    apart : each piece has calls of its own
+    whole : pieces, of `most` rows at most, are not cut
+    each : rows that a call may have of one piece, see `Graph.piece`
+    """
+    if whole and not apart:
+        most = min(most, PLACES)  # more rows are listed for a piece of its own alone
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i] > 1)
+    groups = [[piece] for piece in order] if apart else [order]
+    dealt = (
+        [Span(group[span.piece], span.start, span.stop) for span in call]
+        for group in groups
+        for call in deal([lengths[piece] for piece in group], most, cut=not whole, each=each)
+    )
+    return [sorted(call, key=lambda span: len(span) > 1) for call in dealt]
+
+
+def count_rows(places: Sequence[Place], each: int, *, singles: bool) -> Rows:
+    """Rows of a call whose longer pieces are cut in blocks of `each`; without `singles`, those of one row are, too."""
+    alone = sum(place.rows == 1 for place in places) if singles else 0
+    blocks = sum(ceil_div(place.rows, each) for place in places[alone:])
+    return Rows(sum(place.rows for place in places), alone, blocks, len(places))
+
+
+def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.uint32]:
+    """Contents of the control block, as far as a call of `rows` reads it."""
+    if not rows.blocks:
+        words = np.zeros(_PLACES + 4 * rows.total, np.uint32)
+        words[:_NEAR] = rows[:_NEAR]
+        if rows.singles == 1:
+            words[_NEAR:_PLACES] = near_words(places[0].pages)
+        lists = words[_PLACES:].reshape(-1, 4)
+        lists[:, 0] = [place.position for place in places]
+        lists[:, 1] = [place.line for place in places]
+        lists[:, 2] = np.arange(1, rows.total + 1)
+        lists[:, 3] = np.arange(rows.total)
+        return words
+    words = np.zeros(CONTROL_BYTES // 4, np.uint32)
+    words[:_NEAR] = rows[:_NEAR]
+    if rows.singles == 1:
+        words[_NEAR:_PLACES] = near_words(places[0].pages)
+    lists, at, starts = words[_PLACES:_STARTS].reshape(-1, 4), 0, []
+    for number, place in enumerate(places):
+        part = lists[at : at + place.rows]  # of a call longer than the list, its beginning
+        part[:, 0] = place.position + np.arange(len(part))
+        part[:, 1:3] = place.line, at + place.rows
+        lists[number, 3] = at
+        if number >= rows.singles:
+            starts += [row | at << 16 for row in range(at, at + place.rows, each)][:PLACES]
+        at += place.rows
+    words[_STARTS : _STARTS + len(starts)] = starts[:PLACES]
+    return words
+
+
+def gathered_words(words: NDArray[np.uint32], rows: Sequence[int]) -> NDArray[np.uint32]:
+    """Contents of a control block for some rows of the call that another one describes; none is in a block."""
+    places = words[_PLACES : min(_STARTS, len(words))].reshape(-1, 4)
+    at = np.minimum(rows, len(places) - 1)
+    taken = places[at]
+    taken[:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
+    header = np.zeros(_PLACES, np.uint32)
+    header[0] = len(rows)
+    return np.concatenate([header, taken[:PLACES].reshape(-1)])
+
+
+def near_words(pages: Sequence[int]) -> NDArray[np.uint32]:
+    """The first pages of a sequence, as a call of one row finds them."""
+    words = np.zeros(NEAR_PAGES, np.uint32)
+    words[: len(pages)] = pages[:NEAR_PAGES]
+    return words
+
+
+def runs(rows: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as (first, count) of those that follow one another."""
+    found: list[tuple[int, int]] = []
+    for row in rows:
+        if found and sum(found[-1]) == row:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((row, 1))
+    return found

@@ -1,0 +1,264 @@
+"""Core segments on a GPU: what stands between operations on rows, as launches in the same pass.
+
+A program for so many rows has dense tensors of its own. Rows of a call's values are moved into them and back, fixed
+states out of the lines of their sequences and back, and positions of rows written, by launches that find these in the
+control block: what is recorded knows how many rows a call has of each sequence, not whose they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.fixed import fixed_name
+from volumetric.devices.gpu.graph.record import prepared, record_graph
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.moves import move_places, move_rows, move_state
+from volumetric.devices.gpu.owned import Owned
+from volumetric.devices.gpu.recording import Entry
+from volumetric.devices.gpu.residency import Residency
+from volumetric.devices.gpu.scratch import CHUNK_ROWS, row_words
+from volumetric.devices.gpu.slots import Slots
+from volumetric.graph.binding import bind
+from volumetric.graph.ops import Graph, Node, Tensor
+from volumetric.run.graph.cores import Core, Stretch
+from volumetric.run.graph.segments import Segment
+
+_TENSOR_BYTES = 256 << 20
+"""Of one tensor of a program, beyond which fewer rows run at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreProgram:
+    """A core segment for so many rows, as plain data, and the buffers that are its own.
+
+    Attributes
+    ----------
+    inputs, outputs : buffers of the segment's inputs and outputs, in their order
+    buffers : name → buffer
+    retired : takes it when it is closed, as recordings may name its buffers until the next call
+    """
+
+    entries: Sequence[Entry]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    buffers: Owned
+    retired: list[CoreProgram]
+
+    def close(self) -> None:
+        """Give it up."""
+        self.retired.append(self)
+
+
+class GpuCores:
+    """The core segments of one graph.
+
+    Parameters
+    ----------
+    context : the open GPU
+    graph : the whole one
+    parts : its segments
+    weights : gets the parameters that cores read, as float32
+    before_close : called before buffers of programs go: recordings that name them must go
+    """
+
+    def __init__(
+        self,
+        context: GpuContext,
+        graph: Graph,
+        parts: Sequence[Segment],
+        weights: Residency,
+        before_close: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._graph = graph
+        self._weights = weights
+        self._before_close = before_close
+        self._made = 0
+        self._retired: list[CoreProgram] = []
+        self._most: dict[tuple[int, int], int] = {}
+        self._cores = {
+            id(part): Core(graph, part, self._binder(number))
+            for number, part in enumerate(parts)
+            if part.graph is not None
+        }
+        for part in parts:
+            for key in sorted(part.graph.keyed if part.graph is not None else ()):
+                weights.dense(key)
+
+    def __bool__(self) -> bool:
+        return bool(self._cores)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all programs."""
+        return sum(program.buffers.nbytes for program in self._programs())
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """Buffers of all programs by their names in recordings."""
+        return {name: buffer for program in self._programs() for name, buffer in program.buffers.items()}
+
+    def prepare(self, lengths: Sequence[int]) -> None:
+        """Have the programs for a call of pieces of so many rows at hand; those given up before it go now."""
+        if self._retired:
+            self._before_close()
+            self._free_retired()
+        for core in self._cores.values():
+            for stretch in () if core.segment.tail else self._stretches(core, lengths):
+                core.program(stretch.rows, stretch.sequences)
+
+    def entries(self, part: Segment, lengths: Sequence[int], values: Mapping[int, str], control: str) -> list[Entry]:
+        """Write a segment for a call of pieces of so many rows."""
+        core, entries = self._cores[id(part)], []
+        for stretch in self._stretches(core, lengths):
+            program: CoreProgram = core.program(stretch.rows, stretch.sequences)
+            taken: dict[str, str] = {}
+            for i, name in zip(part.inputs, program.inputs, strict=True):
+                if self._is_state(i):
+                    entries.append(self._state(i, stretch, {"x": self._line(i), "y": name, "ctl": control}, back=False))
+                elif i in self._graph.derived:
+                    entries.append(self._places(stretch, {"y": name, "ctl": control}))
+                elif self._lies_dense(i, stretch):
+                    taken[name] = values[i]  # where it lies
+                else:
+                    entries.append(self._rows(i, stretch, {"x": values[i], "y": name}, back=False))
+            for entry in program.entries:
+                buffers = {local: taken.get(name, name) for local, name in entry.buffers.items()}
+                entries.append(replace(entry, buffers=buffers))
+            for i, name in zip(part.outputs, program.outputs, strict=True):
+                source = taken.get(name, name)
+                if self._is_state(i):
+                    entries.append(
+                        self._state(i, stretch, {"x": source, "y": self._line(i), "ctl": control}, back=True)
+                    )
+                else:
+                    entries.append(self._rows(i, stretch, {"x": source, "y": values[i]}, back=True))
+        return entries
+
+    def close(self) -> None:
+        """Free all programs."""
+        for core in self._cores.values():
+            core.close()
+        self._free_retired()
+
+    def _free_retired(self) -> None:
+        while self._retired:
+            self._retired.pop().buffers.close()
+
+    def _programs(self) -> list[CoreProgram]:
+        """All that recordings may name."""
+        held: list[Any] = [program for core in self._cores.values() for program in core.programs]
+        return [*held, *self._retired]
+
+    def _stretches(self, core: Core, lengths: Sequence[int]) -> Iterator[Stretch]:
+        """Runs of a core: sequences of equal lengths together, as far as their tensors are no burden."""
+
+        def most(rows: int) -> int:
+            if (id(core), rows) not in self._most:
+                largest = max((t.size for t in _made(core.bound(rows), self._context.caps)), default=1)
+                room = min(self._context.caps.max_binding, _TENSOR_BYTES) // max(4 * largest, 1)
+                self._most[id(core), rows] = max(1, min(room, CHUNK_ROWS // rows))
+            return self._most[id(core), rows]
+
+        return core.grouped(lengths, most)
+
+    def _lies_dense(self, i: int, stretch: Stretch) -> bool:
+        """Whether the rows of a value lie as a program takes them: from the beginning of its buffer on."""
+        tensor = self._graph.tensors[i]
+        return stretch.start == 0 and stretch.gapless and row_words(tensor) == tensor.width
+
+    def _is_state(self, i: int) -> bool:
+        return self._graph.tensors[i].role == "state"
+
+    def _line(self, i: int) -> str:
+        return fixed_name(self._graph.tensors[i].key or "")
+
+    def _state(self, i: int, stretch: Stretch, buffers: dict[str, str], *, back: bool) -> Entry:
+        words, count = self._graph.tensors[i].size, stretch.sequences
+        dims = (words, count, stretch.start, stretch.apart, stretch.rows)
+        return Entry(dispatch=move_state(count * words, back=back), buffers=buffers, dims=dims)
+
+    def _places(self, stretch: Stretch, buffers: dict[str, str]) -> Entry:
+        dims = (stretch.total, stretch.rows, stretch.start, stretch.apart)
+        return Entry(dispatch=move_places(stretch.total), buffers=buffers, dims=dims)
+
+    def _rows(self, i: int, stretch: Stretch, buffers: dict[str, str], *, back: bool) -> Entry:
+        tensor = self._graph.tensors[i]
+        width, stride = tensor.width, row_words(tensor)
+        outside, inside = (stride * stretch.start, stride, stride * stretch.apart), (0, width, width * stretch.rows)
+        ends = (*inside, *outside) if back else (*outside, *inside)
+        dims = (stretch.total, stretch.rows, width, *ends)
+        return Entry(dispatch=move_rows(width * stretch.total), buffers=buffers, dims=dims)
+
+    def _binder(self, number: int) -> Callable[[Graph], CoreProgram]:
+        def compile_it(graph: Graph) -> CoreProgram:
+            self._made += 1
+            return self._compile(graph, f"core {number}, program {self._made}")
+
+        return compile_it
+
+    def _compile(self, bound: Graph, label: str) -> CoreProgram:
+        context, graph = self._context, prepared(bound, self._context.caps)
+        most = context.caps.max_binding
+        slots, own = Slots(f"{label}: scratch", most), Owned(context)
+        inputs = {i: slots.new(4 * graph.tensors[i].size, graph.tensors[i].name) for i in graph.inputs}
+        constants = {i: slots.new(4 * graph.tensors[i].size, graph.tensors[i].name) for i in graph.constants}
+        keyed = {i: self._weights.dense(t.key) for i, t in enumerate(graph.tensors) if t.role == "parameter" and t.key}
+        entries, names = record_graph(graph, {**keyed, **inputs, **constants}, slots, context.caps)
+        try:
+            own.make_all(slots.sizes)
+            for i, value in graph.constants.items():
+                if value.size:
+                    dtype = np.int32 if graph.tensors[i].dtype == "int32" else np.float32
+                    context.write(own[constants[i]], value.astype(dtype))
+        except Exception:
+            own.close()
+            raise
+        return CoreProgram(
+            entries=entries,
+            inputs=[inputs[i] for i in graph.inputs],
+            outputs=[names[i] for i in graph.outputs],
+            buffers=own,
+            retired=self._retired,
+        )
+
+
+def steps(graph: Graph, parts: Sequence[Segment]) -> tuple[Node, ...]:
+    """Nodes on rows, and one node ``core`` for each segment between them, with the values that it reads and makes."""
+    found: list[Node] = []
+    for part in parts:
+        if part.graph is None:
+            found += part.nodes
+            continue
+        inputs, outputs = (
+            tuple(i for i in tensors if graph.tensors[i].role != "state" and i not in graph.derived)
+            for tensors in (part.inputs, part.outputs)
+        )
+        found.append(Node(op="core", inputs=inputs, outputs=outputs, where=part.name, tail=part.tail))
+    return tuple(found)
+
+
+def rows_of_cores(parts: Sequence[Segment], most: int, caps: Caps, *, whole: bool) -> int:
+    """Rows, at most `most`, with which every tensor between operations on rows has a size that is no burden.
+
+    Parameters
+    ----------
+    whole : rows of a sequence run together, so that their number is not cut for less than what the GPU can bind
+    """
+    limit = caps.max_binding if whole else min(caps.max_binding, _TENSOR_BYTES)
+    graphs = [part.graph for part in parts if part.graph is not None]
+    rows = most if whole else min(most, CHUNK_ROWS)
+    while rows > 1 and any(4 * t.size > limit for graph in graphs for t in _made(bind(graph, rows), caps)):
+        rows = (rows + 1) // 2
+    return rows
+
+
+def _made(graph: Graph, caps: Caps) -> list[Tensor]:
+    """Tensors that need room; columns that products read where they lie do not."""
+    prepared_graph = prepared(graph, caps)
+    return [prepared_graph.tensors[i] for node in prepared_graph.nodes for i in node.outputs]

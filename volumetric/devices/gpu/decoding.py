@@ -1,0 +1,250 @@
+"""Decoding on the device, two tokens in flight, of one sequence or several, greedy or drawn.
+
+Arg max or draw, next token and position stay in GPU buffers, so every token replays the same commands: token n + 1 is
+submitted before token n is waited for, and those after it are encoded meanwhile: one is recorded here while wgpu
+translates the one before on another thread. The commands know no sequence: what is encoded when decoding ends serves
+the next loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base.errors import GenerationError
+from volumetric.devices.gpu.calls import NEAR_PAGES, Place
+from volumetric.devices.gpu.commands import Command, Copy
+from volumetric.devices.gpu.drawing import AHEAD, UNCERTAIN, DrawnRow, Ways, kinds
+from volumetric.devices.gpu.kernels.dispatch import Rows
+from volumetric.run.logits import INFINITE, NAN, NONE_POSSIBLE, unusable
+
+if TYPE_CHECKING:
+    from volumetric.devices.gpu.pages import PagePool
+    from volumetric.devices.gpu.recordings import Recordings
+    from volumetric.devices.gpu.state import GpuState
+    from volumetric.run.device import Chooser
+
+_DEPTH = 2
+"""Tokens in flight. Two hide the way of a token to the host; more would only waste work after the end."""
+_AHEAD = 2
+"""Tokens encoded beyond those: one in each of the two stages of encoding."""
+UNUSABLE = {0xFFFFFFFF: NAN, 0xFFFFFFFE: INFINITE, 0xFFFFFFFD: NONE_POSSIBLE}
+"""What `argmax.wgsl` writes in place of a token where the logits allow no choice."""
+
+
+class EncodedTokens:
+    """Commands of the next tokens of so many sequences, and the buffers that bring their ids to the host."""
+
+    def __init__(self, recordings: Recordings, rows: Rows, ways: Ways | None) -> None:
+        self.rows, self.ways = rows, ways
+        self._recordings = recordings
+        self._ids = recordings.scratch.buffers[recordings.scratch.values[recordings.input]]
+        self._encoded: deque[tuple[Any, Any]] = deque()
+        count = _DEPTH + _AHEAD + 1
+        self._ring = [recordings.context.buffer(4 * rows.total, "tokens", read=True) for _ in range(count)]
+        self._turn = 0
+
+    def encode(self) -> None:
+        """Have the next tokens' commands at hand."""
+        while len(self._encoded) < _AHEAD:
+            buffer = self._ring[self._turn % len(self._ring)]
+            self._turn += 1
+            token = self._recordings.next_tokens(self.rows, self.ways)
+            commands: list[Command] = [token, Copy(self._ids, 0, buffer, 0, 4 * self.rows.total)]
+            self._encoded.append((buffer, self._recordings.executor.begin(commands)))
+
+    def send(self) -> tuple[Any, int]:
+        """Submit the next token; returns what `read` wants."""
+        if not self._encoded:
+            self.encode()
+        executor = self._recordings.executor
+        buffer, begun = self._encoded[0]
+        try:
+            return buffer, executor.send(begun)
+        finally:
+            if not executor.must_be_sent(begun):  # else an interrupt came first: it serves the next loop
+                self._encoded.popleft()
+
+    def read(self, sent: tuple[Any, int]) -> list[int]:
+        """Wait for the ids of a token."""
+        buffer, number = sent
+        data = self._recordings.executor.read(buffer, 4 * self.rows.total, number)
+        return np.frombuffer(data, np.uint32).tolist()
+
+    def close(self) -> None:
+        """Drop what is encoded, and the buffers."""
+        while self._encoded:
+            self._recordings.drop(self._encoded.popleft()[1])
+        for buffer in self._ring:
+            self._recordings.context.free(buffer)
+        self._ring.clear()
+
+
+class Decoder:
+    """Greedy decoding of one executable.
+
+    Parameters
+    ----------
+    recordings : its commands
+    pool : pages and fixed states; its lock is held while a token is made
+    check_rows : raises `GenerationError` unless so many rows fit after a position
+    """
+
+    def __init__(self, recordings: Recordings, pool: PagePool, check_rows: Callable[[int, int], None]) -> None:
+        self.recordings = recordings
+        self.pool = pool
+        self.check_rows = check_rows
+        self._encoded: EncodedTokens | None = None
+
+    def run(
+        self,
+        states: Sequence[GpuState],
+        tokens: Sequence[int],
+        constant: Mapping[str, NDArray[Any]],
+        choosers: Sequence[Chooser | None] | None = None,
+    ) -> Generator[list[int]]:
+        """Yield tokens without end; the states count exactly those fed for the tokens yielded.
+
+        Parameters
+        ----------
+        constant : inputs beside the ids, a row for each state
+        choosers : how tokens are drawn; none at all for the arg max of each
+        """
+        return TokenLoop(self, states, constant, choosers).run(tokens)
+
+    def encoded(self, rows: Rows, ways: Ways | None) -> EncodedTokens:
+        """Commands of the next tokens of so many sequences; those of the last number are kept."""
+        if ways is not None:
+            self.make_room(rows.total)
+        if self._encoded is None or (self._encoded.rows, self._encoded.ways) != (rows, ways):
+            self.drop()
+            self._encoded = EncodedTokens(self.recordings, rows, ways)
+        return self._encoded
+
+    def make_room(self, rows: int, changes: int = 0) -> None:
+        """Have room to draw the tokens of so many rows, of which so many scores change before."""
+        drawing = self.recordings.drawing
+        if drawing.rows < rows or drawing.changes < changes:
+            self.drop()
+            self.recordings.unbind()
+            drawing.make(max(rows, drawing.rows), max(changes, drawing.changes))
+
+    def drop(self) -> None:
+        """Drop what is encoded."""
+        if self._encoded is not None:
+            self._encoded.close()
+            self._encoded = None
+
+
+class TokenLoop:
+    """One run of decoding over states."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        states: Sequence[GpuState],
+        constant: Mapping[str, NDArray[Any]],
+        choosers: Sequence[Chooser | None] | None,
+    ) -> None:
+        self._decoder = decoder
+        self._states = list(states)
+        self._constant = constant
+        self._recordings = recordings = decoder.recordings
+        self._ids = recordings.scratch.buffers[recordings.scratch.values[recordings.input]]
+        self._flying: deque[tuple[Any, int]] = deque()
+        self._expected: list[int] = []
+        self._near: list[int] = []
+        self._rows = recordings.count(self._places())
+        self._drawn = [] if choosers is None else [recordings.drawing.row(chooser) for chooser in choosers]
+        self._ways = kinds(self._drawn) if self._drawn else None
+        self._told = 0
+
+    def run(self, tokens: Sequence[int]) -> Generator[list[int]]:
+        """Yield tokens without end; the states count exactly those fed for the tokens yielded."""
+        lock = self._decoder.pool.lock
+        try:
+            while True:
+                with lock:
+                    tokens = self._next(tokens)
+                yield list(tokens)
+        finally:
+            with lock:
+                if self._recordings.owner is self:
+                    self._recordings.owner = None
+                self._flying.clear()
+
+    def _next(self, tokens: Sequence[int]) -> list[int]:
+        decoder = self._decoder
+        positions = [state.position for state in self._states]
+        if positions != self._expected and self._recordings.owner is self:
+            self._recordings.owner = None
+        decoder.check_rows(max(positions), 1)
+        depth = self._depth(max(positions))
+        decoder.pool.reserve((state.held, state.position, state.position + depth) for state in self._states)
+        encoded = decoder.encoded(self._rows, self._ways)
+        if self._recordings.owner is not self:
+            self._begin(tokens)
+        elif self._drawn and positions[0] - self._told >= AHEAD:
+            self._tell()
+        if len(positions) == 1 and (near := decoder.pool.near(self._states[0].held)[:NEAR_PAGES]) != self._near:
+            self._recordings.place_near(near)
+            self._near = near
+        while len(self._flying) < depth:
+            self._flying.append(encoded.send())
+        encoded.encode()
+        found = encoded.read(self._flying.popleft())
+        for state in self._states:
+            state.advance(1)
+        for place, token in enumerate(found):
+            if token in UNUSABLE:
+                raise unusable(UNUSABLE[token], sequence=place)
+        self._expected = [state.position for state in self._states]
+        if not self._drawn:
+            return found
+        rows = enumerate(zip(self._drawn, found, strict=True))
+        return [self._settled(row, place, token) for place, (row, token) in rows]
+
+    def _settled(self, row: DrawnRow, place: int, token: int) -> int:
+        """The token of a row that may be drawn; one that the device has left to the host begins the loop anew."""
+        if token == UNCERTAIN and row.chooser is not None:
+            self._recordings.owner = None
+            return row.chooser.choose(self._recordings.drawing.left([place])[place])
+        if row.chooser is not None:
+            row.chooser.drawn(token)
+        return token
+
+    def _tell(self) -> None:
+        """Give the device the numbers of the next draws."""
+        for row, state in zip(self._drawn, self._states, strict=True):
+            row.turn(state.position)
+        self._recordings.drawing.tell(self._drawn)
+        self._told = self._states[0].position
+
+    def _depth(self, position: int) -> int:
+        """Tokens that may be in flight: those after the first one too must have a place."""
+        for depth in range(_DEPTH, 1, -1):
+            try:
+                self._decoder.check_rows(position, depth)
+            except GenerationError:
+                continue
+            return depth
+        return 1
+
+    def _places(self) -> list[Place]:
+        near = self._decoder.pool.near
+        return [Place(state.held.line, state.position, 1, near(state.held)) for state in self._states]
+
+    def _begin(self, tokens: Sequence[int]) -> None:
+        """Set tokens and positions on the device. What was in flight before wrote only rows that are written again."""
+        self._flying.clear()
+        self._recordings.place(self._places())
+        self._recordings.context.write(self._ids, np.array(tokens, np.uint32))
+        for name, rows in self._constant.items():
+            self._recordings.write(self._recordings.inputs[name], rows)
+        if self._drawn:
+            self._tell()
+        self._recordings.owner = self

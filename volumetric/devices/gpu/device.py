@@ -1,0 +1,107 @@
+"""GpuDevice: opens an adapter and compiles plans for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu.adapters import choose, describe, ranked_adapters
+from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.run.device import DeviceInfo, RunOptions
+from volumetric.run.graph.network import GROUPED, NATIVE
+from volumetric.run.narrowing import narrowed_params
+from volumetric.run.plan import Plan
+
+if TYPE_CHECKING:
+    from volumetric.clocked import Clocked
+    from volumetric.clocked.stream import ClockedStream
+    from volumetric.devices.gpu.executable import GpuExecutable
+    from volumetric.devices.gpu.graph import GpuGraphs
+    from volumetric.network import Network, Params
+    from volumetric.run.streams import RowStream
+
+
+class GpuDevice:
+    """A GPU, opened.
+
+    Parameters
+    ----------
+    selector : ``"1"`` (index in `list_gpus`) or part of the adapter's name such as ``"llvmpipe"``; None: the best one
+    narrow : fields of `volumetric.devices.gpu.kernels.dispatch.Caps` to lower below what the adapter offers: tests use it to
+        run the paths of lesser devices
+
+    Attributes
+    ----------
+    native_schemes : schemes that are executed as stored; all others become float32 when made resident
+    native_operations : operations on the rows of a call that run on packed weights and states
+
+    Raises
+    ------
+    DeviceError : no such GPU, or it cannot be opened
+    """
+
+    native_schemes = tuple(FORMATS)
+    native_operations = NATIVE | GROUPED
+
+    def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
+        adapters = ranked_adapters()
+        index = choose(adapters, selector)
+        self.context = GpuContext(adapters[index], narrow)
+        found = describe(adapters[index], index)
+        measured = {
+            "neighbouring_lanes": self.context.caps.subgroup_size,
+            "loop_rounds": self.context.caps.max_rounds or "no end found",
+        }
+        self._info = replace(found, details={**found.details, **measured})
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What the device is and can do."""
+        return self._info
+
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> GpuExecutable:
+        """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
+
+        What a network has as operations on rows runs on packed weights; what is between them, in float32.
+
+        Raises
+        ------
+        DeviceError : the weights or the scratch memory exceed the GPU
+        UnsupportedError : the options hold something that has no GPU form, or weights are of a 64-bit type
+        """
+        from volumetric.devices.gpu.executable import GpuExecutable
+
+        options = options or RunOptions()
+        if options.compute == "bfloat16":
+            raise UnsupportedError(
+                "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"
+            )
+        refuse_wide(plan, params)
+        native = narrowed_params(params, self.native_schemes)
+        return GpuExecutable(self.context, plan, self.native_operations, native, options, sources=params)
+
+    def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
+        """Return `batch` streams: see `volumetric.run.streams`."""
+        from volumetric.run.streams import open_stream
+
+        return open_stream(self, machine, params, batch=batch)
+
+    def graphs(self) -> GpuGraphs:
+        """Return what compiles tensor graphs for this GPU."""
+        from volumetric.devices.gpu.graph import GpuGraphs
+
+        return GpuGraphs(self.context)
+
+
+def refuse_wide(plan: Plan, params: Params) -> None:
+    """Raise `UnsupportedError` if a weight is of a 64-bit type: WGSL has none, and float32 does not keep its values."""
+    for key in plan.params:
+        dtype = params[key].scheme.dtype
+        if dtype.bits > 32:
+            raise UnsupportedError(
+                f"{key} is stored as {dtype}, and GPUs have no 64-bit numbers here",
+                hint='convert it with load(…, dtype="float32") or network.morph(params, "float32"), or use the cpu',
+            )

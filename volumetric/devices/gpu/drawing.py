@@ -1,0 +1,225 @@
+"""What drawing tokens on the GPU needs beside the logits: how each row is drawn, its next random numbers, scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu.kernels import drawing, elementwise
+from volumetric.devices.gpu.kernels.dispatch import Dispatch, ceil_div, power_of_two
+from volumetric.devices.gpu.recording import Entry, entry
+
+if TYPE_CHECKING:
+    from volumetric.devices.gpu.context import GpuContext
+    from volumetric.run.device import Chooser
+
+UNCERTAIN = 0xFFFFFFFC
+"""What `drawing/token.wgsl` writes in place of a token that the host must draw."""
+AHEAD = drawing.NUMBERS // 2
+"""Draws after which the next numbers must be written."""
+Ways: TypeAlias = tuple[bool, bool, bool]
+"""Whether any row has top-p without top-k, any has top-k, and scores of any change before."""
+_NAMES = ("plans", "binned", "cuts", "sums", "doubtful", "changes")
+
+
+class Drawing:
+    """Draws of one executable.
+
+    Parameters
+    ----------
+    context : where
+    width : tokens of the vocabulary
+    most : rows that are drawn together
+
+    Attributes
+    ----------
+    buffers : their names and what they are now
+    rows, changes : for how many rows there is room, and for how many scores of them that change before the draw
+    """
+
+    def __init__(self, context: GpuContext, width: int, most: int) -> None:
+        self._context = context
+        self._width = width
+        self._most = most
+        self._stride = 4 * ceil_div(width, 4)
+        self.buffers: dict[str, Any] = {}
+        self.rows = self.changes = 0
+
+    def plan(self, chooser: Chooser | None) -> NDArray[np.uint32] | None:
+        """Return how a row is drawn, arg max without a chooser; None where that is left to the host."""
+        if chooser is None:
+            return np.zeros(12, np.uint32)
+        return drawing.plan(
+            temperature=chooser.temperature,
+            top_k=chooser.top_k,
+            top_p=chooser.top_p,
+            min_p=chooser.min_p,
+            width=self._width,
+        )
+
+    def withheld(self) -> DrawnRow:
+        """Return a row whose logits are left to the host in any case."""
+        plan = np.zeros(12, np.uint32)
+        plan[0] = drawing.WITHHELD
+        return DrawnRow(plan, None)
+
+    def loops(self, chooser: Chooser | None) -> bool:
+        """Whether a decoding loop has such rows: what changes scores follows from tokens that it has on the way."""
+        return (chooser is None or not chooser.adjusted) and self.plan(chooser) is not None
+
+    def row(self, chooser: Chooser | None) -> DrawnRow:
+        """Return a row of a decoding loop.
+
+        Raises
+        ------
+        UnsupportedError : it is drawn as only the host can
+        """
+        plan = self.plan(chooser)
+        if plan is None or not self.loops(chooser):
+            raise UnsupportedError("the GPU cannot draw tokens so", hint="draw them from Executable.run's logits")
+        return DrawnRow(plan, chooser)
+
+    def single(self, chooser: Chooser | None) -> DrawnRow:
+        """Return a row of a single call, which is left to the host where only that can draw it."""
+        plan = self.plan(chooser)
+        if plan is None:
+            return self.withheld()
+        if chooser is None or not chooser.adjusted:
+            return DrawnRow(plan, chooser)
+        made = chooser.adjustments()
+        if made.ids.size and (int(made.ids.max()) >= self._width or not np.isfinite(made.bias).all()):
+            return self.withheld()
+        plan = plan.copy()
+        plan[0] |= drawing.ADJUSTED
+        plan[11] = np.float32(made.repetition).view(np.uint32)
+        changes = np.zeros((made.ids.size, 4), np.uint32)
+        changes[:, 0] = made.ids.astype(np.uint32) | np.where(made.recent, np.uint32(drawing.RECENT), np.uint32(0))
+        changes[:, 1], changes[:, 2] = made.bias.view(np.uint32), made.less.view(np.uint32)
+        return DrawnRow(plan, chooser, changes)
+
+    def make(self, rows: int, changes: int = 0) -> None:
+        """Make room for so many rows and changes; buffers are new then."""
+        self.close()
+        rows = min(power_of_two(rows), self._most)
+        changes = power_of_two(max(changes, 1))
+        words = {
+            "plans": drawing.TABLE_WORDS + rows * drawing.ROW_WORDS,
+            "binned": 2 * rows * drawing.GROUPS * drawing.BINS,
+            "cuts": 4 * rows,
+            "sums": 2 * rows * drawing.GROUPS,
+            "doubtful": rows * self._stride,
+            "changes": 4 * changes,
+        }
+        self.buffers = {name: self._context.buffer(4 * count, f"drawing: {name}") for name, count in words.items()}
+        self._context.write(self.buffers["plans"], drawing.table())
+        self.rows, self.changes = rows, changes
+
+    def close(self) -> None:
+        """Free the buffers."""
+        for buffer in self.buffers.values():
+            self._context.free(buffer)
+        self.buffers = {}
+        self.rows = self.changes = 0
+
+    def tell(self, rows: Sequence[DrawnRow]) -> None:
+        """Write how rows are drawn, their next numbers, and how scores change before."""
+        words = np.zeros((len(rows), drawing.ROW_WORDS), np.uint32)
+        first = 0
+        for place, row in enumerate(rows):
+            words[place, :12] = row.plan
+            words[place, 12:] = row.ring.reshape(-1)
+            words[place, 9:11] = first, len(row.changes)
+            first += len(row.changes)
+        if first:
+            self._context.write(self.buffers["changes"], np.concatenate([row.changes for row in rows]))
+        self._context.write(self.buffers["plans"], words, 4 * drawing.TABLE_WORDS)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers."""
+        return sum(buffer.size for buffer in self.buffers.values())
+
+    def left(self, rows: Sequence[int]) -> dict[int, F32Array]:
+        """Return the logits of ascending rows that are left to the host: all that lie between come with them."""
+        if not rows:
+            return {}
+        first, count, stride = rows[0], rows[-1] - rows[0] + 1, 4 * self._stride
+        data = self._context.read(self.buffers["doubtful"], count * stride, first * stride)
+        logits = data.view(np.float32).reshape(count, -1)
+        return {row: logits[row - first, : self._width] for row in rows}
+
+
+class DrawnRow:
+    """A row of a decoding loop: how it is drawn, and its numbers as they lie on the GPU.
+
+    Parameters
+    ----------
+    plan : see `volumetric.devices.gpu.kernels.drawing.plan`
+    chooser : gives the numbers; None for arg max
+    changes : ``[N, 4]``, how scores change before the draw, see ``devices/gpu/shaders/drawing/adjust.wgsl``
+    """
+
+    def __init__(
+        self, plan: NDArray[np.uint32], chooser: Chooser | None, changes: NDArray[np.uint32] | None = None
+    ) -> None:
+        self.plan = plan
+        self.chooser = chooser
+        self.changes = np.zeros((0, 4), np.uint32) if changes is None else changes
+        self.ring = np.zeros((drawing.NUMBERS, 2), np.uint32)
+
+    def next_at(self, position: int) -> None:
+        """Put the next number where the draw at `position` looks for it."""
+        if self.chooser is not None:
+            self.ring[position % drawing.NUMBERS] = drawing.numbers(self.chooser.ahead(1))[0]
+
+    def turn(self, position: int) -> None:
+        """Put the next `2 * AHEAD` numbers where draws from `position` on look for them."""
+        if self.chooser is not None:
+            places = (position + np.arange(drawing.NUMBERS)) % drawing.NUMBERS
+            self.ring[places] = drawing.numbers(self.chooser.ahead(drawing.NUMBERS))
+
+
+def kinds(rows: Sequence[DrawnRow]) -> Ways | None:
+    """What must be launched for some rows; None where each takes its arg max."""
+    if not any(row.plan.any() for row in rows):
+        return None
+    by_weight = any(row.plan[0] & drawing.BY_WEIGHT and not row.plan[4] for row in rows)
+    return by_weight, any(row.plan[4] > 0 for row in rows), any(len(row.changes) for row in rows)
+
+
+def pick_entries(width: int, ways: Ways | None, names: dict[str, str], control: str) -> list[Entry]:
+    """Launches after which each row's token and position are set.
+
+    Parameters
+    ----------
+    ways : what some rows are drawn by, see `kinds`; None where each takes its arg max
+    names : buffers' names in the recording: x, winners and token
+    control : the control block
+    """
+    named = {**{name: name for name in _NAMES}, **names, "control": control, "ctl": control}
+
+    def made(dispatch: Dispatch, *used: str) -> Entry:
+        return entry(dispatch, {name: named[name] for name in used})
+
+    first = made(elementwise.argmax(width=width, final=False), "x", "winners")
+    if ways is None:
+        return [first, made(elementwise.argmax(width=width, final=True), "winners", "token", "control")]
+    by_weight, by_count, adjusted = ways
+    read = ("x", "winners", "plans")
+    found = [made(drawing.adjust(width), "x", "plans", "changes"), first] if adjusted else [first]
+    if by_weight or by_count:
+        found.append(made(drawing.bins(width), *read, "binned"))
+    if by_weight:
+        found.append(made(drawing.top_p(width), *read, "binned", "cuts"))
+    if by_count:
+        found.append(made(drawing.top_k(width), *read, "binned", "cuts", "ctl"))
+    found.append(made(drawing.sums(width), *read, "cuts", "sums"))
+    found.append(made(drawing.token(width), *read, "sums", "cuts", "token", "doubtful", "control"))
+    if adjusted:
+        found.append(made(drawing.restore(width), "plans", "changes", "doubtful"))
+    return found

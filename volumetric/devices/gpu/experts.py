@@ -1,0 +1,180 @@
+"""Recording of mixtures of experts: two products with stacks of matrices, for the rows that chose each expert.
+
+Few rows read the matrices of their own experts, and the second product adds up as it goes. Of many rows those of one
+expert are brought together, so that its matrices are read once for a block of them; the sum is a launch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from volumetric.devices.gpu.kernels import experts as kernels
+from volumetric.devices.gpu.kernels import matmul, stacks, tiles
+from volumetric.devices.gpu.kernels.dispatch import Dispatch, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.experts import Routes
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, MatvecTuning, Slots, tune_batch, tune_matvec
+from volumetric.devices.gpu.kernels.stacks import Stack
+from volumetric.devices.gpu.kernels.tiles import GemmTile
+from volumetric.devices.gpu.products import norm_params, shape_of
+from volumetric.devices.gpu.recording import Entry, entry
+from volumetric.devices.gpu.residency import Matrix, Shard
+from volumetric.graph.operations.rowwise import LINEAR
+from volumetric.graph.ops import Node
+
+if TYPE_CHECKING:
+    from volumetric.devices.gpu.record import Frame, Recorder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mixture:
+    """A node as its kernels need it.
+
+    Attributes
+    ----------
+    count, slots : experts, and how many a row takes
+    first, last : shapes of the products of an expert
+    up, down : the matrices of all experts
+    given : buffers of each product beside its weights and what it multiplies
+    """
+
+    count: int
+    slots: int
+    first: MatmulShape
+    last: MatmulShape
+    up: Matrix
+    down: Matrix
+    given: tuple[Mapping[str, str], Mapping[str, str]]
+
+
+def experts(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    """A mixture of experts, with the choice before it and the sum after it."""
+    attrs, pairs = node.attrs, r.most_rows * node.attrs["top_k"]
+    mixture = _mixture(r, node)
+    chosen = r.spare(8 * pairs, "chosen experts")
+    choose = kernels.choose(count=mixture.count, keep=mixture.slots, scoring=attrs["scoring"])
+    choice = node.named("choice")
+    assert choice is not None
+    entries = [entry(choose, {"choice": frame.values[choice], "chosen": chosen})]
+    few = frame.rows == 1 or frame.rows * mixture.slots <= mixture.count
+    return entries + (_by_pairs if few else _by_groups)(r, node, frame, mixture, chosen)
+
+
+def _mixture(r: Recorder, node: Node) -> _Mixture:
+    attrs, keys, first = node.attrs, r.graph.keys(node), node.attrs["first"]
+    count, parts = attrs["count"], range(len(first["parts"]))
+    up = r.weights.matrix(tuple(keys[f"{i}.weight.{part}"] for i in range(count) for part in parts), abreast=True)
+    down = r.weights.matrix(tuple(keys[f"{i}.down"] for i in range(count)), abreast=True)
+    alike = {role.removeprefix("0.") for role in keys}
+    width = r.width(node.outputs[0])
+    after = {**LINEAR, "parts": (width,), "residual": attrs["residual"]}
+    shape = shape_of(first, alike, up, int8=r.int8)
+    last = replace(shape_of(after, (), down, int8=r.int8), bias="down_bias" in alike)
+    biases = (
+        _biases(r, keys, [f"bias.{part}" for part in parts], count, shape.n) if shape.bias else {},
+        _biases(r, keys, ["down_bias"], count, width) if last.bias else {},
+    )
+    norm = norm_params(r, keys, shape.k)
+    return _Mixture(
+        count=count,
+        slots=attrs["top_k"],
+        first=shape,
+        last=last,
+        up=up,
+        down=down,
+        given=(biases[0] | ({} if norm is None else {"norm_params": norm}), biases[1]),
+    )
+
+
+def _biases(r: Recorder, keys: Mapping[str, str], names: Sequence[str], count: int, width: int) -> dict[str, str]:
+    """Buffer with the biases of all experts, one behind the other."""
+    roles = [f"{i}.{name}" for i in range(count) for name in names]
+    made = r.weights.vector("bias", *((keys.get(role), 4 * ceil_div(width, 4)) for role in roles))
+    return {} if made is None else {"bias": made}
+
+
+def _by_pairs(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen: str) -> list[Entry]:
+    """A few rows: each with its own experts, weighted by the first product, summed by the second one."""
+    slots, first = mixture.slots, replace(mixture.first, weighted=True)
+    hidden = r.spare(_pair_bytes(r, slots, first.n), "hidden rows of experts")
+    buffers = {**mixture.given[0], "x": frame.values[node.inputs[0]], "chosen": chosen, "y": hidden}
+    entries = []
+    for shard in mixture.up.shards:
+        own = replace(first, format=shard.format)
+        cut = tune_matvec(own, shard.units * slots * frame.rows, r.caps)
+        dispatch = matmul.matvec(
+            own, r.caps, first=shard.first, units=shard.units, tuning=cut, stack=stacks.pairs(slots)
+        )
+        entries.append(entry(dispatch, {**buffers, **shard.buffers}))
+    buffers = {**mixture.given[1], **_residual(node, frame), "x": hidden, "chosen": chosen}
+    for shard in mixture.down.shards:
+        over = Slots.over(shard.format, slots, first.n)
+        own = replace(mixture.last, k=over, format=shard.format, weighted=True)
+        dispatch = matmul.matvec(
+            own,
+            r.caps,
+            first=shard.first,
+            units=shard.units,
+            source=Slots(count=slots, width=first.n),
+            tuning=tune_matvec(own, shard.units * frame.rows, r.caps),
+            stack=stacks.side_by_side(slots),
+        )
+        entries.append(entry(dispatch, {**buffers, **shard.buffers, "y": frame.values[node.outputs[0]]}))
+    return entries
+
+
+def _by_groups(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen: str) -> list[Entry]:
+    """Many rows: those of each expert together."""
+    slots, pairs = mixture.slots, r.most_rows * mixture.slots
+    first, last = mixture.first, replace(mixture.last, residual=False, weighted=True)
+    cuts = tuple(_cut(r, mixture, shape, frame.rows) for shape in (first, last))
+    routes = Routes(experts=mixture.count, slots=slots, pairs=pairs, each=(_rows_of(cuts[0]), _rows_of(cuts[1])))
+    ordered = r.spare(Routes.most_bytes(mixture.count, pairs), "rows by expert")
+    hidden = r.spare(_pair_bytes(r, slots, first.n), "hidden rows of experts")
+    made = r.spare(_pair_bytes(r, slots, last.n), "outputs of experts")
+    x, entries = frame.values[node.inputs[0]], []
+    entries.append(entry(routes.group(), {"chosen": chosen, "routes": ordered}, control=frame.control))
+    stats = {}
+    if first.norm is not None and isinstance(cuts[0], GemmTile):
+        stats = {"stats": r.stats}
+        entries.append(entry(tiles.row_stats(first), {"x": x, **stats}, control=frame.control))
+    products = ((first, mixture.up, {"x": x, "y": hidden, **stats}), (last, mixture.down, {"x": hidden, "y": made}))
+    for number, (shape, matrix, buffers) in enumerate(products):
+        for shard in matrix.shards:
+            own = replace(shape, format=shard.format)
+            dispatch = _product(r, own, cuts[number], routes.stack(number), shard)
+            given = {**mixture.given[number], **buffers, **shard.buffers, "routes": ordered}
+            entries.append(entry(dispatch, given))
+    collect = routes.collect(width=last.n, residual=node.attrs["residual"])
+    given = {"routes": ordered, "parts": made, "y": frame.values[node.outputs[0]], **_residual(node, frame)}
+    return [*entries, entry(collect, given, control=frame.control)]
+
+
+def _cut(r: Recorder, mixture: _Mixture, shape: MatmulShape, rows: int) -> MatvecTuning | GemmTile:
+    """How a product is cut where rows spread evenly over experts: in batches, beyond a few rows of each in tiles."""
+    each = ceil_div(rows * mixture.slots, mixture.count)
+    if 4 * each <= matmul.most_batched(r.caps):
+        return tune_batch(shape, shape.n * min(mixture.count, rows * mixture.slots), r.caps, power_of_two(2 * each))
+    return tiles.choose_tile(shape, each, r.caps, matrices=mixture.count)
+
+
+def _rows_of(cut: MatvecTuning | GemmTile) -> int:
+    """Rows of a block."""
+    return cut.m if isinstance(cut, GemmTile) else cut.batch
+
+
+def _product(r: Recorder, shape: MatmulShape, cut: MatvecTuning | GemmTile, stack: Stack, shard: Shard) -> Dispatch:
+    first, units = shard.first, shard.units
+    if isinstance(cut, GemmTile):
+        return tiles.gemm(shape, r.caps, cut, first=first, units=units, stack=stack)
+    return matmul.matvec(shape, r.caps, first=first, units=units, tuning=cut, stack=stack)
+
+
+def _pair_bytes(r: Recorder, slots: int, width: int) -> int:
+    return 16 * r.most_rows * slots * ceil_div(width, 4)
+
+
+def _residual(node: Node, frame: Frame) -> dict[str, str]:
+    residual = node.named("residual")
+    return {} if residual is None else {"residual": frame.values[residual]}

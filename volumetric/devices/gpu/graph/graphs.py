@@ -1,0 +1,52 @@
+"""GpuGraphs: compiles tensor graphs for one open GPU."""
+
+from __future__ import annotations
+
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu.commands import Executor
+from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.graph.program import GpuProgram
+from volumetric.devices.gpu.graph.store import GpuStore
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.graph.launch import Request
+from volumetric.devices.gpu.kernels.graph.table import lower
+from volumetric.devices.gpu.native import NativeExecutor
+from volumetric.dtypes import Scheme
+from volumetric.graph.device import Rounds
+from volumetric.graph.ops import Graph
+
+
+class GpuGraphs:
+    """Tensor graphs on one GPU; all programs share pipelines."""
+
+    parted = unrolled = True
+
+    def __init__(self, context: GpuContext, executor: Executor | None = None) -> None:
+        self.context = context
+        self._executor = executor or NativeExecutor(context)
+
+    @staticmethod
+    def rounds(scheme: Scheme) -> Rounds | None:
+        """How weights are rounded to `scheme` for a forward pass."""
+        shape, attrs = (1, 4096), {"scheme": str(scheme)}
+        try:
+            lower(Request(op="fake_quant", inputs=(shape,), outputs=(shape,), attrs=attrs, caps=Caps()))
+        except UnsupportedError:
+            return None
+        return "native"
+
+    def store(self) -> GpuStore:
+        """Return an empty store."""
+        return GpuStore(self.context)
+
+    def compile(self, graph: Graph, store: GpuStore) -> GpuProgram:
+        """Bind `graph` to `store`.
+
+        Raises
+        ------
+        UnsupportedError : no kernel for a node
+        SpecError : the store has no buffer for a key of the graph
+        ShapeError : a buffer has another shape or type than the graph's tensor
+        DeviceError : a tensor exceeds a binding of the GPU, or memory is short
+        """
+        return GpuProgram(self.context, graph, store, self._executor)

@@ -1,0 +1,200 @@
+"""A graph bound to its buffers: recorded once, replayed as one compute pass and one submission a run."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError
+from volumetric.devices.gpu.commands import Command, Copy, Executor, Pass
+from volumetric.devices.gpu.context import GpuContext, Slice
+from volumetric.devices.gpu.graph.packing import read_packed
+from volumetric.devices.gpu.graph.record import prepared, record_graph
+from volumetric.devices.gpu.graph.store import GpuStore
+from volumetric.devices.gpu.graph.upload import Upload
+from volumetric.devices.gpu.kernels.dispatch import ONE_ROW
+from volumetric.devices.gpu.owned import Owned
+from volumetric.devices.gpu.profile import call_times
+from volumetric.devices.gpu.recording import recording
+from volumetric.devices.gpu.slots import Slots, too_large
+from volumetric.graph.ids import id_bounds
+from volumetric.graph.ops import Graph
+from volumetric.run.profile import StepTime
+
+
+class GpuProgram:
+    """Runs one graph on one store.
+
+    Attributes
+    ----------
+    graph : what it runs, as the GPU does it
+    recording : its dispatches as plain data
+    calls : the same, bound
+    scratch_bytes : GPU memory of the program besides the store
+    """
+
+    def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor) -> None:
+        self._context = context
+        self._store = store
+        for tensor in graph.keyed.values():
+            store.check(tensor)
+        packed = graph if store.packed is None else read_packed(graph, store.packed)
+        self.graph = graph = prepared(packed, context.caps)
+        self._executor = executor
+        self._bounds = id_bounds(graph)
+        for i, value in graph.constants.items():
+            self._check_ids(i, value)
+        given = {i: f"input {at}" for at, i in enumerate(graph.inputs)}
+        given |= {i: f"constant {at}" for at, i in enumerate(graph.constants)}
+        keyed = {i: f"key {tensor.key}" for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
+        slots = Slots("scratch", context.caps.max_binding)
+        entries, names = record_graph(graph, keyed | given, slots, context.caps)
+        self._own = Owned(context)
+        self._kept = _Kept(executor)
+        # Programs are dropped without a word; what they own must not count as in use until a collector comes by.
+        self._release = weakref.finalize(self, _free, self._own, self._kept)
+        try:
+            self._own.make_all(slots.sizes)
+            self._inputs = Upload(context, self._own, [graph.tensors[i] for i in graph.inputs])
+            self._write_constants(given)
+            buffers: dict[str, Any] = dict(self._own)
+            buffers |= {given[i]: part for i, part in zip(graph.inputs, self._inputs.parts, strict=True)}
+            used = graph.keyed.keys()
+            buffers |= {f"key {key}": store.buffer(key) for key in used}
+            self.recording = recording(entries, buffers)
+            self.calls = context.bind_all(entries, buffers)
+            self._commands = self._after({i: buffers[names[i]] for i in graph.outputs})
+        except Exception:
+            self.close()
+            raise
+
+    @property
+    def scratch_bytes(self) -> int:
+        """GPU memory of inputs, constants, scratch and outputs."""
+        return self._own.nbytes
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Upload the inputs, run all nodes, and return the graph's outputs; without any, it does not wait.
+
+        Raises
+        ------
+        ShapeError : an input has another shape or kind of number, or an id is out of range
+        DeviceError : the GPU failed
+        """
+        values = self._checked(inputs)
+        with self._store.lock:
+            self._inputs.write(values)
+            begun, self._kept.begun = self._kept.begun, None
+            number = self._executor.submit(self._commands) if begun is None else self._executor.send(begun)
+            if not self.graph.outputs:
+                return []
+            # Every run has the same commands: those of the next one are recorded while the GPU is at work on these.
+            self._kept.begun = self._executor.record(self._commands)
+            return self._read(number)
+
+    def submit(self, inputs: Sequence[Array]) -> None:
+        """Upload the inputs and start a run, without waiting for it."""
+        values = self._checked(inputs)
+        with self._store.lock:
+            self._inputs.write(values)
+            self._executor.submit(self._commands)
+
+    def step_times(self, *, repeats: int = 10) -> list[StepTime]:
+        """GPU time of each kind of dispatch of a run by timestamps, on the inputs of the last run; see `call_times`.
+
+        Keyed tensors that the graph writes are written.
+
+        Raises
+        ------
+        UnsupportedError : the GPU has no timestamps
+        """
+        with self._store.lock:
+            return call_times(self._context, self.calls, ONE_ROW, repeats)
+
+    def close(self) -> None:
+        """Free the program's own buffers."""
+        self._release()
+
+    def _write_constants(self, given: Mapping[int, str]) -> None:
+        for i, value in self.graph.constants.items():
+            tensor = self.graph.tensors[i]
+            if 4 * tensor.size > self._context.caps.max_binding:
+                raise too_large(tensor.name, 4 * tensor.size, self._context.caps.max_binding)
+            name = self._own.make(given[i], 4 * tensor.size)
+            if value.size:
+                self._context.write(self._own[name], value.astype(np.int32 if tensor.dtype == "int32" else np.float32))
+
+    def _after(self, outputs: Mapping[int, Any]) -> list[Command]:
+        """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
+        commands: list[Command] = [Pass(self._executor.prepare(self.calls))] if self.calls else []
+        offsets, end = {}, 0
+        for i in dict.fromkeys(self.graph.outputs):
+            offsets[i] = end
+            end += 4 * self.graph.tensors[i].size
+        if end:
+            staging = self._own[self._own.make("outputs", end, read=True)]
+            commands += [
+                copy(outputs[i], staging, at, 4 * self.graph.tensors[i].size)
+                for i, at in offsets.items()
+                if self.graph.tensors[i].size
+            ]
+        self._offsets, self._output_bytes = offsets, end
+        return commands
+
+    def _checked(self, inputs: Sequence[Array]) -> list[Array]:
+        graph = self.graph
+        if len(inputs) != len(graph.inputs):
+            raise ShapeError(f"the graph takes {len(graph.inputs)} inputs, got {len(inputs)}")
+        found = []
+        for i, value in zip(graph.inputs, inputs, strict=True):
+            tensor = graph.tensors[i]
+            kind = np.integer if tensor.dtype == "int32" else np.floating
+            if value.shape != tensor.shape or not np.issubdtype(value.dtype, kind):
+                raise ShapeError(
+                    f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, "
+                    f"got {value.dtype} of shape {list(value.shape)}"
+                )
+            self._check_ids(i, value)
+            found.append(np.ascontiguousarray(value, np.dtype(tensor.dtype)))
+        return found
+
+    def _check_ids(self, i: int, value: Array) -> None:
+        for bound in self._bounds.get(i, ()):
+            wrong = bound.wrong(value)
+            if wrong.size:
+                raise ShapeError(f"{self.graph.tensors[i].name}: id {wrong[0]} is outside of 0 … {bound.below - 1}")
+
+    def _read(self, submission: int) -> list[Array]:
+        """All outputs, after one wait."""
+        data = bytearray()
+        if self._output_bytes:
+            data = self._executor.read(self._own["outputs"], self._output_bytes, submission)
+        tensors = [(self.graph.tensors[i], self._offsets[i]) for i in self.graph.outputs]
+        found = [np.frombuffer(data, t.dtype, t.size, at).reshape(t.shape) for t, at in tensors]
+        # An array of its own each: the caller may write to one, and must not keep the others alive by it.
+        return found if len(found) == 1 else [value.copy() for value in found]
+
+
+def copy(source: Any, target: Any, offset: int, nbytes: int) -> Copy:
+    """Copy a buffer, or a part of one, to a place in another."""
+    part = source if isinstance(source, Slice) else Slice(source, 0, nbytes)
+    return Copy(part.buffer, part.offset, target, offset, nbytes)
+
+
+class _Kept:
+    """Commands of the next run."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.begun: Any = None
+
+
+def _free(own: Owned, kept: _Kept) -> None:
+    if kept.begun is not None:
+        kept.executor.discard(kept.begun)
+        kept.begun = None
+    own.close()

@@ -1,0 +1,123 @@
+"""Graphs of fixed shape as recordings: each node becomes launches over buffers that have names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu.graph.formulas import fuse_formulas, still_moves
+from volumetric.devices.gpu.graph.fusing import fuse_folds, fuse_joins, fuse_parts, fuse_windows
+from volumetric.devices.gpu.graph.groups import join_groups
+from volumetric.devices.gpu.graph.joining import join_sums
+from volumetric.devices.gpu.graph.row_sums import list_sums
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.graph.launch import Launch, Lowered, Ref, Request, guarded
+from volumetric.devices.gpu.kernels.graph.table import GUARDED, has_kernel, lower
+from volumetric.devices.gpu.recording import Entry
+from volumetric.devices.gpu.slots import Slots, Tenants
+from volumetric.graph.ops import Graph, Node
+from volumetric.graph.passes import fuse_activations, fuse_trials, join_pads, whole_of_parts
+from volumetric.graph.unroll import unroll_scans, write_out
+
+_PASSES = (
+    list_sums,
+    fuse_activations,
+    still_moves,
+    fuse_windows,
+    fuse_folds,
+    join_pads,
+    whole_of_parts,
+    join_groups,
+    join_sums,
+    fuse_parts,
+    fuse_joins,
+    fuse_trials,
+    fuse_formulas,
+)
+
+
+def prepared(graph: Graph, caps: Caps) -> Graph:
+    """Return a graph of fixed shape as a GPU runs it."""
+    graph = unroll_scans(graph)
+    shapes = [tensor.shape for tensor in graph.tensors]
+    graph = write_out(graph, lambda node: has_kernel(node.op, [shapes[i] for i in node.inputs], node.attrs, caps))
+    for rewritten in _PASSES:
+        graph = rewritten(graph)
+    return graph
+
+
+def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
+    """Record a `prepared` graph.
+
+    Parameters
+    ----------
+    given : buffer of each input, constant and tensor with a key
+    slots : where all other buffers come from
+
+    Returns
+    -------
+    The dispatches, and where each tensor is
+
+    Raises
+    ------
+    UnsupportedError : no kernel for a node
+    DeviceError : a tensor exceeds a binding
+    """
+    names = Tenants(graph, given, slots, lambda tensor: 4 * tensor.size)
+    entries: list[Entry] = []
+    for at, node in enumerate(graph.nodes):
+        if node.op == "reshape":
+            continue
+        names.begin(at)
+        lowered = _lower(graph, node, names, caps)
+        spare = [slots.take(nbytes, "scratch of a node") for nbytes in lowered.scratch]
+        places = {
+            "input": [names[i] for i in node.inputs],
+            "output": [names[i] for i in node.outputs],
+            "scratch": spare,
+            "guard": [] if node.guard is None else [names[node.guard.tensor]],
+        }
+
+        def found(ref: Ref, places: dict[str, list[str]] = places) -> str:
+            return places[ref.place][ref.number]
+
+        entries += [
+            Entry(
+                dispatch=launch.dispatch,
+                buffers={local: found(ref) for local, ref in launch.buffers.items()},
+                dims=launch.dims,
+            )
+            for launch in _guarded(graph, node, lowered)
+            if launch.unless_same is None or found(launch.unless_same[0]) != found(launch.unless_same[1])
+        ]
+        for name in spare:
+            slots.give(name)
+        names.end(at)
+    return entries, names
+
+
+def _guarded(graph: Graph, node: Node, lowered: Lowered) -> Sequence[Launch]:
+    """Launches of a node, which end at once where nobody reads what they make."""
+    guard = node.guard
+    if guard is None or guard.zeros or node.op not in GUARDED or graph.tensors[guard.tensor].shape[0] != 1:
+        return lowered.launches
+    size = graph.tensors[node.outputs[0]].size // guard.parts
+    return [guarded(launch, guard.column, size) for launch in lowered.launches]
+
+
+def _lower(graph: Graph, node: Node, names: Tenants, caps: Caps) -> Lowered:
+    tensors = graph.tensors
+    request = Request(
+        op=node.op,
+        inputs=tuple(tensors[i].shape for i in node.inputs),
+        outputs=tuple(tensors[i].shape for i in node.outputs),
+        attrs=node.attrs,
+        integers=tuple(tensors[i].dtype == "int32" for i in node.inputs),
+        wanted=tuple(names.is_wanted(i) for i in node.outputs),
+        caps=caps,
+    )
+    try:
+        return lower(request)
+    except UnsupportedError as error:
+        where = f" (in {node.where})" if node.where else ""
+        raise UnsupportedError(f"{error}{where}", hint=error.hint) from error

@@ -1,0 +1,167 @@
+"""Persistent buffers on a GPU: parameters, optimiser state, recurrent state. They leave it only when asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.graph.packing import Packed
+from volumetric.graph.ops import Tensor
+
+
+@dataclass(slots=True)
+class Held:
+    """One tensor, the buffer that it has or is a part of from `start` on, and how many stores have it."""
+
+    buffer: Any
+    shape: Shape
+    dtype: np.dtype[Any]
+    stores: int = 1
+    start: int = 0
+
+
+PACKED: Final = "small tensors, side by side"
+SMALL: Final = 256
+"""Numbers of a tensor up to which it lies with others: it is read as a part of them, not in place."""
+FEW: Final = 8
+"""Fewer than so many have buffers of their own."""
+
+
+class GpuStore:
+    """Named buffers on one GPU, float32 or int32.
+
+    Attributes
+    ----------
+    lock : held by whoever uses the buffers: programs of one store, and reads of it, take turns
+    """
+
+    def __init__(self, context: GpuContext) -> None:
+        self.lock = threading.RLock()
+        self._context = context
+        self._held: dict[str, Held] = {}
+        self.packed: Packed | None = None
+        """Tensors that are parts of one buffer; programs read that, see `packing`."""
+
+    def put_together(self, values: Mapping[str, Array]) -> None:
+        """Create tensors, small ones side by side, once in the life of a store.
+
+        Raises
+        ------
+        ShapeError : there is one of another shape or type
+        DeviceError : it exceeds the GPU
+        """
+        small = [key for key, value in values.items() if value.size <= SMALL and key not in self._held]
+        if self.packed is None and len(small) >= FEW and all(values[key].dtype == np.float32 for key in small):
+            starts, end = dict[str, int](), 0
+            for key in small:
+                starts[key] = end
+                end += values[key].size
+            self.put(PACKED, np.zeros(end, np.float32))
+            self.packed = Packed(PACKED, end, starts)
+            for key, start in starts.items():
+                own = values[key]
+                self._held[key] = Held(self._held[PACKED].buffer, own.shape, own.dtype, 0, 4 * start)
+        for key, value in values.items():
+            self.put(key, value)
+
+    def put(self, key: str, value: Array) -> None:
+        """Create a buffer, or overwrite it.
+
+        Raises
+        ------
+        ShapeError : there is one of another shape or type
+        DeviceError : it exceeds the GPU
+        """
+        value = np.ascontiguousarray(value, np.int32 if np.issubdtype(value.dtype, np.integer) else np.float32)
+        held = self._held.get(key)
+        if held is None:
+            buffer = self._context.buffer(value.nbytes, key)
+            held = self._held[key] = Held(buffer, value.shape, value.dtype)
+        elif held.shape != value.shape or held.dtype != value.dtype:
+            raise ShapeError(
+                f"buffer {key!r} is {held.dtype} {list(held.shape)}, got {value.dtype} {list(value.shape)}"
+            )
+        if value.size:
+            with self.lock:
+                self._context.write(held.buffer, value, held.start)
+
+    def get(self, key: str) -> Array:
+        """Wait for the GPU and copy a buffer back. Raises `KeyError`."""
+        held = self._held[key]
+        if 0 in held.shape:
+            return np.empty(held.shape, held.dtype)
+        with self.lock:
+            raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape), held.start)
+        return raw.view(held.dtype).reshape(held.shape).copy()
+
+    def seen(self, key: str) -> Array | None:
+        """Return None: buffers lie on the device."""
+        return None
+
+    def keys(self) -> Iterable[str]:
+        """Names of all tensors."""
+        return [key for key in self._held if key != PACKED]
+
+    def share(self, keys: Iterable[str]) -> GpuStore:
+        """Return a new store that has these buffers too, for both to read.
+
+        Raises
+        ------
+        KeyError : there is none
+        SpecError : it is a part of one
+        """
+        keys = list(keys)
+        parts = [] if self.packed is None else [key for key in keys if key in self.packed.starts]
+        if parts:
+            raise SpecError(f"{parts[0]!r} is a part of a buffer", hint="copy it: put what `get` returns")
+        made = GpuStore(self._context)
+        made._held = {key: self._held[key] for key in keys}
+        for held in made._held.values():
+            held.stores += 1
+        return made
+
+    def drop(self, key: str) -> None:
+        """Free a buffer that no other store has; no program may use it any more. Raises `KeyError`.
+
+        One that is a part of another is freed with that.
+        """
+        held = self._held.pop(key)
+        if self.packed is not None and key in self.packed.starts:
+            return
+        held.stores -= 1
+        if not held.stores:
+            self._context.free(held.buffer)
+
+    def buffer(self, key: str) -> Any:
+        """Return the buffer of `key`, or that of which it is a part. Raises `KeyError`."""
+        return self._held[key].buffer
+
+    def check(self, tensor: Tensor) -> None:
+        """Raise unless there is a buffer of the shape and type of a tensor with a key.
+
+        Raises
+        ------
+        SpecError : there is none
+        ShapeError : it has another shape or type
+        """
+        held = self._held.get(tensor.key or "")
+        if held is None:
+            raise SpecError(f"the store has no buffer {tensor.key!r}", hint="put its first value into the store")
+        if held.shape != tensor.shape or held.dtype != np.dtype(tensor.dtype):
+            raise ShapeError(
+                f"{tensor.key}: the graph has {tensor.dtype} of shape {list(tensor.shape)}, "
+                f"the store {held.dtype} of shape {list(held.shape)}"
+            )
+
+    def close(self) -> None:
+        """Free every buffer."""
+        for key in list(self._held):
+            self.drop(key)

@@ -1,0 +1,272 @@
+"""Block formats taken apart once, when they become resident: codes in pieces of 16 bytes, all else beside them.
+
+Blocks of 210, 22 or 17 bytes never start at whole words, and none has its scales where 16-byte loads would bring them.
+So the low bits of 32 (or 64) neighbours make a piece of `weights`, as other formats have it, and what remains of a row
+goes into `scales`: sections one behind the other, each padded to whole words. Nothing is rounded, and nothing grows but
+by that padding, except scales of 6 bits in IQ4_XS, which take bytes, and digits in base 3 in TQ1_0, which take 2 bits:
+five of them lie in a byte, in an order that no piece of a row could be read by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base._typing import U32Array
+from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, BlockFormat, Packed
+from volumetric.dtypes.blocks import Fields, named_format
+from volumetric.dtypes.blocks.format import Resident, halves
+from volumetric.dtypes.blocks.k_quants import six_bits
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+_CODES_AT_ONCE = 1 << 20
+"""Codes that are taken apart in one go."""
+
+
+class Taken:
+    """Blocks ``[rows · blocks, block bytes]`` of rows that are taken apart as far as someone asks."""
+
+    def __init__(self, packed: Packed, layout: BlockLayout) -> None:
+        self.raw: Bytes = packed.raw_blocks()
+        self._rows, self._layout, self._pieces = packed.rows, layout, ceil_div(packed.k, layout.piece)
+
+    @cached_property
+    def fields(self) -> Fields:
+        """What the blocks hold."""
+        return named_format(self._layout.name).split(self.raw)
+
+    @cached_property
+    def codes(self) -> Bytes:
+        """Codes ``[rows, pieces, piece]``."""
+        piece = self._layout.piece
+        codes = self.fields.codes.reshape(self._rows, -1)[:, : self._pieces * piece]
+        if codes.shape[1] < self._pieces * piece:  # blocks shorter than a piece
+            codes = np.pad(codes, ((0, 0), (0, self._pieces * piece - codes.shape[1])))
+        return np.ascontiguousarray(codes).reshape(self._rows, self._pieces, piece)
+
+    def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of blocks, or of their groups, as rows."""
+        return np.ascontiguousarray(values).reshape(self._rows, -1)
+
+    def low_bits(self) -> U32Array:
+        """Pieces ``[rows, 4 · pieces]``: code 16 h + i has its low bits in byte i, from bit 4 h (or 2 h) on."""
+        if self._layout.nibbles_at is not None:
+            return self.by_row(_regrouped(self.raw, self._layout.nibbles_at))[:, : 4 * self._pieces]
+        bits = 128 // self._layout.piece
+        runs = self.codes.reshape(*self.codes.shape[:2], -1, 16) & np.uint8((1 << bits) - 1)
+        low = runs[:, :, 0]
+        for run in range(1, runs.shape[2]):
+            low = low | runs[:, :, run] << np.uint8(bits * run)
+        return np.ascontiguousarray(low).view(np.uint32).reshape(self._rows, -1)
+
+
+def _regrouped(raw: Bytes, at: int) -> U32Array:
+    """Pieces ``[n, 32]`` of 128 bytes of which each 32 hold 32 codes in their low halves and the next 32 in their high.
+
+    Four bytes at a time, which is several times faster than by way of the codes.
+    """
+    words = np.ascontiguousarray(raw[:, at : at + 128]).view(np.uint32).reshape(len(raw), 4, 8)
+    first, second = words[:, :, :4], words[:, :, 4:]
+    low, high = np.uint32(0x0F0F0F0F), np.uint32(0xF0F0F0F0)
+    pieces = np.empty((len(raw), 4, 2, 4), np.uint32)
+    pieces[:, :, 0] = (first & low) | ((second & low) << np.uint32(4))
+    pieces[:, :, 1] = ((first & high) >> np.uint32(4)) | (second & high)
+    return pieces.reshape(len(raw), 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a row in `scales`.
+
+    Attributes
+    ----------
+    nbytes : bytes that it takes before padding to words, of the numbers of pieces and of blocks in a row
+    fill : its content ``[rows, …]``
+    """
+
+    nbytes: Callable[[int, int], int]
+    fill: Callable[[Taken], NDArray[Any]]
+
+
+def _fifth_bits(taken: Taken) -> NDArray[Any]:
+    """Bit j of byte b of a word is bit 4 of code 4j + b."""
+    fours = (taken.codes.view(np.uint32) >> np.uint32(4)) & np.uint32(0x01010101)
+    return np.bitwise_or.reduce(fours << np.arange(8, dtype=np.uint32), axis=-1)
+
+
+def _two_bits(taken: Taken) -> NDArray[Any]:
+    """Bits 2j and 2j + 1 of byte b of word h are bits 4 and 5 of code 16h + 4j + b."""
+    high = (taken.codes >> np.uint8(4)).reshape(len(taken.codes), -1, 4, 4)
+    return high[:, :, 0] | high[:, :, 1] << np.uint8(2) | high[:, :, 2] << np.uint8(4) | high[:, :, 3] << np.uint8(6)
+
+
+def _third_bits(taken: Taken) -> NDArray[Any]:
+    """Bit j of byte b of word h is bit 2 of code 32h + 4j + b."""
+    fours = (taken.codes.view(np.uint32).reshape(len(taken.codes), -1, 8) >> np.uint32(2)) & np.uint32(0x01010101)
+    return np.bitwise_or.reduce(fours << np.arange(8, dtype=np.uint32), axis=-1)
+
+
+def _steps(taken: Taken) -> NDArray[Any]:
+    return taken.by_row(taken.fields.step)
+
+
+def _pairs(taken: Taken) -> NDArray[Any]:
+    """Step and floor of each block in turn."""
+    floor = taken.fields.floor
+    return taken.by_row(np.stack([taken.fields.step, np.zeros_like(taken.fields.step) if floor is None else floor], -1))
+
+
+def _scales(taken: Taken) -> NDArray[Any]:
+    return taken.by_row(np.asarray(taken.fields.scales))
+
+
+def _scales_and_mins(taken: Taken) -> NDArray[Any]:
+    """Step and floor of a block, then its eight scales and mins of 6 bits: pair g begins at bit 12 g."""
+    scales, mins = six_bits(taken.raw[:, 4:16])
+    ends = np.stack([halves(taken.raw, 0), -halves(taken.raw, 2)], -1).view(np.uint32)
+    return taken.by_row(np.concatenate([ends, _twelves(scales.view(np.uint8), mins)], axis=1))
+
+
+def _twelves(first: Bytes, second: Bytes) -> U32Array:
+    """Three words of eight pairs of 6 bits: the bits of pair g begin at bit 12 g."""
+    pairs = (first.astype(np.uint32) | second.astype(np.uint32) << np.uint32(6)).astype(np.uint64)
+    words = np.zeros((len(pairs), 3), np.uint32)
+    for word in range(3):
+        # Groups that reach into 32 bits from bit 32 `word` on.
+        total = np.zeros(len(pairs), np.uint64)
+        for g in range(8):
+            shift = 12 * g - 32 * word
+            if -12 < shift < 32:
+                total |= pairs[:, g] << np.uint64(shift) if shift >= 0 else pairs[:, g] >> np.uint64(-shift)
+        words[:, word] = total.astype(np.uint32)
+    return words
+
+
+def _unsigned_scales(taken: Taken) -> NDArray[Any]:
+    """16 scales of 6 bits, 32 more than they are."""
+    scales = (np.asarray(taken.fields.scales) + np.int8(32)).view(np.uint8)
+    return taken.by_row(_twelves(scales[:, ::2], scales[:, 1::2]))
+
+
+def _scale_bytes(taken: Taken) -> NDArray[Any]:
+    """Bytes of Q2_K with a scale in the low half and a min in the high one."""
+    return taken.by_row(taken.raw[:, :16])
+
+
+def _exponents(taken: Taken) -> NDArray[Any]:
+    return taken.by_row(taken.raw[:, 0])
+
+
+SECTIONS: Final[Mapping[str, Section]] = {
+    "third_bits": Section(lambda pieces, blocks: 8 * pieces, _third_bits),
+    "fifth_bits": Section(lambda pieces, blocks: 4 * pieces, _fifth_bits),
+    "two_bits": Section(lambda pieces, blocks: 8 * pieces, _two_bits),
+    "steps": Section(lambda pieces, blocks: 2 * blocks, _steps),
+    "pairs": Section(lambda pieces, blocks: 4 * blocks, _pairs),
+    "six_bits": Section(lambda pieces, blocks: 16 * blocks, _scales_and_mins),
+    "scales_of_6": Section(lambda pieces, blocks: 12 * blocks, _unsigned_scales),
+    "scales_of_4": Section(lambda pieces, blocks: 16 * blocks, _scale_bytes),
+    "exponents": Section(lambda pieces, blocks: blocks, _exponents),
+    "scales_8": Section(lambda pieces, blocks: 8 * blocks, _scales),
+    "scales_16": Section(lambda pieces, blocks: 16 * blocks, _scales),
+}
+"""Name that formats have for a section → the section."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockLayout:
+    """How the rows of one block format lie on the GPU.
+
+    Attributes
+    ----------
+    name : the format
+    piece : codes in 16 bytes: 32 with their four low bits, or 64 with two
+    sections : what a row has in `scales`, in this order
+    shared : shader files in ``block`` that make a reader together with the format's own
+    read : codes that kernels take at a time, None: as many as in 16 bytes
+    nibbles_at : byte of a block from which on its low bits stand as those of Q4_K, None elsewhere
+    """
+
+    name: str
+    piece: int
+    sections: tuple[Section, ...]
+    shared: tuple[str, ...] = ()
+    read: int | None = None
+    nibbles_at: int | None = None
+
+    def words(self, k: int) -> int:
+        """Words of `scales` in a row of `k` codes."""
+        pieces, blocks = ceil_div(k, self.piece), named_format(self.name).blocks(k)
+        return sum(ceil_div(section.nbytes(pieces, blocks), 4) for section in self.sections)
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Bits that a number takes in rows that need no padding."""
+        k = 1024
+        return 8 * (16 * ceil_div(k, self.piece) + 4 * self.words(k)) / k
+
+    def lay_out(self, packed: Packed) -> tuple[U32Array, U32Array]:
+        """Return pieces ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``.
+
+        Some rows at a time, so that what is between stays in the caches, and on all cores: NumPy gives the interpreter
+        free while it works on so many bytes.
+        """
+        rows, k = packed.rows, packed.k
+        pieces = np.empty((rows, 4 * ceil_div(k, self.piece)), np.uint32)
+        rest = np.empty((rows, self.words(k)), np.uint32)
+        some = max(_CODES_AT_ONCE // max(k, 1), 1)
+
+        def fill(start: int) -> None:
+            part = packed.row_slice(start, min(start + some, rows))
+            taken = Taken(part, self)
+            pieces[start : start + part.rows] = taken.low_bits()
+            at = 0
+            for section in self.sections:
+                words = _words(section.fill(taken), part.rows)
+                rest[start : start + part.rows, at : at + words.shape[1]] = words
+                at += words.shape[1]
+
+        if rows <= some:
+            fill(0)
+        else:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(fill, range(0, rows, some)))
+        return pieces, rest
+
+
+def _words(values: NDArray[Any], rows: int) -> U32Array:
+    """Rows of bytes padded with zeros to whole words."""
+    flat = np.ascontiguousarray(values).view(np.uint8).reshape(rows, -1)
+    return np.ascontiguousarray(np.pad(flat, ((0, 0), (0, -flat.shape[1] % 4)))).view(np.uint32)
+
+
+def _layout(form: BlockFormat, resident: Resident) -> BlockLayout:
+    """Pieces of 32 codes with four low bits, or of 64 with two, of which kernels read fewer at a time."""
+    piece = 32 if form.planes[0] == 4 else 64
+    return BlockLayout(
+        name=form.name,
+        piece=piece,
+        sections=tuple(SECTIONS[name] for name in resident.sections),
+        shared=resident.shaders,
+        read=None if piece == 32 else resident.read,
+        nibbles_at=resident.nibbles_at,
+    )
+
+
+LAYOUTS = MappingProxyType(
+    {
+        name: _layout(form, form.resident)
+        for name, form in {**BLOCK_FORMATS, **OWN_FORMATS}.items()
+        if form.resident is not None
+    }
+)
+"""Name of a block format → how the GPU holds it."""

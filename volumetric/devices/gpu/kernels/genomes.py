@@ -1,0 +1,54 @@
+"""Activation of a population of genomes: a workgroup for each genome and so many samples. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch, Grid, ceil_div
+
+KERNEL = "genomes"
+_LANES = 64
+_FOLD = 65535
+"""Genomes along one axis of the grid, as the shader has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenomeShape:
+    """Sizes of one activation.
+
+    Attributes
+    ----------
+    genomes, samples : how many
+    inputs, outputs : of a genome
+    slots : values of a sample: inputs, then nodes
+    shared : whether all genomes read the same inputs
+    edges : connections of the genome that has most
+    """
+
+    genomes: int
+    samples: int
+    inputs: int
+    outputs: int
+    slots: int
+    shared: bool
+    edges: int = 0
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Contents of the uniform ``dims``."""
+        return self.samples, self.inputs, self.outputs, self.slots, int(self.shared), self.genomes, self.edges
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of the scratch that holds all values: the largest buffer, which bounds the genomes of a launch."""
+        return 4 * self.genomes * self.slots * self.samples
+
+
+def genomes(shape: GenomeShape, caps: Caps) -> Dispatch:
+    """Return the launch that activates all genomes for all samples."""
+    lanes = min(_LANES, caps.max_workgroup)
+    across = min(shape.genomes, _FOLD)
+    folds = ceil_div(shape.genomes, _FOLD)
+    # The grid keeps three axes, so that samples, the middle one, are never folded away.
+    grid = Grid(x=across, y=ceil_div(shape.samples, lanes), z=folds)
+    return Dispatch(kernel=KERNEL, grid=grid, constants={"WG": lanes})

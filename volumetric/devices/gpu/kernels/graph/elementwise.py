@@ -1,0 +1,90 @@
+"""Element-wise operations: functions, their gradients, and pairs with broadcasting."""
+
+from __future__ import annotations
+
+from volumetric.devices.gpu.kernels.graph.launch import (
+    Lowered,
+    Request,
+    alone,
+    elements,
+    one_each,
+    result,
+    source,
+    unsupported,
+)
+from volumetric.graph.numeric.noise import threshold_of
+from volumetric.graph.strides import Axis, broadcast_strides, merged, padded
+
+_AXES = 4
+
+
+def unary(request: Request) -> Lowered:
+    """``y = f(x)``."""
+    attrs, count = request.attrs, request.out_size
+    buffers = {"x": source(0), "y": result()}
+    return alone(
+        elements(
+            "elementwise",
+            count,
+            request.caps,
+            buffers,
+            (count, float(attrs["alpha"]), float(attrs["beta"])),
+            preludes=(f"unary/{attrs['name']}", "graph/forward"),
+        )
+    )
+
+
+def dropout(request: Request) -> Lowered:
+    """Some elements scaled, the others 0."""
+    count, p = request.out_size, request.attrs["p"]
+    dims = (count, request.attrs["stream"], threshold_of(p), 0.0 if p == 1 else 1 / (1 - p))
+    buffers = {"x": source(0), "key": source(1), "y": result()}
+    return alone(one_each("dropout", count, request.caps, buffers, dims, preludes=("graph/hash",)))
+
+
+def gumbel(request: Request) -> Lowered:
+    """Noise by place and position added."""
+    count, width, seed = request.out_size, request.outputs[0][1], request.attrs["seed"]
+    dims = (count, width, seed % (1 << 32), (seed >> 32) % (1 << 32))
+    buffers = {"x": source(0), "positions": source(1), "y": result()}
+    return alone(one_each("gumbel", count, request.caps, buffers, dims, preludes=("graph/hash",)))
+
+
+def normal(request: Request) -> Lowered:
+    """Noise by number added."""
+    count, attrs = request.out_size, request.attrs
+    dims = (count, attrs["stream"], attrs["first"] % (1 << 32))
+    buffers = {"x": source(0), "key": source(1), "y": result()}
+    return alone(one_each("normal", count, request.caps, buffers, dims, preludes=("graph/hash",)))
+
+
+def unary_grad(request: Request) -> Lowered:
+    """``g f'(x)``."""
+    count = request.out_size
+    buffers = {"g": source(0), "x": source(1), "y": result()}
+    preludes = (f"graph/slope/{request.attrs['name']}", "graph/backward")
+    return alone(elements("elementwise", count, request.caps, buffers, (count, 1.0, 0.0), preludes=preludes))
+
+
+def binary(request: Request) -> Lowered:
+    """``c = f(a, b)`` with broadcasting."""
+    shape = request.outputs[0]
+    steps = [broadcast_strides(given, shape) for given in request.inputs]
+    axes = merged([Axis(size=n, steps=pair) for n, pair in zip(shape, zip(*steps, strict=True), strict=True)])
+    if len(axes) > _AXES:
+        raise unsupported("binary", f"{len(axes)} axes that broadcast in turn")
+    count = request.out_size
+    dims = [count, 0, 0, 0, *padded([axis.size for axis in axes], _AXES, 1)]
+    for side in (0, 1):
+        dims += padded([axis.steps[side] for axis in axes], _AXES)
+    return alone(
+        elements(
+            "binary",
+            count,
+            request.caps,
+            {"a": source(0), "b": source(1), "y": result()},
+            dims,
+            constants={"RANK": len(axes)},
+            preludes=(f"graph/binary/{request.attrs['name']}",),
+        )
+    )

@@ -1,0 +1,92 @@
+"""Products of groups of few rows each: reading the right side is what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.devices.gpu.kernels.graph.launch import Lowered, Ref, Request, alone, launch, result, source
+from volumetric.devices.gpu.kernels.graph.product import Product, product_of, sizes_of
+from volumetric.graph.strides import padded
+
+_NEVER = (1 << 32) - 1
+"""First group of parts that there are not."""
+ROWS = 8
+"""Rows of a group at most."""
+PARTS = 8
+"""Parts of the left side at most."""
+TENSORS = 3
+"""Tensors that they may lie in."""
+_LANES = 16
+_LONGEST = 4096
+"""Rows of the right side beyond which a sum is better shared by workgroups."""
+
+
+def takes(product: Product, attrs: Mapping[str, Any]) -> bool:
+    """Whether the kernel can make a product, and is the one to do so."""
+    across = product.k if attrs["trans_b"] else product.n
+    fits = not attrs["trans_a"] and "windows" not in attrs and product.sums == 1 and across % 4 == 0
+    return fits and product.groups > 1 and product.m <= ROWS and 0 < product.k <= _LONGEST
+
+
+def gemm_of_parts(request: Request) -> Lowered:
+    """Products whose left side lies in parts of tensors: see `fuse_joins`."""
+    attrs = request.attrs
+    first = 2 if attrs["biased"] else 1
+    b, (_, m, _) = request.inputs[0], request.outputs[0]
+    product = sizes_of((attrs["a_groups"], m, b[2 if attrs["trans_b"] else 1]), b, request.outputs[0], attrs)
+    sources = [source(i) for i in range(first, len(request.inputs))]
+    return few_rows(request, product, sources, attrs["parts"], source(0), 1 if attrs["biased"] else None)
+
+
+def few_rows(
+    request: Request,
+    product: Product,
+    sources: list[Ref],
+    parts: tuple[tuple[int, int, int], ...],
+    right: Ref,
+    bias: int | None,
+) -> Lowered:
+    """Describe a product.
+
+    Parameters
+    ----------
+    sources : tensors of the left side
+    parts : number of the tensor, the first element that is read, and groups, of parts one behind the other
+    right : the right side
+    bias : number of the input that is added
+    """
+    workgroup = min(256, request.caps.max_workgroup)
+    trans_b = bool(request.attrs["trans_b"])
+    across = ceil_div(product.n, 4 * (workgroup // _LANES if trans_b else _LANES))
+    total = across * product.groups
+    places: list[int] = []
+    group = 0
+    for tensor, start, count in parts:
+        places += [group, tensor, start, 0]
+        group += count
+    buffers = {f"a_{i}": one for i, one in enumerate(sources)} | {"b": right, "c": result()}
+    per_bias = 0
+    if bias is not None:
+        buffers["bias"] = source(bias)
+        per_bias = product.n if len(request.inputs[bias]) == 2 else 0
+    dims = (product.n, product.k, product.a_groups, max(product.b_groups, 1), across, total, per_bias, 0)
+    return alone(
+        launch(
+            "few_rows",
+            total,
+            buffers,
+            (*dims, *padded(places, 4 * PARTS, _NEVER)),
+            constants={"ROWS": product.m, "LANES": _LANES, "TRANS_B": trans_b, "BIAS": bias is not None},
+            preludes=(f"unary/{request.attrs['activation']}",),
+            workgroup=workgroup,
+        )
+    )
+
+
+def left_as_it_is(request: Request) -> Lowered:
+    """Products whose left side is a tensor of its own."""
+    product = product_of(request)
+    bias = 2 if len(request.inputs) > 2 else None
+    return few_rows(request, product, [source(0)], ((0, 0, product.a_groups),), source(1), bias)

@@ -1,0 +1,42 @@
+"""Formulas: several element-wise operations, and how what they read lies, as one launch."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from volumetric.devices.gpu.kernels.graph.launch import Lowered, Request, alone, one_each, result, source
+from volumetric.formula.pairs import FUSED
+from volumetric.graph.strides import padded
+
+AXES: Final = 4
+TENSORS: Final = 5
+"""Tensors that are read: with the result and what tells of guards they are within the storage buffers of any device."""
+READS: Final = 8
+STEPS: Final = 16
+
+
+def formula(request: Request) -> Lowered:
+    """``y = f(parts of tensors)``.
+
+    ``sizes`` are those of the axes, ``reads`` the number of a tensor, its first element and its strides, for each value
+    that is read, ``steps`` the name, two numbers of values and two factors of each.
+    """
+    attrs, count = request.attrs, request.out_size
+    reads, steps = attrs["reads"], attrs["steps"]
+    dims = [count, len(reads), len(steps), 0, *(1,) * (AXES - len(attrs["sizes"])), *attrs["sizes"]]
+    strides = [(*(0,) * (AXES - len(of)), *of) for _, _, of in reads]
+    dims += padded([number for of in strides for number in of], AXES * READS)
+    dims += padded([number for tensor, start, _ in reads for number in (tensor, start, 0, 0)], 4 * READS)
+    codes = [(FUSED.index(name), a | b << 16, _bits(alpha), _bits(beta)) for name, a, b, alpha, beta in steps]
+    dims += padded([number for code in codes for number in code], 4 * STEPS)
+    buffers = {f"x_{number}": source(number) for number in range(len(request.inputs))}
+    constants = {"READS": READS, "STEPS": STEPS}
+    buffers["y"] = result()
+    preludes = ("graph/fused/steps",)
+    return alone(one_each("formula", count, request.caps, buffers, dims, constants=constants, preludes=preludes))
+
+
+def _bits(number: float) -> int:
+    """Bits of a number as float32."""
+    return int.from_bytes(struct.pack("<f", number), "little")

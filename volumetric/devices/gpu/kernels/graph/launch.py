@@ -1,0 +1,195 @@
+"""What an operation of a tensor graph becomes on a GPU: launches of shaders over its inputs, outputs and scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, Grid, ceil_div
+from volumetric.devices.gpu.kernels.guards import NONE, PARTS
+
+WORKGROUP = 256
+
+
+class Ref(NamedTuple):
+    """A buffer of an operation: its input, output or scratch buffer number `number`."""
+
+    place: Literal["input", "output", "scratch", "guard"]
+    number: int
+
+
+def source(index: int) -> Ref:
+    """Input number `index`."""
+    return Ref("input", index)
+
+
+def result(index: int = 0) -> Ref:
+    """Output number `index`."""
+    return Ref("output", index)
+
+
+def scratch(index: int) -> Ref:
+    """Scratch buffer number `index`."""
+    return Ref("scratch", index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """An operation to lower: shapes of what it reads and writes, and its attributes.
+
+    Attributes
+    ----------
+    integers : which inputs are int32
+    wanted : which outputs anybody reads; empty: all
+    """
+
+    op: str
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    integers: tuple[bool, ...] = ()
+    wanted: tuple[bool, ...] = ()
+    caps: Caps = field(default_factory=Caps)
+
+    def size(self, index: int = 0) -> int:
+        """Elements of an input."""
+        return prod(self.inputs[index])
+
+    @property
+    def out_size(self) -> int:
+        """Elements of the first output."""
+        return prod(self.outputs[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One dispatch.
+
+    Attributes
+    ----------
+    buffers : the shader's names of its storage buffers → what they are
+    dims : contents of the shader's uniform ``dims``, words of 32 bits: ints and floats
+    unless_same : two buffers; where they are one, the launch (a copy) is left out
+    """
+
+    dispatch: Dispatch
+    buffers: Mapping[str, Ref]
+    dims: tuple[int | float, ...]
+    unless_same: tuple[Ref, Ref] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """Launches in order, and the bytes of each scratch buffer that they share."""
+
+    launches: tuple[Launch, ...]
+    scratch: tuple[int, ...] = ()
+
+
+Lowerer: TypeAlias = Callable[[Request], Lowered]
+
+
+def launch(
+    kernel: str,
+    groups: int,
+    buffers: Mapping[str, Ref],
+    dims: Sequence[int | float],
+    *,
+    constants: Mapping[str, Constant] | None = None,
+    preludes: tuple[str, ...] = (),
+    workgroup: int = WORKGROUP,
+) -> Launch:
+    """Describe a launch of ``graph/kernel`` over a flat grid, which the device folds where it is too long.
+
+    A kernel of a package is ``package:kernel``, see `shaders.linker.read`.
+    """
+    dispatch = Dispatch(
+        kernel=kernel if ":" in kernel else f"graph/{kernel}",
+        grid=Grid(x=groups),
+        constants={"WG": workgroup, **(constants or {})},
+        preludes=(NONE.prelude, *preludes),
+    )
+    return Launch(dispatch=dispatch, buffers=buffers, dims=tuple(dims))
+
+
+def guarded(one: Launch, first: int, size: int) -> Launch:
+    """Let the workgroups of a launch end at once where nobody wants their part of a result.
+
+    Parameters
+    ----------
+    first : column of the guard that the first part has; the guard's tensor is the only one of its place
+    size : elements of a part
+    """
+    preludes = tuple(PARTS.prelude if name == NONE.prelude else name for name in one.dispatch.preludes)
+    return replace(
+        one,
+        dispatch=replace(one.dispatch, preludes=preludes, args=(first, size)),
+        buffers={**one.buffers, "fires": Ref("guard", 0)},
+    )
+
+
+def alone(one: Launch) -> Lowered:
+    """An operation that is one launch."""
+    return Lowered(launches=(one,))
+
+
+def workgroup_size(caps: Caps) -> int:
+    """Invocations of a workgroup of kernels that do not care."""
+    return min(WORKGROUP, caps.max_workgroup)
+
+
+def each(count: int, caps: Caps) -> int:
+    """Elements for an invocation of an element-wise kernel: 4 where that leaves enough invocations to keep busy."""
+    return 4 if count >= 4 * caps.invocations else 1
+
+
+def flat_groups(count: int, caps: Caps) -> int:
+    """Workgroups of an element-wise kernel."""
+    return ceil_div(count, workgroup_size(caps) * each(count, caps))
+
+
+def elements(
+    kernel: str,
+    count: int,
+    caps: Caps,
+    buffers: Mapping[str, Ref],
+    dims: Sequence[int | float],
+    *,
+    constants: Mapping[str, Constant] | None = None,
+    preludes: tuple[str, ...] = (),
+) -> Launch:
+    """Describe a launch with an invocation for each of `count` elements, or for each 4."""
+    return launch(
+        kernel,
+        flat_groups(count, caps),
+        buffers,
+        dims,
+        constants={"EACH": each(count, caps), **(constants or {})},
+        preludes=preludes,
+        workgroup=workgroup_size(caps),
+    )
+
+
+def one_each(
+    kernel: str,
+    count: int,
+    caps: Caps,
+    buffers: Mapping[str, Ref],
+    dims: Sequence[int | float],
+    *,
+    constants: Mapping[str, Constant] | None = None,
+    preludes: tuple[str, ...] = (),
+) -> Launch:
+    """Describe a launch with an invocation for each of `count` elements."""
+    size = workgroup_size(caps)
+    return launch(kernel, ceil_div(count, size), buffers, dims, constants=constants, preludes=preludes, workgroup=size)
+
+
+def unsupported(op: str, what: str) -> UnsupportedError:
+    """Error for what no GPU kernel computes."""
+    return UnsupportedError(f"{op}: the GPU has no kernel for {what}", hint="use device='cpu'")

@@ -1,0 +1,187 @@
+"""Recurrent layers: one workgroup runs all steps of a head of a sequence, or as many as its driver lets it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.graph.launch import (
+    Launch,
+    Lowered,
+    Ref,
+    Request,
+    launch,
+    result,
+    scratch,
+    source,
+    unsupported,
+)
+from volumetric.devices.gpu.kernels.graph.moving import join, place, transpose
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations.recurrent_inputs import back_inputs, given
+from volumetric.graph.strides import Axis
+from volumetric.layers.recurrent import Cell
+
+_UNROLL = 4
+_JOINED = 6
+"""Tensors that one launch joins at most."""
+_SHARE = 16
+"""Elements of a dot product that are worth an invocation of their own."""
+
+
+def recurrent(request: Request) -> Lowered:
+    """Forward through all steps."""
+    cell, caps = CELLS[request.attrs["cell"]], request.caps
+    batch, length, wide = request.inputs[0]
+    width = request.inputs[1][1]
+    hidden = wide // cell.blocks
+    heads = hidden // width
+    cut = cut_of(width, cell.blocks, 1, caps)
+    starts, bias, keep = given([source(i) for i in range(2, len(request.inputs))], request.attrs)
+    joined = _joined(request, (*starts, *keep), scratch(1))
+    buffers = {"from_x": source(0), "weights": scratch(0), "given": joined.at, "y": result(0)}
+    buffers |= {"bias": bias[0]} if bias else {}
+    buffers |= {"kept": result(len(cell.states))} if cell.kept else {}
+    turn = transpose(1, wide, width, caps, source(1), scratch(0))
+    blocks = ceil_div(width, cut.units)
+    each = (
+        blocks * (ceil_div(width, cut.parts * _UNROLL) + _UNROLL + cut.parts + 3) + ceil_div(width, cut.workgroup) + 1
+    )
+    part = ceil_div(length, caps.pieces(each, length))
+    steps = [
+        launch(
+            "recurrent",
+            batch * heads,
+            buffers,
+            (batch, length, first, min(first + part, length)),
+            constants={
+                "HIDDEN": hidden,
+                "HEADS": heads,
+                "BIAS": bool(request.attrs["bias"]),
+                "OTHERS": len(cell.states) - 1,
+                "ARRIVED": False,
+                "RESETS": request.attrs["resets"],
+                "PARTS": cut.parts,
+                "UNROLL": _UNROLL,
+            },
+            preludes=("graph/cells", f"graph/cell/{cell.name}", "graph/given"),
+            workgroup=cut.workgroup,
+        )
+        for first in range(0, length, max(part, 1))
+    ]
+    ends = [
+        _last(request, starts, cell, number)
+        for number in range(1, len(cell.states))
+        if batch and (not request.wanted or request.wanted[number])
+    ]
+    return Lowered(launches=(turn, *joined.launches, *steps, *ends), scratch=(4 * wide * width, *joined.scratch))
+
+
+class Joined(NamedTuple):
+    """A buffer with tensors one behind the other, what puts them there, and the bytes if it has to be made."""
+
+    at: Ref
+    launches: tuple[Launch, ...] = ()
+    scratch: tuple[int, ...] = ()
+
+
+def _joined(request: Request, parts: Sequence[Ref], room: Ref) -> Joined:
+    """Bring small inputs into one buffer, so that kernels stay within the storage buffers of any device."""
+    if len(parts) == 1:
+        return Joined(parts[0])
+    sizes = [request.size(part.number) for part in parts]
+    pieces = [(part, 0, size) for part, size in zip(parts, sizes, strict=True)]
+    made = tuple(
+        join(pieces[at : at + _JOINED], room, request.caps, width=sum(sizes), start=sum(sizes[:at]))
+        for at in range(0, len(pieces), _JOINED)
+        if any(sizes[at : at + _JOINED])
+    )
+    return Joined(room, made, (4 * sum(sizes),))
+
+
+def _last(request: Request, starts: Sequence[Ref], cell: Cell, number: int) -> Launch:
+    """Copy a state as the last step leaves it, out of what is kept or, without steps, what it was."""
+    batch, length, hidden = request.outputs[0]
+    buffers = {"x": result(len(cell.states)) if length else starts[number], "y": result(number)}
+    row = length * cell.kept * hidden or hidden
+    start = row - (cell.kept - len(cell.keeps) - number + 1) * hidden if length else 0
+    axes = [Axis(size=batch, steps=(row, hidden)), Axis(size=hidden, steps=(1, 1))]
+    return place(axes, request.caps, buffers, x_start=start)
+
+
+def recurrent_grad(request: Request) -> Lowered:
+    """Back-propagation through all steps."""
+    cell, caps = CELLS[request.attrs["cell"]], request.caps
+    of = back_inputs([source(i) for i in range(len(request.inputs))], request.attrs)
+    batch, length, hidden = request.inputs[of.y.number]
+    joined = _joined(request, (*of.starts, *of.g_last, *of.keep), scratch(0))
+    buffers: dict[str, Ref] = {"gy": of.gy, "y": of.y, "weights": of.weight, "given": joined.at, "g_x": result(0)}
+    buffers |= {"kept": of.kept[0]} if of.kept else {}
+    buffers |= {"g_r": result(1)} if cell.apart else {}
+    buffers |= {"g_direct": result(1 + cell.apart)} if cell.direct else {}
+    width, others = request.inputs[of.weight.number][1], len(cell.states) - 1
+    heads = hidden // width
+    cut = cut_of(width, 1, 1 + max(others, 1), caps)
+    blocks = ceil_div(width, cut.units)
+    rounds = ceil_div(cell.blocks * width, 4 * cut.parts) + cut.parts + 7
+    each = blocks * rounds + (1 + others) * ceil_div(width, cut.workgroup) + 1
+    part = ceil_div(length, caps.pieces(each, length))
+    steps = [
+        launch(
+            "recurrent_grad",
+            batch * heads,
+            buffers,
+            (batch, length, max(last - part, 0), last),
+            constants={
+                "HIDDEN": hidden,
+                "HEADS": heads,
+                "ROOM": max(others * width, 1),
+                "APART": cell.apart,
+                "OTHERS": others,
+                "ARRIVED": bool(of.g_last),
+                "RESETS": request.attrs["resets"],
+                "DIRECT": bool(cell.direct),
+                "PARTS": cut.parts,
+            },
+            preludes=("graph/cells", f"graph/cell/{cell.name}", "graph/given"),
+            workgroup=cut.workgroup,
+        )
+        for last in range(length, 0, -max(part, 1))
+    ]
+    return Lowered(launches=(*joined.launches, *steps), scratch=joined.scratch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A workgroup of `units` columns and `parts` rows of invocations."""
+
+    units: int
+    parts: int
+
+    @property
+    def workgroup(self) -> int:
+        """Invocations."""
+        return self.units * self.parts
+
+
+def cut_of(hidden: int, blocks: int, states: int, caps: Caps) -> Cut:
+    """Columns for the hidden units, and rows that share their dot products as far as these are long enough.
+
+    Raises
+    ------
+    UnsupportedError : not even the states fit workgroup memory
+    """
+    room = caps.max_shared - 4 * states * hidden
+    units = max(32, min(power_of_two(hidden), caps.max_workgroup))
+    parts = 1
+    while (
+        2 * parts * units <= min(caps.max_workgroup, caps.invocations // 128)
+        and hidden >= 2 * parts * _SHARE
+        and 8 * parts * blocks * units <= room
+    ):
+        parts *= 2
+    if 4 * parts * blocks * units > room:
+        raise unsupported("recurrent", f"a hidden size of {hidden}: its state exceeds workgroup memory")
+    return Cut(units=units, parts=parts)

@@ -1,0 +1,169 @@
+"""Reductions over any axes, in one launch or, where that would leave the device idle, in two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+
+from volumetric.base._typing import Shape
+from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.graph.launch import (
+    Launch,
+    Lowered,
+    Ref,
+    Request,
+    launch,
+    result,
+    scratch,
+    source,
+    unsupported,
+)
+from volumetric.graph.strides import Axis, padded, strides_of
+
+_AXES = 4
+_COLUMNS = 32
+"""Neighbouring outputs of a workgroup where they lie together in memory: a cache line of them."""
+_WORTH = 16
+"""Elements that an invocation should join before the work is split further."""
+_SPLITS = 512
+_JOINED = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """A reduction as two loop nests over x: the elements that are kept, and for each those that are reduced."""
+
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+
+    @property
+    def outs(self) -> int:
+        """Results."""
+        return prod(axis.size for axis in self.kept)
+
+    @property
+    def count(self) -> int:
+        """Elements behind each result."""
+        return prod(axis.size for axis in self.reduced)
+
+    @property
+    def columns(self) -> bool:
+        """Whether neighbouring results lie together in memory, rather than the elements of one."""
+        return any(axis.steps[0] == 1 and axis.size > 1 for axis in self.kept)
+
+
+def walk_of(shape: Shape, axes: tuple[int, ...]) -> Walk:
+    """Merge neighbouring axes that are all kept or all reduced."""
+    flags = [(n, i in axes, step) for i, (n, step) in enumerate(zip(shape, strides_of(shape), strict=True)) if n != 1]
+    sides: dict[bool, list[Axis]] = {False: [], True: []}
+    for reduced, run in groupby(flags, key=lambda axis: axis[1]):
+        members = list(run)
+        sides[reduced].append(Axis(size=prod(n for n, _, _ in members), steps=(members[-1][2],)))
+    return Walk(kept=tuple(sides[False]), reduced=tuple(sides[True]))
+
+
+def column_cut(width: int, rows: int, caps: Caps) -> tuple[int, int, int]:
+    """Columns of a workgroup, its invocations, and the parts into which rows are split."""
+    workgroup = min(256, caps.max_workgroup)
+    columns = min(_COLUMNS, power_of_two(width))
+    return columns, workgroup, _splits(ceil_div(width, columns) * workgroup, rows, workgroup // columns, caps)
+
+
+def _splits(invocations: int, count: int, team: int, caps: Caps) -> int:
+    wanted = caps.invocations // max(invocations, 1)
+    return max(min(wanted, count // (team * _WORTH), _SPLITS), caps.pieces(1, ceil_div(count, team)))
+
+
+def join(
+    walk: Walk, name: str, caps: Caps, x: Ref, y: Ref, *, scale: float = 1.0, spare: int = 0
+) -> tuple[list[Launch], list[int]]:
+    """Describe a reduction of x into y; returns launches and bytes of scratch buffers, numbered from `spare`."""
+    if max(len(walk.kept), len(walk.reduced)) > _AXES:
+        raise unsupported("reduce", "so many axes in turn")
+    workgroup = min(256, caps.max_workgroup)
+    if walk.columns:
+        outs = min(_COLUMNS, power_of_two(walk.kept[-1].size))
+        team = workgroup // outs
+    else:
+        team = max(2, min(power_of_two(walk.count), 32 if walk.count < 1024 else workgroup))
+        outs = workgroup // team
+    splits = _splits(ceil_div(walk.outs, outs) * workgroup, walk.count, team, caps)
+    target = y if splits == 1 else scratch(spare)
+    first = _launch(walk, name, outs, splits, workgroup, scale if splits == 1 else 1.0, x, target)
+    if splits == 1:
+        return [first], []
+    again = Walk(
+        kept=(Axis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
+        reduced=(Axis(size=splits, steps=(walk.outs,)),),
+    )
+    onward = "sum" if name == "sum_of_squares" else name
+    columns = walk.outs > 1
+    outs = min(_COLUMNS, power_of_two(walk.outs)) if columns else 1
+    second = _launch(again, onward, outs, 1, workgroup, scale, target, y)
+    return [first, second], [4 * splits * walk.outs]
+
+
+def _launch(walk: Walk, name: str, outs: int, splits: int, workgroup: int, scale: float, x: Ref, y: Ref) -> Launch:
+    dims: list[int | float] = [walk.outs, walk.count, ceil_div(walk.count, splits), splits, scale, 0, 0, 0]
+    for axes in (walk.kept, walk.reduced):
+        dims += padded([axis.size for axis in axes], _AXES, 1)
+        dims += padded([axis.steps[0] for axis in axes], _AXES)
+    constants = {
+        "OUTS": outs,
+        "COLUMNS": walk.columns,
+        "KEPT": max(len(walk.kept), 1),
+        "REDUCED": max(len(walk.reduced), 1),
+    }
+    groups = ceil_div(walk.outs, outs) * splits
+    preludes = (f"graph/reduce/{name}",)
+    return launch("reduce", groups, {"x": x, "y": y}, dims, constants=constants, preludes=preludes, workgroup=workgroup)
+
+
+def sum_rows(rows: int, width: int, caps: Caps, x: Ref, y: Ref) -> Launch:
+    """Describe the sum of few rows, one launch."""
+    workgroup = min(256, caps.max_workgroup)
+    walk = walk_of((rows, width), (0,))
+    outs = min(_COLUMNS, power_of_two(width)) if walk.columns else 1
+    return _launch(walk, "sum", outs, 1, workgroup, 1.0, x, y)
+
+
+def reduce(request: Request) -> Lowered:
+    """Sum, maximum or mean over axes."""
+    name = request.attrs["name"]
+    walk = walk_of(request.inputs[0], tuple(request.attrs["axes"]))
+    scale = 1.0 / max(walk.count, 1) if name == "mean" else 1.0
+    launches, buffers = join(walk, "sum" if name == "mean" else name, request.caps, source(0), result(), scale=scale)
+    return Lowered(launches=tuple(launches), scratch=tuple(buffers))
+
+
+def sumsq(request: Request) -> Lowered:
+    """Sum of the squares of all tensors: each on its own first, then the results, six at a time."""
+    if len(request.inputs) == 1:
+        launches, buffers = join(walk_of((request.size(),), (0,)), "sum_of_squares", request.caps, source(0), result())
+        return Lowered(launches=tuple(launches), scratch=tuple(buffers))
+    launches = []
+    buffers = []
+    parts: list[Ref] = []
+    for i in range(len(request.inputs)):
+        walk = walk_of((request.size(i),), (0,))
+        at = len(buffers)
+        buffers.append(4)
+        made, spare = join(walk, "sum_of_squares", request.caps, source(i), scratch(at), spare=at + 1)
+        launches += made
+        buffers += spare
+        parts.append(scratch(at))
+    while len(parts) > 1 or parts[0].place != "output":
+        joined: list[Ref] = []
+        last = len(parts) <= _JOINED
+        for at in range(0, len(parts), _JOINED):
+            some = parts[at : at + _JOINED]
+            target = result() if last else scratch(len(buffers))
+            if not last:
+                buffers.append(4)
+            named = {f"part_{i}": part for i, part in enumerate(some)}
+            counts = padded([1] * len(some), 8)
+            launches.append(launch("sum_parts", 1, {**named, "y": target}, counts, workgroup=32))
+            joined.append(target)
+        parts = joined
+    return Lowered(launches=tuple(launches), scratch=tuple(buffers))

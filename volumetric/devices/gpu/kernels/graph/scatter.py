@@ -1,0 +1,73 @@
+"""Sums of rows by id, without atomics and so with the same bits in each run: ids are sorted, and alike ones are summed.
+
+The work grows with the number of ids and its logarithm; the least that moves is the result, whose rows may be mostly 0.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+
+from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.graph.launch import (
+    Launch,
+    Lowered,
+    Ref,
+    Request,
+    alone,
+    launch,
+    one_each,
+    result,
+    scratch,
+    source,
+    workgroup_size,
+)
+from volumetric.devices.gpu.kernels.graph.moving import fill
+
+_WAYS = 16
+"""Sorted runs that one pass merges."""
+_SHORTEST = 64
+"""Rows that one invocation sums at most, or as many as are needed for no more sums of them than rows in each."""
+
+
+def scatter_rows(request: Request) -> Lowered:
+    """Sums of rows by id, in the order of the ids; those of many rows are sums of sums."""
+    (count, width), caps = request.inputs[0], request.caps
+    zero = fill(request.out_size, caps, result())
+    if count * width == 0:
+        return alone(zero)
+    sorting = _sorted(count, caps)
+    order = scratch((len(sorting) - 1) % 2)
+    length = max(_SHORTEST, power_of_two(isqrt(count)))
+    blocks = ceil_div(count, length)
+    workgroup = min(128, caps.max_workgroup)
+    columns = ceil_div(width, workgroup)
+    sums = launch(
+        "sum_alike",
+        count * columns,
+        {"g": source(0), "sorted": order, "parts": scratch(2), "y": result()},
+        (count, width, columns, length),
+        workgroup=workgroup,
+    )
+    joins = launch(
+        "join_alike",
+        (blocks - 1) * columns,
+        {"sorted": order, "parts": scratch(2), "y": result()},
+        (blocks, width, columns, length),
+        workgroup=workgroup,
+    )
+    launches = (zero, *sorting, sums, *([joins] if blocks > 1 else []))
+    return Lowered(launches=launches, scratch=(8 * count, 8 * count, 8 * blocks * width))
+
+
+def _sorted(count: int, caps: Caps) -> list[Launch]:
+    """Describe how pairs of an id and its number come into order, in two scratch buffers by turns."""
+    run = workgroup_size(caps)
+    buffers: dict[str, Ref] = {"ids": source(1), "sorted": scratch(0)}
+    found = [launch("sort_ids", ceil_div(count, run), buffers, (count,), workgroup=run)]
+    while run < count:
+        now = len(found) % 2
+        buffers = {"runs": scratch(1 - now), "sorted": scratch(now)}
+        dims = (count, run, run.bit_length())
+        found.append(one_each("merge_ids", count, caps, buffers, dims, constants={"WAYS": _WAYS}))
+        run *= _WAYS
+    return found

@@ -1,0 +1,125 @@
+"""Operations of training: losses and optimiser steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from volumetric.devices.gpu.kernels.dispatch import Constant, ceil_div
+from volumetric.devices.gpu.kernels.graph.launch import (
+    Launch,
+    Lowered,
+    Ref,
+    Request,
+    alone,
+    elements,
+    launch,
+    result,
+    scratch,
+    source,
+    workgroup_size,
+)
+from volumetric.devices.gpu.kernels.graph.moving import copy
+from volumetric.devices.gpu.kernels.graph.reduce import sum_rows
+from volumetric.devices.gpu.kernels.graph.rows import rowwise
+from volumetric.formula.losses import TERMS, term_of
+from volumetric.formula.optimisers import field, fields_of, form_of
+
+_CHUNKS = 1024
+_PER_INVOCATION = 16
+
+
+def loss(request: Request) -> Lowered:
+    """Sum of the terms of a loss, their weight, and the gradient."""
+    rows = request.attrs["name"] == "cross_entropy"
+    first, count = _cross_entropy(request) if rows else _elementwise(request)
+    dims = (count,)
+    buffers = {"sums": scratch(0), "total": result(0), "weight": result(1)}
+    second = launch("loss_total", 1, buffers, dims, workgroup=workgroup_size(request.caps))
+    return Lowered(launches=(first, second) if count else (second,), scratch=(8 * max(count, 1),))
+
+
+def _buffers(request: Request) -> dict[str, Ref]:
+    weights = {"weights": source(2)} if len(request.inputs) > 2 else {}
+    return {"prediction": source(0), "wanted": source(1), "gradient": result(2), "sums": scratch(0), **weights}
+
+
+def _elementwise(request: Request) -> tuple[Launch, int]:
+    attrs, count = request.attrs, request.size()
+    size = workgroup_size(request.caps)
+    chunks = min(ceil_div(count, size * _PER_INVOCATION), _CHUNKS)
+    name = term_of(attrs)
+    constants: dict[str, Constant] = {"WEIGHTS": len(request.inputs) > 2}
+    constants |= {field.upper(): float(attrs[field]) for field in TERMS[name].fields}
+    chunk = ceil_div(count, max(chunks, 1))
+    made = launch(
+        "loss_elements",
+        chunks,
+        _buffers(request),
+        (count, chunk),
+        constants=constants,
+        preludes=(f"graph/loss/{name}",),
+        workgroup=size,
+    )
+    return made, chunks
+
+
+def _cross_entropy(request: Request) -> tuple[Launch, int]:
+    rows = request.inputs[0][0]
+    constants = {
+        "WEIGHTS": len(request.inputs) > 2,
+        "SOFT": not request.integers[1],
+        "SMOOTH": float(request.attrs["label_smoothing"]),
+    }
+    extra = (int(request.attrs["ignore_index"]),)
+    made = rowwise("loss_rows", request.inputs[0], request.caps, _buffers(request), extra=extra, constants=constants)
+    return made, rows
+
+
+def update(request: Request) -> Lowered:
+    """One step of an optimiser. It works in place: what is not updated in place is copied first.
+
+    Where nobody wants the new slots, only the new parameter is written, and nothing copied.
+    """
+    attrs, count, caps = request.attrs, request.out_size, request.caps
+    slots = len(request.inputs) - 3
+    trial = not attrs["in_place"] and bool(request.wanted) and not any(request.wanted[1:])
+    kept = [source(0), *(source(2 + i) for i in range(slots))]
+    targets = [result(0), *kept[1:]] if trial else [result(i) for i in range(slots + 1)]
+    copies = [] if trial else [copy(count, caps, x, y) for x, y in zip(kept, targets, strict=True)]
+    buffers = {"param": targets[0], "grad": source(1), "scalars": source(2 + slots)}
+    buffers |= {f"slot_{i}": ref for i, ref in enumerate(targets[1:])}
+    buffers |= {"before": source(0)} if trial else {}
+    constants = _fields(attrs)
+    constants["TRIAL"] = trial
+    preludes = (f"graph/{'trial' if trial else 'update'}/{form_of(attrs)}",)
+    step = elements("update", count, caps, buffers, (count,), constants=constants, preludes=preludes)
+    return Lowered(launches=(*copies, step))
+
+
+def update_squares(request: Request) -> Lowered:
+    """Sum of squares of what `update` would make of the parameter, which is not written."""
+    attrs, count, caps = request.attrs, request.size(), request.caps
+    slots = len(request.inputs) - 3
+    size = workgroup_size(caps)
+    chunk = max(ceil_div(count, _CHUNKS), size * _PER_INVOCATION)
+    chunks = max(ceil_div(count, chunk), 1)
+    buffers = {"param": source(0), "grad": source(1), "scalars": source(2 + slots)}
+    buffers |= {f"slot_{i}": source(2 + i) for i in range(slots)}
+    buffers["y"] = result() if chunks == 1 else scratch(0)
+    first = launch(
+        "update_squares",
+        chunks,
+        buffers,
+        (count, chunk),
+        constants=_fields(attrs),
+        preludes=(f"graph/trial/{form_of(attrs)}",),
+        workgroup=size,
+    )
+    if chunks == 1:
+        return alone(first)
+    return Lowered(launches=(first, sum_rows(chunks, 1, caps, scratch(0), result())), scratch=(4 * chunks,))
+
+
+def _fields(attrs: Mapping[str, Any]) -> dict[str, Constant]:
+    return {name.upper(): field(attrs, name) for name in fields_of(form_of(attrs))}

@@ -1,0 +1,375 @@
+"""Matrix product with everything that fuses around it: norm before; bias, activation, gate, residual, soft cap after.
+
+`matvec` is for one row or a few (decoding); `tiles` has the form for many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.formats import WeightFormat
+from volumetric.devices.gpu.kernels.guards import NONE, Guard
+from volumetric.devices.gpu.kernels.stacks import ONE, Stack
+
+NORMS = {None: 0, "rms": 1, "layer": 2}
+_STAGE_BYTES = 24576
+"""Workgroup memory for staged x. More would cost occupancy; longer rows are staged in chunks."""
+_BATCH_BYTES = 40960
+"""The same for several rows of x, which need more of it."""
+_BATCH_CUTS = ((4, 8), (4, 16), (2, 8), (2, 16), (1, 8), (1, 16), (2, 32), (1, 32))
+"""Weight rows of a team and invocations in it, from the most reuse to the most invocations."""
+_LEAST_LANES, _MOST_LANES = 9216, 32768
+_WIDE = 12288
+"""Weight rows from which on a matrix is wide."""
+_WIDE_BATCH = 16
+_ROWS_TO_STAGE = 24
+"""Weight rows that take as long as what a workgroup does beside them for `_WIDE_BATCH` rows of x."""
+_SHORT_STAGE = 8192
+"""Bytes of x that each workgroup may stage without regard to the weights it then reads."""
+_READ_FOR_STAGED = 4.5
+"""Bytes of weights that a workgroup should read for each byte of x that it stages."""
+_ROUND_COST = 1.5
+"""What a round of loads costs beside its pieces, in pieces: memory latency that fewer, longer rounds hide better."""
+
+
+def bounds(limit: float | None, up_offset: float) -> dict[str, Constant]:
+    """Constants of gates: a bound on both factors (None: there is none), and what is added to the second."""
+    return {"LIMIT": float(limit or 0.0), "UP_OFFSET": float(up_offset)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulShape:
+    """A fused matrix product: y (rows, n) from x (rows, k).
+
+    `gated` products read two weight rows (gate, up) for each of the `n` outputs, within `limit` if there is one. With
+    `int8`, `matvec` rounds x to int8 in blocks of 32 where the weights are integers; `gemm` always computes in float32.
+    With `weighted`, each row is multiplied by a factor that a stack of matrices has for it.
+    """
+
+    k: int
+    n: int
+    format: WeightFormat
+    gated: bool = False
+    activation: str = "linear"
+    norm: str | None = None
+    norm_eps: float = 0.0
+    norm_unit_offset: bool = False
+    norm_weight: bool = False
+    norm_bias: bool = False
+    bias: bool = False
+    residual: bool = False
+    softcap: float | None = None
+    weighted: bool = False
+    limit: float | None = None
+    up_offset: float = 0.0
+    int8: bool = False
+
+    @property
+    def parts(self) -> int:
+        """Weight rows behind an output."""
+        return 2 if self.gated else 1
+
+    def constants(self) -> dict[str, Constant]:
+        """Constants that both kernels read."""
+        return {
+            "K": self.k,
+            "N": self.n,
+            "PARTS": self.parts,
+            "PIECES": self.format.pieces(self.k),
+            "GROUPS": self.format.groups(self.k),
+            "NORM": NORMS[self.norm],
+            "EPS": float(self.norm_eps),
+            "NORM_UNIT": 1.0 if self.norm_unit_offset else 0.0,
+            "HAS_NORM_WEIGHT": self.norm_weight,
+            "HAS_NORM_BIAS": self.norm_bias,
+            "HAS_BIAS": self.bias,
+            "HAS_RESIDUAL": self.residual,
+            "WEIGHTED": self.weighted,
+            "SOFTCAP": float(self.softcap or 0.0),
+            **bounds(self.limit, self.up_offset),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatvecTuning:
+    """How a matvec is cut.
+
+    `team` invocations a row group, `rows` outputs a team, `unroll` pieces in flight; `batch` rows of x meet a weight.
+    """
+
+    team: int
+    rows: int
+    unroll: int
+    workgroup: int
+    chunk: int
+    chunks: int
+    batch: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partials:
+    """x of an output projection as attention leaves it: `splits` partial results of `heads` heads for each row."""
+
+    splits: int
+    heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceStates:
+    """x of a recurrent product: what a fixed state of `ring` values holds of each piece before its row `step`."""
+
+    ring: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """x of which each row is what `count` experts made, `width` numbers each; ``k`` counts whole pieces of each."""
+
+    count: int
+    width: int
+
+    @staticmethod
+    def over(layout: WeightFormat, count: int, width: int) -> int:
+        """The ``k`` of such a product."""
+        return count * layout.pieces(width) * layout.piece
+
+
+def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
+    """Choose the cut for `units` outputs.
+
+    Measured on an H100: one row a subgroup fills the device from about 4096 rows on; below that K is split over more
+    subgroups of one workgroup. Every workgroup stages all of x: where that is long, workgroups grow until they read a
+    multiple of it in weights.
+    """
+    pieces = shape.format.pieces(shape.k)
+    lanes = caps.subgroup_size or 32
+    team = min(lanes, max(2, power_of_two(pieces)))
+    while 2 * team <= min(256, caps.max_workgroup) and pieces >= 2 * team and units * team < caps.invocations // 2:
+        team *= 2
+    nibbles = shape.format.piece == 32
+    many = units * team >= 2 * caps.invocations
+    rows = 2 if nibbles and many and (shape.int8 or not shape.gated) else 1
+    workgroup = 256 if units * team // rows >= caps.invocations // 2 else 128
+
+    def reads_enough(workgroup: int) -> bool:
+        read = workgroup // team * rows * shape.parts * shape.format.row_bytes(shape.k)
+        return read >= _READ_FOR_STAGED * 4 * shape.k
+
+    # 1024 invocations have 64 registers each, too few for two weight rows.
+    widest = min(caps.max_workgroup, 1024 if rows * shape.parts == 1 else 512)
+    while (
+        4 * shape.k > _SHORT_STAGE
+        and not reads_enough(workgroup)
+        and units * team // rows // (2 * workgroup) >= caps.invocations // 1024
+    ):
+        workgroup *= 2
+    cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=max(min(workgroup, widest), team))
+    while not fits_memory(shape, cut, caps) and cut.team > 1:
+        team, workgroup, unroll = cut.team, cut.workgroup, max(cut.unroll - 1, 1)
+        if cut.unroll == 1:
+            team, workgroup = (team, workgroup // 2) if workgroup > max(team, 64) else (team // 2, workgroup)
+        cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, unroll=unroll)
+    return cut
+
+
+def most_batched(caps: Caps) -> int:
+    """Rows up to which `matvec` takes them in batches; beyond, `gemm` reads less.
+
+    Software adapters compile such long straight-line code for seconds.
+    """
+    return 64 if caps.unroll > 2 else 8
+
+
+def tune_batch(shape: MatmulShape, units: int, caps: Caps, rows: int) -> MatvecTuning:
+    """Choose the cut for `units` outputs of so many rows of x, a power of two, or of as many at once as is good.
+
+    Measured on an H100: most reuse that leaves the device enough invocations, of which long rows need more. A vector of
+    x that is read from workgroup memory meets more weights where a team owns more outputs, and a weight more rows where
+    they come in larger batches; wide matrices alone have the outputs for 16. Of those without scales, whose sums leave
+    registers for more outputs, workgroups are made so large that they divide well among processors.
+    """
+    few = caps.unroll <= 2
+    batch = min(rows, 4 if few else _WIDE_BATCH if units * shape.parts >= _WIDE else 8)
+    if batch == _WIDE_BATCH and not shape.format.group:
+        outputs, team = _least_rounds(shape, units, ceil_div(rows, batch), caps)
+        return _fitting_batch(shape, caps, batch, team, outputs, 256)
+    enough = min(max(_LEAST_LANES, 12 * shape.k), _MOST_LANES) * caps.invocations >> 17
+    lanes = min(caps.subgroup_size or 8, 32)
+    blocks = ceil_div(rows, batch)
+    chosen = (1, lanes)
+    for values, team in _BATCH_CUTS:
+        outputs = 1 if few else values // shape.parts
+        if outputs and team <= lanes and ceil_div(units, outputs) * team * blocks >= enough:
+            chosen = (outputs, team)
+            break
+    outputs, team = chosen
+    workgroup = 128 if shape.k < 1024 and units * shape.parts < _WIDE else 256
+    return _fitting_batch(shape, caps, batch, team, outputs, workgroup)
+
+
+def _least_rounds(shape: MatmulShape, units: int, blocks: int, caps: Caps) -> tuple[int, int]:
+    """Outputs of a team and invocations in it with which the processor that has the most to do has the least.
+
+    Each processor gets as many workgroups as the others or one more. On an H100 the time of 12 cuts of three matrices
+    was, within 8 %, proportional to workgroups of such a processor times their weight rows and `_ROWS_TO_STAGE` more.
+    """
+    processors = max(caps.invocations // 1024, 1)
+    lanes = min(caps.subgroup_size or 8, 32)
+
+    def cost(outputs: int, team: int) -> int:
+        own = 256 // team * outputs
+        return ceil_div(ceil_div(units, own) * blocks, processors) * (own * shape.parts + _ROWS_TO_STAGE)
+
+    cuts = [(values // shape.parts, min(team, lanes)) for values in (4, 6) for team in (8, 16, 32)]
+    return min(cuts, key=lambda cut: cost(*cut))
+
+
+def _fitting_batch(shape: MatmulShape, caps: Caps, batch: int, team: int, rows: int, workgroup: int) -> MatvecTuning:
+    """Complete a cut for several rows of x; where workgroup memory is short it takes fewer at once."""
+    workgroup = max(min(workgroup, caps.max_workgroup), team, 4 * batch)
+    cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, batch=batch)
+    while not fits_memory(shape, cut, caps) and (cut.batch > 1 or cut.team > 1):
+        batch, team = (batch // 2, team) if batch > 1 else (batch, team // 2)
+        cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, unroll=1, batch=batch)
+    return cut
+
+
+def cut_matvec(
+    shape: MatmulShape, caps: Caps, *, team: int, rows: int, workgroup: int, unroll: int | None = None, batch: int = 1
+) -> MatvecTuning:
+    """Complete a cut: chunks of x that fit workgroup memory, and how many pieces to have in flight if not given."""
+    pieces = shape.format.pieces(shape.k)
+    room = min(_STAGE_BYTES, caps.max_shared // 2) if batch == 1 else min(_BATCH_BYTES, caps.max_shared * 3 // 4)
+    chunks = ceil_div(4 * batch * pieces * shape.format.piece, room)
+    steps = ceil_div(ceil_div(pieces, chunks), team)
+    # More than 8 loads of 16 bytes in flight spill registers, as do more than 4 pieces of nibbles.
+    most = min(8 // (rows * shape.parts), 4 if shape.format.piece == 32 else 8)
+    if batch > 1:  # two rounds are in flight, and sums of each row need registers too
+        most = min(most, 2 if shape.format.piece < 32 else 1)
+    unroll = unroll or _best_unroll(steps, max(1, most))
+    chunk = ceil_div(steps, unroll) * unroll * team
+    return MatvecTuning(
+        team=team,
+        rows=rows,
+        unroll=unroll,
+        workgroup=workgroup,
+        chunk=chunk,
+        chunks=ceil_div(pieces, chunk),
+        batch=batch,
+    )
+
+
+def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[MatvecTuning]:
+    """Legal cuts that differ from `cut` in one choice: what a search tries next."""
+    lanes = caps.subgroup_size or 32
+    choices = {
+        "team": (cut.team // 2, cut.team * 2),
+        "rows": (cut.rows // 2, cut.rows * 2),
+        "workgroup": (cut.workgroup // 2, cut.workgroup * 2),
+        "unroll": (cut.unroll - 1, cut.unroll + 1, cut.unroll * 2),
+    }
+    found = []
+    for name, values in choices.items():
+        for value in values:
+            wanted = {"team": cut.team, "rows": cut.rows, "workgroup": cut.workgroup, "unroll": cut.unroll, name: value}
+            if name == "team":
+                wanted["workgroup"] = max(cut.workgroup, value)
+            legal = lanes <= wanted["team"] <= wanted["workgroup"] <= caps.max_workgroup
+            loads = wanted["rows"] * shape.parts * wanted["unroll"]
+            if legal and wanted["rows"] in (1, 2, 4) and wanted["unroll"] >= 1 and loads <= 16:
+                made = cut_matvec(shape, caps, **wanted)
+                wasteful = made.chunk * made.chunks >= 2 * max(shape.format.pieces(shape.k), made.team)
+                if not wasteful and fits_memory(shape, made, caps):
+                    found.append(made)
+    return found
+
+
+def fits_memory(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
+    """Whether a matvec cut so finds workgroup memory for its chunks of x in float32 and for its reductions."""
+    staged = 4 * cut.batch * shape.format.piece * (cut.chunk | 1)
+    return staged + reduction_bytes(cut.workgroup, caps, cut.batch) <= caps.max_shared
+
+
+def reduction_bytes(workgroup: int, caps: Caps, batch: int = 1) -> int:
+    """Workgroup memory of the linked reductions: two words for each subgroup, or for each invocation without them."""
+    return 8 * (workgroup // max(min(caps.subgroup_size, workgroup // batch), 1) + 1)
+
+
+def _best_unroll(steps: int, most: int) -> int:
+    """Pieces a round, up to `most`, with the least cost of rounds and of pieces beyond `steps`."""
+    return min(range(1, most + 1), key=lambda u: ceil_div(steps, u) * (u + _ROUND_COST))
+
+
+def spreads(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
+    """Whether the outputs of a team go to its invocations in equal runs."""
+    return 1 < cut.team <= caps.subgroup_size and cut.rows * cut.batch % cut.team == 0
+
+
+def matvec(
+    shape: MatmulShape,
+    caps: Caps,
+    *,
+    first: int,
+    units: int,
+    source: Partials | PieceStates | Slots | None = None,
+    tuning: MatvecTuning | None = None,
+    guard: Guard = NONE,
+    stack: Stack = ONE,
+) -> Dispatch:
+    """One row, or as many at once as `tuning` says, times the rows of a shard: outputs `first` … `first + units`.
+
+    Buffers: x, weights, scales, bias, norm_params, residual, y; of partials also maxima; for several rows, or where x
+    is a state, also ctl; what the guard and the stack read.
+    """
+    tuning = tuning or tune_matvec(shape, units, caps)
+    constants = shape.constants() | {
+        "FIRST": first,
+        "UNITS": units,
+        "WG": tuning.workgroup,
+        "TEAM": tuning.team,
+        "ROWS": tuning.rows,
+        "UNROLL": tuning.unroll,
+        "CHUNK": tuning.chunk,
+        "CHUNKS": tuning.chunks,
+        "PLANE": tuning.chunk | 1,
+        "BATCH": tuning.batch,
+        **guard.over(tuning.batch),
+        **stack.constants,
+    }
+    operand = "operand/int8" if shape.int8 and shape.format.integer else "operand/float32"
+    where = "source/rows"
+    if isinstance(source, Partials):
+        where = "source/partials"
+        constants |= {"SPLITS": source.splits, "HEADS": source.heads, "HEAD_DIM": source.head_dim}
+    of_pieces = isinstance(source, PieceStates)
+    if isinstance(source, PieceStates):
+        where = "source/states"
+        constants |= {"RING": source.ring}
+    if isinstance(source, Slots):
+        where = "source/slots"
+        constants |= {"PIECES": shape.format.pieces(source.width), "GROUPS": shape.format.groups(source.width)}
+        constants |= {"SLOT_WIDTH": source.width}
+    groups = ceil_div(units, tuning.workgroup // tuning.team * tuning.rows)
+    many = tuning.batch > 1
+    over = "pieces" if of_pieces else "total"
+    share = ("batch/pieces" if of_pieces else "batch/many") if many else "batch/one"
+    grid = Grid(x=groups, rows_each=tuning.batch, over=over) if many else Grid(x=groups)
+    return Dispatch(
+        kernel="matvec",
+        grid=stack.grid(groups, tuning.batch) or grid,
+        constants=constants,
+        preludes=(
+            *shape.format.preludes,
+            f"unary/{shape.activation}",
+            "bounded",
+            *stack.preludes(share),
+            where,
+            guard.prelude,
+            operand,
+            "sums/spread" if spreads(shape, tuning, caps) else "sums/whole",
+        ),
+        args=(source.step,) if isinstance(source, PieceStates) else (),
+    )

@@ -1,0 +1,50 @@
+"""Stacks: which matrix of several a workgroup of a product multiplies by, and which rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from volumetric.devices.gpu.kernels.dispatch import Constant, Grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """What tells a product its rows and their matrices.
+
+    Attributes
+    ----------
+    prelude : text with ``x_row``, ``factor_of``, ``placed``, ``bias_at``, ``residual_at``, and ``share_of`` unless the
+        rows of the call are shared out in order
+    constants : what it reads
+    times : rows of the product for each row of the call; 0: they are shared out in order
+    extra : blocks of rows that may be there beside those of full size
+    """
+
+    prelude: str
+    constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
+    times: int = 0
+    extra: int = 0
+
+    def preludes(self, share: str) -> tuple[str, ...]:
+        """Shader files: the stack's, and `share` where it leaves it to that how rows are shared out."""
+        return (self.prelude,) if self.times else (share, self.prelude)
+
+    def grid(self, groups: int, batch: int) -> Grid | None:
+        """`groups` of outputs for each block of `batch` rows; None where rows are shared out in order."""
+        return Grid(x=groups, rows_each=batch, times=self.times, extra=self.extra) if self.times else None
+
+
+ONE = Stack(prelude="stack/one")
+"""One matrix for all rows. Other buffers: residual."""
+
+
+def pairs(slots: int) -> Stack:
+    """A matrix for each row and slot, as `choose` chose it. Another buffer: chosen."""
+    return Stack(prelude="stack/pairs", constants=MappingProxyType({"SLOTS": slots}), times=slots)
+
+
+def side_by_side(slots: int) -> Stack:
+    """The matrices of all slots of a row at once, for x of `Slots`. Other buffers: residual, chosen."""
+    return Stack(prelude="stack/slots", constants=MappingProxyType({"SLOTS": slots}), times=1)

@@ -1,0 +1,223 @@
+"""Keys and values of all sequences of an executable: sets of pages, shared between forks, given back behind windows."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.fixed import FixedStates, fixed_name
+from volumetric.devices.gpu.kernels.attention import PAGE, AttentionShape
+from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.devices.gpu.page_set import PageSet, Surroundings
+from volumetric.layers import StateSpec
+
+_FIRST_LINES = 16
+
+
+class Holding:
+    """What one sequence holds of a pool: its line in the tables, 0 until it has one, and its pages in order, by set.
+
+    Where a page has been given back because no later row reads it, there is a 0.
+    """
+
+    __slots__ = ("line", "pages")
+
+    def __init__(self, sets: int) -> None:
+        self.line = 0
+        self.pages: list[list[int]] = [[] for _ in range(sets)]
+
+
+class PagePool:
+    """Pages, page tables and fixed states of one executable, or of several that use the same states.
+
+    Layers with a window have a set of pages for each width of it, so that what lies behind the window goes back though
+    other layers keep all rows.
+
+    Parameters
+    ----------
+    context : the open GPU
+    shapes : key of a state → the attention that keeps its rows there
+    positions : rows that a sequence may have
+    fixed : key → states of one value a sequence
+
+    Attributes
+    ----------
+    lock : held by whoever changes what sequences hold, or uses the executable's buffers
+    returned : holdings of sequences that were collected; appending is all that a finalizer may do
+    sets : pages, those of layers that keep all rows first
+    fixed : fixed states, by line
+    users : called before buffers are replaced by larger ones: whatever is bound to them must go
+
+    Raises
+    ------
+    DeviceError : not even two pages fit
+    """
+
+    def __init__(
+        self,
+        context: GpuContext,
+        shapes: Mapping[str, AttentionShape],
+        positions: int,
+        fixed: Mapping[str, StateSpec],
+    ) -> None:
+        self.users: list[Callable[[], None]] = []
+        self.shapes = dict(shapes)
+        self.lock = threading.RLock()
+        self.returned: deque[Holding] = deque()
+        self._lines = _FIRST_LINES
+        self._free_lines = list(range(self._lines - 1, 0, -1))
+        surroundings = Surroundings(context, positions, self._before_move, self._collect)
+        windows: dict[int | None, dict[str, AttentionShape]] = {}
+        for key, shape in shapes.items():
+            windows.setdefault(shape.kept_rows, {})[key] = shape
+        order = sorted(windows, key=lambda window: -1 if window is None else window)
+        self.sets = [PageSet(surroundings, windows[window], window, self._lines) for window in order]
+        self._set_of = {key: number for number, window in enumerate(order) for key in windows[window]}
+        self.fixed = FixedStates(context, fixed, self._lines)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """All buffers by their names in recordings, until the next move."""
+        fixed = {fixed_name(key): buffer for key, buffer in self.fixed.buffers.items()}
+        return {name: buffer for one in self.sets for name, buffer in one.named.items()} | fixed
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pages in use."""
+        self._collect()
+        return sum(one.nbytes for one in self.sets)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether pages are given back behind windows."""
+        return any(one.window is not None for one in self.sets)
+
+    def holding(self) -> Holding:
+        """Return what a new sequence holds."""
+        return Holding(len(self.sets))
+
+    @staticmethod
+    def near(held: Holding) -> list[int]:
+        """Pages of the first set: those whose numbers a call of one row finds in the control block."""
+        return held.pages[0] if held.pages else []
+
+    def ensure(self, wanted: Sequence[tuple[Holding, int, int]], each: int) -> None:
+        """Have as many free pages as sequences will hold at once while their rows come, `each` rows at a time.
+
+        Parameters
+        ----------
+        wanted : (holding, first row to write, end of the rows)
+
+        Raises
+        ------
+        DeviceError : the GPU has no room
+        """
+        for number, one in enumerate(self.sets):
+            one.ensure(sum(one.missing(held.pages[number], first, end, each) for held, first, end in wanted))
+
+    def reserve(self, wanted: Iterable[tuple[Holding, int, int]]) -> None:
+        """Give sequences room of their own for rows.
+
+        Parameters
+        ----------
+        wanted : (holding, first row to write, end of the rows); a page before it that others share is copied
+
+        Raises
+        ------
+        DeviceError : the GPU has no room; holdings are as before, or larger
+        """
+        moves: list[list[tuple[int, int]]] = [[] for _ in self.sets]
+        for held, first, end in wanted:
+            fresh = not held.line
+            held.line = held.line or self._take_line()
+            for number, one in enumerate(self.sets):
+                move = one.reserve(held.pages[number], held.line, first, end, fresh=fresh)
+                moves[number] += [] if move is None else [move]
+        for one, some in zip(self.sets, moves, strict=True):
+            one.copy(some)
+
+    def forget(self, held: Holding, position: int) -> None:
+        """Give back the pages that no row of a sequence from `position` on reads."""
+        for one, pages in zip(self.sets, held.pages, strict=True):
+            one.forget(pages, position)
+
+    def reach(self, held: Holding) -> int:
+        """First position beyond 0 to which a sequence can go back."""
+        return max((one.reach(pages) for one, pages in zip(self.sets, held.pages, strict=True)), default=0)
+
+    def trim(self, held: Holding, position: int) -> None:
+        """Give back the pages behind the first `position` rows."""
+        keep = ceil_div(position, PAGE)
+        for one, pages in zip(self.sets, held.pages, strict=True):
+            one.give(pages[keep:])
+            del pages[keep:]
+
+    def share(self, held: Holding, twin: Holding, rows: int) -> None:
+        """Let `twin`, which is empty, hold the first `rows` rows and the fixed states of a sequence, too.
+
+        Raises
+        ------
+        DeviceError : no room for the fixed states
+        """
+        if self.fixed.buffers and rows:
+            twin.line = self._take_line()
+            self.fixed.copy(held.line, twin.line)
+        for number, one in enumerate(self.sets):
+            twin.pages[number] = held.pages[number][: ceil_div(rows, PAGE)]
+            one.share(twin.pages[number])
+            if twin.line:
+                one.write_line(twin.line, twin.pages[number])
+
+    def dtype(self, key: str) -> np.dtype:
+        """Type of a state's numbers."""
+        return self.sets[self._set_of[key]].dtype(key)
+
+    def read(self, key: str, held: Holding, rows: int) -> NDArray[Any]:
+        """Last rows of a state that are held, as they are stored, ``[…, kv_heads, head_dim]``."""
+        number = self._set_of[key]
+        return self.sets[number].read(key, held.pages[number], rows)
+
+    def write(self, key: str, held: Holding, values: NDArray[Any], end: int) -> None:
+        """Set the last rows of a state before `end`, ``[…, kv_heads, head_dim]``; they have been reserved."""
+        number = self._set_of[key]
+        self.sets[number].write(key, held.pages[number], values, end)
+
+    def close(self, user: Callable[[], None]) -> None:
+        """Free every buffer, once its last user is gone."""
+        self.users.remove(user)
+        if self.users:
+            return
+        for one in self.sets:
+            one.close()
+        self.fixed.close()
+
+    def _before_move(self) -> None:
+        for user in self.users:
+            user()
+
+    def _collect(self) -> None:
+        """Take back what sequences held that are gone."""
+        while self.returned:
+            held = self.returned.popleft()
+            self.trim(held, 0)
+            if held.line:
+                self._free_lines.append(held.line)
+
+    def _take_line(self) -> int:
+        self._collect()
+        if not self._free_lines:
+            values = self.fixed.grow(2 * self._lines)
+            takes = [one.lengthen(2 * self._lines) for one in self.sets]
+            self._before_move()
+            self.fixed.take(values)
+            for take in takes:
+                take()
+            self._free_lines += range(2 * self._lines - 1, self._lines - 1, -1)
+            self._lines *= 2
+        return self._free_lines.pop()

@@ -1,0 +1,114 @@
+"""Recording of products with packed weights: by rows of a matrix for few rows, by tiles for many."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from volumetric.devices.gpu.kernels import guards, matmul, tiles
+from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.devices.gpu.kernels.guards import Guard
+from volumetric.devices.gpu.kernels.matmul import MatmulShape
+from volumetric.devices.gpu.recording import Entry, entry
+from volumetric.devices.gpu.residency import Matrix
+from volumetric.graph.ops import Node
+
+if TYPE_CHECKING:
+    from volumetric.devices.gpu.record import Frame, Recorder
+
+
+def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
+    """What a `linear` multiplies; the shape's format is that of the first shard."""
+    attrs, keys = node.attrs, r.graph.keys(node)
+    parts: tuple[int, ...] = attrs["parts"]
+    gated = attrs["combine"] == "gated"
+    matrix = r.weights.matrix(tuple(keys[f"weight.{i}"] for i in range(len(parts))), abreast=gated)
+    return shape_of(attrs, keys, matrix, int8=r.int8), matrix
+
+
+def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: Matrix, *, int8: bool) -> MatmulShape:
+    """What a `linear` with these attributes multiplies, of which `roles` are parameters."""
+    parts: tuple[int, ...] = attrs["parts"]
+    gated = attrs["combine"] == "gated"
+    return MatmulShape(
+        k=matrix.k,
+        n=parts[0] if gated else sum(parts),
+        format=matrix.format,
+        gated=gated,
+        activation=attrs["activation"],
+        norm=attrs["norm"],
+        norm_eps=attrs["norm_eps"],
+        norm_unit_offset=attrs["norm_unit_offset"],
+        norm_weight="norm.weight" in roles,
+        norm_bias="norm.bias" in roles,
+        bias=any(f"bias.{i}" in roles for i in range(len(parts))),
+        residual=attrs["residual"],
+        softcap=attrs["softcap"],
+        limit=attrs["limit"],
+        up_offset=attrs["up_offset"],
+        int8=int8,
+    )
+
+
+def linear(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    """A product of one or more matrices, with what stands beside it."""
+    buffers = _operands(r, node, frame, product_of(r, node)[0])
+    guard = guards.NONE
+    batched = frame.rows <= matmul.most_batched(r.caps)
+    if node.guard is not None and (batched or r.caps.max_storage_buffers >= guards.MOST_BUFFERS):
+        guard = guards.column(r.width(node.guard.tensor), node.guard.column)
+        buffers["gate"] = frame.values[node.guard.tensor]
+    if batched:
+        return _by_rows(r, node, frame, buffers, guard)
+    return _by_tiles(r, node, frame, buffers, guard)
+
+
+def _by_rows(r: Recorder, node: Node, frame: Frame, buffers: dict[str, str], guard: Guard) -> list[Entry]:
+    shape, matrix = product_of(r, node)
+    partials = frame.partials.get(node.inputs[0])
+    if partials is not None:
+        buffers = buffers | r.attention.joined()
+    entries = []
+    for shard in matrix.shards:
+        own = replace(shape, format=shard.format)
+        cut = r.cut_matvec(own, shard.units, frame.rows)
+        dispatch = matmul.matvec(
+            own, r.caps, first=shard.first, units=shard.units, source=partials, tuning=cut, guard=guard
+        )
+        entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control if cut.batch > 1 else None))
+    return entries
+
+
+def _by_tiles(r: Recorder, node: Node, frame: Frame, buffers: dict[str, str], guard: Guard) -> list[Entry]:
+    shape, matrix = product_of(r, node)
+    entries = []
+    if shape.norm is not None:
+        entries.append(entry(tiles.row_stats(shape), {"x": buffers["x"], "stats": r.stats}, control=frame.control))
+        buffers = {**buffers, "stats": r.stats}
+    tile = tiles.choose_tile(shape, frame.rows, r.caps)
+    for shard in matrix.shards:
+        own = replace(shape, format=shard.format)
+        dispatch = tiles.gemm(own, r.caps, tile, first=shard.first, units=shard.units, guard=guard)
+        entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control))
+    return entries
+
+
+def _operands(r: Recorder, node: Node, frame: Frame, shape: MatmulShape) -> dict[str, str]:
+    """Buffers beside the weights."""
+    keys = r.graph.keys(node)
+    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
+    norm = norm_params(r, keys, shape.k)
+    parts: tuple[int, ...] = node.attrs["parts"]
+    padded = 4 * ceil_div(shape.n, 4)
+    lengths = [padded, padded] if shape.gated else [*parts[:-1], parts[-1] + padded - shape.n]
+    bias = r.weights.vector("bias", *((keys.get(f"bias.{i}"), length) for i, length in enumerate(lengths)))
+    residual = node.named("residual")
+    given = {"norm_params": norm, "bias": bias, "residual": None if residual is None else frame.values[residual]}
+    return buffers | {name: buffer for name, buffer in given.items() if buffer is not None}
+
+
+def norm_params(r: Recorder, keys: Mapping[str, str], k: int) -> str | None:
+    """Buffer with the gain and the bias of the norm of rows of `k` elements."""
+    width = 4 * ceil_div(k, 4)
+    return r.weights.vector("norm", (keys.get("norm.weight"), width), (keys.get("norm.bias"), width))

@@ -1,0 +1,123 @@
+"""Recording of operations on rows: each node of a graph becomes dispatches, once for each way of running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu import attending, experts, products, recurrent, rowwise, state_space
+from volumetric.devices.gpu.attending import Attending
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, MatvecTuning, Partials, tune_batch
+from volumetric.devices.gpu.recording import Entry
+from volumetric.devices.gpu.residency import Residency
+from volumetric.devices.gpu.scratch import Scratch
+from volumetric.devices.gpu.tunings import Tunings
+from volumetric.graph.ops import Graph, Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One way of running nodes: how many rows to prepare for, and where values and control block are.
+
+    Attributes
+    ----------
+    nodes : those to write, in order
+    rows : most rows of a call; 1 selects the kernels for a single row
+    singles : most of them that are the only row of their sequence
+    control : buffer with row counts and the place of each row
+    values : tensor → buffer
+    partials : output of an attention whose splits its reader joins → how they lie
+    """
+
+    nodes: Sequence[Node]
+    rows: int
+    singles: int
+    control: str
+    values: Mapping[int, str]
+    partials: dict[int, Partials] = field(default_factory=dict)
+
+
+class Recorder:
+    """Writes the nodes of one graph as dispatches over named buffers.
+
+    Attributes
+    ----------
+    graph : operations on rows
+    caps : what kernels may rely on
+    weights : resident weights, by key
+    int8 : products of integer weights round their other side
+    attention : what nodes with attention share
+    most_rows : rows that values have room for
+    stats : buffer for the statistics of rows that a norm needs
+    """
+
+    def __init__(
+        self, graph: Graph, weights: Residency, scratch: Scratch, attention: Attending, *, int8: bool, tunings: Tunings
+    ) -> None:
+        self.graph = graph
+        self.caps: Caps = attention.caps
+        self.weights = weights
+        self.int8 = int8
+        self.attention = attention
+        self.most_rows = scratch.rows
+        self.stats = scratch.make(16 * max(scratch.rows, scratch.tail_rows), "row statistics")
+        self._scratch = scratch
+        self._tunings = tunings
+        self._spares: dict[tuple[int, str], str] = {}
+
+    def record(self, frame: Frame) -> list[Entry]:
+        """Write the nodes of a frame.
+
+        Raises
+        ------
+        UnsupportedError : no kernel for one of them
+        """
+        entries: list[Entry] = []
+        for node in frame.nodes:
+            write = WRITERS.get(node.op)
+            if write is None:
+                raise UnsupportedError(
+                    f"the GPU has no kernel for {node.op!r} at {node.where}", hint="use device='cpu'"
+                )
+            entries += write(self, node, frame)
+        return entries
+
+    def width(self, tensor: int) -> int:
+        """Elements in a row of a value."""
+        return self.graph.tensors[tensor].width
+
+    def spare(self, nbytes: int, label: str) -> str:
+        """A buffer of this size for what the next dispatches read, the same for every asker with this label."""
+        if (nbytes, label) not in self._spares:
+            self._spares[nbytes, label] = self._scratch.make(nbytes, label)
+        return self._spares[nbytes, label]
+
+    def cut_matvec(self, shape: MatmulShape, units: int, rows: int) -> MatvecTuning:
+        """How a product of so many rows is cut for `units` outputs."""
+        return self._tunings.cut(shape, units, self.caps) if rows == 1 else tune_batch(shape, units, self.caps, rows)
+
+    def products(self) -> list[tuple[MatmulShape, int]]:
+        """Different matrix products of a row, with the outputs of a shard: what a search for cuts has to look at."""
+        found: dict[tuple[MatmulShape, int], None] = {}
+        for node in self.graph.nodes:
+            if node.op in ("linear", "recurrence"):
+                product = products.product_of if node.op == "linear" else recurrent.product_of
+                shape, matrix = product(self, node)
+                found |= {(replace(shape, format=shard.format), shard.units): None for shard in matrix.shards}
+        return list(found)
+
+
+WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
+    {
+        "linear": products.linear,
+        "attend": attending.attend,
+        "recurrence": recurrent.recurrence,
+        "experts": experts.experts,
+        **rowwise.WRITERS,
+        **state_space.WRITERS,
+    }
+)
+"""Operation → how it is written."""

@@ -1,0 +1,260 @@
+"""Recordings of one graph by size of call, bound to the buffers of the moment, and the control blocks they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base.errors import DeviceError
+from volumetric.devices.gpu.calls import (
+    CONTROL_BYTES,
+    NEAR_BYTES,
+    PLACES,
+    Place,
+    control_words,
+    count_rows,
+    near_words,
+)
+from volumetric.devices.gpu.commands import Executor, Pass
+from volumetric.devices.gpu.context import Call, GpuContext
+from volumetric.devices.gpu.cores import GpuCores
+from volumetric.devices.gpu.drawing import Drawing, Ways, pick_entries
+from volumetric.devices.gpu.kernels import elementwise
+from volumetric.devices.gpu.kernels.dispatch import Rows, power_of_two
+from volumetric.devices.gpu.record import Frame, Recorder
+from volumetric.devices.gpu.recording import Entry, Recording, recording
+from volumetric.devices.gpu.scratch import Scratch, row_words
+from volumetric.network import INPUT, OUTPUT
+from volumetric.run.graph.segments import Cut
+
+Needed: TypeAlias = tuple[range, ...]
+"""What runs, see `Cut.needed`."""
+
+
+class _Key(NamedTuple):
+    """Part of the graph, most rows, most that are alone, rows of each piece where these matter, and what is needed."""
+
+    part: str
+    rows: int
+    singles: int
+    lengths: tuple[int, ...]
+    needed: Needed
+
+
+_KEPT = 256
+"""Recordings that are kept."""
+_NOBODY = Place(0, 0, 1)
+
+
+class Recordings:
+    """What an executable replays.
+
+    Parameters
+    ----------
+    context, executor : where, and how commands are encoded
+    scratch : values of the graph
+    recorder : writes its nodes on rows
+    cut : its segments
+    cores : writes those between them
+    buffers : gives the buffers that recordings name, as they are now
+
+    Attributes
+    ----------
+    owner : the decoding loop that the control block belongs to now; None after any other call
+    most_singles : sequences with one row each that a call may have
+    whole : a call has all rows of a sequence
+    apart : it has those of one alone
+    inputs : name → tensor
+    input, output : tensors called so, of which decoding makes one from the other
+    drawing : what draws need beside
+    """
+
+    def __init__(
+        self,
+        context: GpuContext,
+        executor: Executor,
+        scratch: Scratch,
+        recorder: Recorder,
+        cut: Cut,
+        cores: GpuCores,
+        buffers: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self.context = context
+        self.executor = executor
+        self.scratch = scratch
+        self.graph = graph = recorder.graph
+        self.inputs = cut.inputs
+        self.input, self.output = cut.inputs[INPUT], cut.outputs[OUTPUT]
+        self.owner: object | None = None
+        self.whole = recorder.attention.whole or graph.whole
+        self.apart = self.whole and bool(cores)
+        self._block = recorder.attention.block
+        self._cut, self._cores = cut, cores
+        self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not self.whole else 1
+        self._recorder = recorder
+        self._buffers = buffers
+        self._control = scratch.make(CONTROL_BYTES, "control", uniform=True)
+        self._tail_control = scratch.make(CONTROL_BYTES, "tail control", uniform=True)
+        self._entries: dict[_Key, list[Entry]] = {}
+        self._calls: dict[_Key, list[Call]] = {}
+        self._prepared: dict[_Key, Any] = {}
+        self._picks: dict[tuple[Ways | None, str], list[Call]] = {}
+        self.drawing = Drawing(context, graph.tensors[self.output].width, self.most_singles)
+        self._winners = ""
+
+    def place(self, places: Sequence[Place]) -> tuple[Rows, NDArray[np.uint32]]:
+        """Describe a call in the control block; returns its rows, and the words of the block."""
+        rows = self.count(places)
+        words = control_words(places, rows, self._block)
+        self.context.write(self.scratch.buffers[self._control], words)
+        self.owner = None
+        return rows, words
+
+    def place_near(self, pages: Sequence[int]) -> None:
+        """Tell a decoding loop of one sequence its pages anew."""
+        self.context.write(self.scratch.buffers[self._control], near_words(pages), NEAR_BYTES)
+
+    def place_tail(self, words: NDArray[np.uint32]) -> None:
+        """Describe the rows that the tail takes from a call."""
+        self.context.write(self.scratch.buffers[self._tail_control], words)
+
+    def write(self, value: int, x: NDArray[Any]) -> None:
+        """Put the rows of a value where the graph reads them."""
+        flat = x.reshape(len(x), -1)
+        columns = row_words(self.graph.tensors[value])
+        if columns != flat.shape[1]:
+            flat = np.pad(flat, ((0, 0), (0, columns - flat.shape[1])))
+        self.context.write(self.scratch.buffers[self.scratch.values[value]], flat)
+
+    def count(self, places: Sequence[Place]) -> Rows:
+        """Rows of a call."""
+        rows = count_rows(places, self._block, singles=not self.whole)
+        return rows._replace(lengths=tuple(place.rows for place in places)) if self._cores else rows
+
+    def calls(self, part: str, rows: Rows, needed: Needed | None = None) -> list[Call]:
+        """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up.
+
+        Only those that are `needed`, if that is given.
+        """
+        key = self._key(part, rows, needed)
+        if key not in self._calls:
+            while len(self._calls) >= _KEPT:
+                oldest = next(iter(self._calls))
+                for kept in (self._calls, self._entries, self._prepared):
+                    kept.pop(oldest, None)
+            self._calls[key] = self.context.bind_all(self.entries(part, rows, needed), self._buffers())
+        return self._calls[key]
+
+    def entries(self, part: str, rows: Rows, needed: Needed | None = None) -> list[Entry]:
+        """The same as plain data."""
+        key = self._key(part, rows, needed)
+        if key not in self._entries:
+            tail = part == "tail"
+            values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
+            control = self._tail_control if tail else self._control
+            entries: list[Entry] = []
+            wanted = (one for one in self._cut.within(key.needed) if part == "whole" or one.tail == tail)
+            for on_rows, parts in groupby(wanted, key=lambda one: one.graph is None):
+                if on_rows:
+                    nodes = [node for one in parts for node in one.nodes]
+                    frame = Frame(nodes=nodes, rows=key.rows, singles=key.singles, control=control, values=values)
+                    entries += self._recorder.record(frame)
+                    continue
+                for one in parts:
+                    entries += self._cores.entries(one, key.lengths, values, control)
+            self._entries[key] = entries
+        return self._entries[key]
+
+    def needed(self, outputs: Iterable[int]) -> Needed:
+        """What of the graph must run for some outputs."""
+        return self._cut.needed(outputs)
+
+    def recording(self, part: str, rows: Rows) -> Recording:
+        """The same as what can be written to a file, with the sizes of the buffers."""
+        return recording(self.entries(part, rows), self._buffers())
+
+    def one_row(self) -> list[Call]:
+        """Dispatches of a call of one row."""
+        return self.calls("whole", self.count([_NOBODY]))
+
+    def recorded(self, part: str, rows: Rows, needed: Needed | None = None) -> Pass:
+        """The pass over such dispatches."""
+        return Pass(self._prepare(self._key(part, rows, needed), lambda: self.calls(part, rows, needed)), rows)
+
+    def next_tokens(self, rows: Rows, ways: Ways | None = None) -> Pass:
+        """One token of each sequence: rows through the graph, arg max or draw, next tokens and positions set."""
+        needed = self.needed([self.output])
+        key = self._key(f"tokens {ways}", rows, needed)
+        return Pass(
+            self._prepare(key, lambda: [*self.calls("whole", rows, needed), *self._picking(ways, self._control)]), rows
+        )
+
+    def picks(self, rows: int, ways: Ways | None) -> Pass:
+        """Draws from the first rows of the tail; tokens take the place of the call's."""
+        counted = Rows(rows)
+        key = self._key(f"picks {ways}", counted, ())
+        return Pass(self._prepare(key, lambda: self._picking(ways, self._tail_control)), counted)
+
+    @property
+    def tokens(self) -> Any:
+        """The buffer of the next tokens."""
+        return self.scratch.buffers[self.scratch.values[self.input]]
+
+    def drop(self, begun: Any) -> None:
+        """Get rid of encoded commands. wgpu keeps finished ones for ever unless they run: they do, on nobody's page."""
+        if not self.executor.must_be_sent(begun):
+            self.executor.discard(begun)
+            return
+        self.owner = None
+        words = np.zeros(CONTROL_BYTES // 4, np.uint32)
+        nobody = control_words([_NOBODY], self.count([_NOBODY]), self._block)
+        words[: len(nobody)] = nobody
+        try:
+            self.context.write(self.scratch.buffers[self._control], words)
+            self.executor.send(begun)
+        except DeviceError:
+            return  # the GPU is lost, and all that it kept with it
+
+    def unbind(self) -> None:
+        """Let go of all buffers: some are about to be replaced. What decoding has in flight is lost."""
+        self.owner = None
+        self._calls.clear()
+        self._prepared.clear()
+        self._picks.clear()
+
+    def forget(self) -> None:
+        """Drop all recordings: they would be written in another way now."""
+        self.unbind()
+        self._entries.clear()
+
+    def _prepare(self, key: _Key, calls: Callable[[], list[Call]]) -> Any:
+        if key not in self._prepared:
+            self._prepared[key] = self.executor.prepare(calls())
+        return self._prepared[key]
+
+    def _picking(self, ways: Ways | None, control: str) -> list[Call]:
+        """Arg max of the output rows, or draws from them."""
+        key = ways, control
+        if key not in self._picks:
+            width, values = self.graph.tensors[self.output].width, self.scratch.values
+            if not self._winners:
+                self._winners = self.scratch.make(8 * self.most_singles * elementwise.ARGMAX_GROUPS, "winners")
+            names = {"x": values[self.output], "winners": self._winners, "token": values[self.input]}
+            entries = pick_entries(width, ways, names, control)
+            self._picks[key] = self.context.bind_all(entries, {**self._buffers(), **self.drawing.buffers})
+        return self._picks[key]
+
+    def _key(self, part: str, rows: Rows, needed: Needed | None) -> _Key:
+        """What distinguishes recordings.
+
+        They serve as many rows as the next power of two, and more than singles if so; but where there are segments
+        between operations on rows, just the lengths for which they are made.
+        """
+        singles = power_of_two(rows.singles) if rows.singles else 0
+        lengths = (rows.lengths or (rows.total,)) if self._cores else ()
+        most = max(power_of_two(rows.total), 2 * singles if rows.others else 0)
+        return _Key(part, most, singles, lengths, (range(len(self._cut.uses)),) if needed is None else needed)

@@ -1,0 +1,60 @@
+"""Recording of recurrent cells: one product and one launch of the cell for each step of time that a call may have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from volumetric.devices.gpu.fixed import fixed_name
+from volumetric.devices.gpu.kernels import guards, matmul
+from volumetric.devices.gpu.kernels import recurrence as cells
+from volumetric.devices.gpu.kernels.dispatch import ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, PieceStates
+from volumetric.devices.gpu.recording import Entry, entry
+from volumetric.devices.gpu.residency import Matrix
+from volumetric.graph.ops import Node
+
+if TYPE_CHECKING:
+    from volumetric.devices.gpu.record import Frame, Recorder
+
+
+def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
+    """The product of the weights with a state."""
+    keys = r.graph.keys(node)
+    matrix = r.weights.matrix((keys["weight.0"],))
+    shape = MatmulShape(k=matrix.k, n=matrix.units, format=matrix.format, bias="bias.0" in keys, int8=r.int8)
+    return shape, matrix
+
+
+def recurrence(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    """As many steps as the longest piece may have; those beyond the end of a piece do nothing for it."""
+    shape, matrix = product_of(r, node)
+    wide = 4 * ceil_div(shape.n, 4)
+    states = {name: fixed_name(key) for name, key in r.graph.states(node).items()}
+    product = {"x": states["h"], "y": r.spare(4 * wide * r.most_rows, "product of states")}
+    bias = r.weights.vector("bias", (r.graph.keys(node).get("bias.0"), wide))
+    product |= {} if bias is None else {"bias": bias}
+    values = {"from_x": frame.values[node.inputs[0]], "from_h": product["y"], "y": frame.values[node.outputs[0]]}
+    steps = min(frame.rows, r.most_rows) if frame.singles < frame.rows else 1
+    guard = guards.STEPS if steps > 1 else guards.NONE
+    entries = []
+    for number in range(steps):
+        for shard in matrix.shards:
+            dispatch = matmul.matvec(
+                shape,
+                r.caps,
+                first=shard.first,
+                units=shard.units,
+                tuning=_cut(r, shape, shard.units, frame, steps),
+                guard=guard,
+                source=PieceStates(ring=cells.RING, step=number),
+            )
+            entries.append(entry(dispatch, {**product, **shard.buffers}, control=frame.control))
+        cell = cells.cell(node.attrs["cell"], hidden=shape.k, step=number)
+        entries.append(entry(cell, {**values, **states}, control=frame.control))
+    return entries
+
+
+def _cut(r: Recorder, shape: MatmulShape, units: int, frame: Frame, steps: int) -> matmul.MatvecTuning:
+    """Where pieces have several rows there are few of them beside the singles."""
+    pieces = frame.rows if steps == 1 else max(2, power_of_two(frame.singles + 1))
+    return r.cut_matvec(shape, units, pieces)

@@ -1,0 +1,163 @@
+"""One call of a graph: rows in, and out of the rows that are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.devices.gpu.calls import gathered_words, runs
+from volumetric.devices.gpu.commands import Command, Copy
+from volumetric.devices.gpu.drawing import DrawnRow, kinds
+from volumetric.devices.gpu.kernels.dispatch import Rows
+from volumetric.devices.gpu.recordings import Recordings
+from volumetric.devices.gpu.repeated import RepeatedCalls
+from volumetric.devices.gpu.scratch import row_bytes
+
+
+class Results:
+    """Runs calls of one graph."""
+
+    def __init__(self, recordings: Recordings) -> None:
+        self._recordings = recordings
+        self._graph, self._scratch = recordings.graph, recordings.scratch
+        self._repeated = RepeatedCalls(recordings)
+        self._made_in_tail = {i for node in self._graph.nodes if node.tail for i in node.outputs}
+        self._readback: Any = None
+
+    def run(
+        self, rows: Rows, words: NDArray[np.uint32], given: Mapping[int, NDArray[Any]], wanted: Mapping[int, list[int]]
+    ) -> dict[int, NDArray[np.float32]]:
+        """Run the call that the control block describes.
+
+        Parameters
+        ----------
+        rows, words : from `Recordings.place`
+        given : input → its rows
+        wanted : output → the rows of it that are handed back, ascending
+        """
+        for i, x in given.items():
+            self._recordings.write(i, x)
+        every = all(len(numbers) == rows.total <= self._scratch.tail_rows for numbers in wanted.values())
+        if wanted and every and rows.total in (1, rows.singles):
+            found = zip(wanted, self._repeated.run(rows, tuple(wanted)), strict=True)
+            return {i: self._output(i, value) for i, value in found}
+        return self._parts(rows, words, wanted)
+
+    def draws(self, value: int) -> bool:
+        """Whether tokens can be drawn from the rows of a value: those that the tail makes."""
+        return value in self._made_in_tail
+
+    def pick(
+        self, rows: Rows, words: NDArray[np.uint32], given: Mapping[int, NDArray[Any]], ends: Sequence[DrawnRow | None]
+    ) -> Iterator[list[int]]:
+        """Run the call that the control block describes, and yield the codes of the tokens of rows drawn together.
+
+        Until the next are asked for, the logits of rows that are left to the host are there.
+
+        Parameters
+        ----------
+        ends : of each row how it is drawn; None where nothing is wanted of it
+        """
+        for i, x in given.items():
+            self._recordings.write(i, x)
+        recordings, scratch = self._recordings, self._scratch
+        wanted = [number for number, row in enumerate(ends) if row is not None]
+        needed = recordings.needed([recordings.output])
+        commands: list[Command] = [recordings.recorded("body", rows)]
+        if not wanted:
+            recordings.executor.submit(commands)
+        for start in range(0, len(wanted), recordings.most_singles):
+            part = wanted[start : start + recordings.most_singles]
+            drawn = [row for row in (ends[number] for number in part) if row is not None]
+            recordings.place_tail(gathered_words(words, part))
+            recordings.drawing.tell(drawn)
+            for i, target in scratch.gathered.items():
+                commands += _gather(self._buffer(i), scratch.buffers[target], row_bytes(self._graph.tensors[i]), part)
+            commands.append(recordings.recorded("tail", Rows(len(part)), needed))
+            commands.append(recordings.picks(len(part), kinds(drawn)))
+            size = 4 * len(part)
+            readback = self._room(size)
+            number = recordings.executor.submit([*commands, Copy(recordings.tokens, 0, readback, 0, size)])
+            yield np.frombuffer(recordings.executor.read(readback, size, number), np.uint32).tolist()
+            commands = []
+
+    def drop(self) -> None:
+        """Drop the commands of the next call."""
+        self._repeated.drop()
+
+    def close(self) -> None:
+        """Drop them, and all buffers."""
+        self._repeated.close()
+        if self._readback is not None:
+            self._recordings.context.free(self._readback)
+            self._readback = None
+
+    def _parts(
+        self, rows: Rows, words: NDArray[np.uint32], wanted: Mapping[int, list[int]]
+    ) -> dict[int, NDArray[np.float32]]:
+        """Run the body for all rows, and the tail for those that an output of it is wanted of."""
+        graph, scratch = self._graph, self._scratch
+        late = {i: numbers for i, numbers in wanted.items() if i in self._made_in_tail}
+        early = {i: numbers for i, numbers in wanted.items() if i not in late}
+        ends, needed = sorted(set().union(*late.values())), self._recordings.needed(late)
+        commands: list[Command] = [self._recordings.recorded("body", rows)]
+        found: dict[int, list[NDArray[np.float32]]] = {i: [] for i in wanted}
+        for start in range(0, max(len(ends), 1), scratch.tail_rows):
+            part = ends[start : start + scratch.tail_rows]
+            if part:
+                self._recordings.place_tail(gathered_words(words, part))
+                for i, target in scratch.gathered.items():
+                    commands += _gather(self._buffer(i), scratch.buffers[target], row_bytes(graph.tensors[i]), part)
+                commands.append(self._recordings.recorded("tail", Rows(len(part)), needed))
+            place = {number: at for at, number in enumerate(part)}
+            asked = early | {i: [place[n] for n in numbers if n in place] for i, numbers in late.items()}
+            for i, value in self._fetch(commands, asked).items():
+                found[i].append(value)
+            commands, early = [], {}
+        return {i: np.concatenate(parts) if len(parts) > 1 else parts[0] for i, parts in found.items()}
+
+    def _fetch(self, commands: list[Command], wanted: Mapping[int, list[int]]) -> dict[int, NDArray[np.float32]]:
+        """Submit, and return rows of values."""
+        executor = self._recordings.executor
+        sizes = {i: len(rows) * row_bytes(self._graph.tensors[i]) for i, rows in wanted.items()}
+        total = sum(sizes.values())
+        if not total:
+            executor.submit(commands)
+            return {i: np.empty((0, *self._graph.tensors[i].shape[1:]), np.float32) for i in wanted}
+        readback = self._room(total)
+        copies, at = list(commands), 0
+        for i, rows in wanted.items():
+            copies += _gather(self._buffer(i), readback, row_bytes(self._graph.tensors[i]), rows, at)
+            at += sizes[i]
+        number = executor.submit(copies)
+        words = np.frombuffer(executor.read(readback, total, number), np.float32)
+        parts = np.split(words, np.cumsum([size // 4 for size in sizes.values()])[:-1])
+        return {i: self._output(i, part.reshape(len(wanted[i]), -1)) for i, part in zip(wanted, parts, strict=True)}
+
+    def _room(self, size: int) -> Any:
+        """Return a buffer of so many bytes that the host can map."""
+        if self._readback is None or self._readback.size < size:
+            if self._readback is not None:
+                self._recordings.context.free(self._readback)
+            self._readback = self._recordings.context.buffer(size, "results", read=True)
+        return self._readback
+
+    def _buffer(self, value: int) -> Any:
+        return self._scratch.buffers[self._scratch.values[value]]
+
+    def _output(self, value: int, padded: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Rows of a value without their padding, in its shape, as a fresh array."""
+        about = self._graph.tensors[value]
+        return np.ascontiguousarray(padded[:, : about.width]).reshape(len(padded), *about.shape[1:])
+
+
+def _gather(source: Any, target: Any, size: int, rows: Sequence[int], at: int = 0) -> list[Command]:
+    """Copy rows of `size` bytes to byte `at` of another buffer, one after the other."""
+    found: list[Command] = []
+    for first, count in runs(rows):
+        found.append(Copy(source, first * size, target, at, count * size))
+        at += count * size
+    return found

@@ -1,0 +1,136 @@
+"""Buffers for the values of a graph on rows: rows of bounded number, shared between values that do not live at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from volumetric.base.errors import DeviceError
+from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.devices.gpu.owned import Owned
+from volumetric.devices.gpu.slots import Slots, Tenants
+from volumetric.graph.ops import Graph, Node, Tensor
+
+CHUNK_ROWS = 512
+"""Most rows that run at a time."""
+_TAIL_BYTES = 64 << 20
+
+
+def row_words(tensor: Tensor) -> int:
+    """Words of 32 bits of a row: ids lie side by side, features take whole vectors."""
+    return tensor.width if tensor.dtype == "int32" else 4 * ceil_div(tensor.width, 4)
+
+
+def row_bytes(tensor: Tensor) -> int:
+    """Bytes of a row."""
+    return 4 * row_words(tensor)
+
+
+def rows_within(graph: Graph, nodes: Iterable[Node], most: int, limit: int) -> int:
+    """Rows, at most `most`, with which every value that `nodes` write fits in `limit` bytes.
+
+    Raises
+    ------
+    DeviceError : not even one row fits
+    """
+    nodes = tuple(nodes)
+    widest = max((row_bytes(graph.tensors[i]) for node in nodes for i in node.outputs[:1]), default=4)
+    widest = max((widest, *(_pairs_bytes(graph, node) for node in nodes if node.op == "experts")))
+    if widest > limit:
+        raise DeviceError(
+            f"a row of {widest // 4} values needs {widest} bytes; this GPU binds at most {limit}",
+            hint="use device='cpu'",
+        )
+    return min(most, limit // widest)
+
+
+class Scratch:
+    """Value buffers of one graph.
+
+    Parameters
+    ----------
+    context : the open GPU
+    graph : its nodes are what runs one after the other: operations on rows, and segments between them
+    most : rows to have room for at once, if the GPU has it
+    least : rows without which nothing can run, as attention without a cache needs all of a call
+
+    Attributes
+    ----------
+    rows : rows that the body of the graph takes at once; longer calls run in chunks
+    tail_rows : rows that the tail takes at once
+    values : tensor → name of its buffer
+    gathered : tensor that the tail reads from the body → name of the buffer with the tail's rows of it
+    buffers : name → buffer
+
+    Raises
+    ------
+    DeviceError : the GPU has no room for a row, or for all rows of a call where that must be
+    """
+
+    def __init__(self, context: GpuContext, graph: Graph, *, most: int, least: int) -> None:
+        self._context = context
+        limit = context.caps.max_binding
+        body = [node for node in graph.nodes if not node.tail]
+        tail = [node for node in graph.nodes if node.tail]
+        self.buffers = Owned(context)
+        self.rows = rows_within(graph, body, most, limit)
+        if self.rows < least:
+            raise DeviceError(
+                f"attention without a cache needs all {least} rows at once; this GPU binds {self.rows}",
+                hint=f"use a context of at most {self.rows}",
+            )
+        self.tail_rows = rows_within(graph, tail, self.rows, min(limit, _TAIL_BYTES))
+        made_in_tail = {i for node in tail for i in node.outputs}
+        crossing = {i for node in tail for i in graph_values(graph, node)} - made_in_tail
+        slots = Slots("value", limit)
+        given = [i for i in graph.inputs if i not in graph.derived]
+        self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in given}
+        self._place(graph, body, slots, self.rows, sorted(crossing))
+        self._place(graph, tail, slots, self.tail_rows, ())
+        self.buffers.make_all(slots.sizes)
+        self.gathered = {i: self.make(self.tail_rows * row_bytes(graph.tensors[i]), "tail rows") for i in crossing}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return self.buffers.nbytes
+
+    def make(self, nbytes: int, label: str, *, uniform: bool = False) -> str:
+        """Return the name of another buffer that lives as long as these."""
+        return self.buffers.make(label, nbytes, uniform=uniform)
+
+    def hold(self, values: NDArray[Any], label: str) -> str:
+        """Return the name of another buffer, with these contents."""
+        name = self.make(values.nbytes, label)
+        self._context.write(self.buffers[name], values)
+        return name
+
+    def close(self) -> None:
+        """Free every buffer."""
+        self.buffers.close()
+        self.values.clear()
+        self.gathered.clear()
+
+    def _place(self, graph: Graph, nodes: list[Node], slots: Slots, rows: int, kept: Sequence[int]) -> None:
+        """Find a buffer for each value that `nodes` write."""
+        part = replace(graph, nodes=tuple(nodes), outputs=(*graph.outputs, *kept))
+        names = Tenants(part, self.values, slots, lambda tensor: rows * row_bytes(tensor))
+        for at in range(len(nodes)):
+            names.begin(at)
+            names.end(at)
+        self.values |= names.names
+
+
+def _pairs_bytes(graph: Graph, node: Node) -> int:
+    """Bytes of what the experts make of a row, the wider one of their two products."""
+    wide = max(node.attrs["first"]["parts"][0], graph.tensors[node.outputs[0]].width)
+    return node.attrs["top_k"] * 16 * ceil_div(wide, 4)
+
+
+def graph_values(graph: Graph, node: Node) -> list[int]:
+    """What a node reads that has a row for each row of the call, what guards it included."""
+    return list(dict.fromkeys([*graph.values(node.inputs), *([] if node.guard is None else [node.guard[0]])]))

@@ -1,0 +1,329 @@
+"""How often an invocation goes round in loops at most, all loops of a kernel together.
+
+Some drivers end loops without a word: llvmpipe gives each invocation 65,535 rounds for its whole life, nested loops,
+loops one after the other and loops of called functions counted together (`gallivm`'s loop limiter). What such a driver
+cuts short is wrong without an error, so kernels are cut to stay below, and what cannot is refused.
+
+A bound follows from the loop's own line where that names constants, sizes in ``dims`` or what was bound with ``let``;
+where it depends on anything else, the line before says it: ``//@rounds dims.chunk / WG + 1``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from volumetric.base.errors import SpecError
+from volumetric.devices.gpu.shaders.declarations import declarations
+
+_TOKEN = re.compile(
+    r"//@rounds (?P<rounds>[^\n]*)|\b(?P<loop>for|while|loop)\b|\blet\s+(?P<let>\w+)[^=;]*=(?=(?P<value>[^;]*);)"
+    r"|\b(?P<call>[A-Za-z_]\w*)\s*\(|[{}]"
+)
+_CONST = re.compile(r"^const\s+(\w+)\s*:\s*\w+\s*=\s*([^;]+);", re.MULTILINE)
+_STRUCT = re.compile(r"\bstruct\s+Dims\s*\{([^}]*)\}")
+_PARAMETERS = re.compile(r"\bfn\s+\w+\s*\(([^)]*)\)")
+_SUFFIX = re.compile(r"\b(\d+)[ui]\b")
+_WORDS = {"u32": 1, "i32": 1, "f32": 1, "vec4<u32>": 4, "vec4<f32>": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    line: str
+    stated: str | None
+    body: list[_Loop | _Call]
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    parameters: tuple[str, ...]
+    body: list[_Loop | _Call]
+    lets: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """`functions` has those that loop, themselves or in what they call."""
+
+    functions: dict[str, _Function]
+    constants: dict[str, int]
+    sizes: tuple[str, ...]
+
+
+def rounds(text: str, dims: Sequence[int | float] = ()) -> int:
+    """Return the most rounds of an invocation of a linked module.
+
+    Parameters
+    ----------
+    dims : words of the uniform ``dims``, where the module has one
+
+    Raises
+    ------
+    SpecError : a loop whose bound cannot be told
+    """
+    return _rounds(text, tuple(dims))
+
+
+@lru_cache(1024)
+def _rounds(text: str, dims: tuple[int | float, ...]) -> int:
+    """Networks bind the same kernels with the same sizes again and again."""
+    module = _parsed(text)
+    known = dict(module.constants)
+    known |= {name: int(value) for name, value in zip(module.sizes, dims, strict=False) if name}
+    known.setdefault("lid", known.get("WG", 1) - 1)
+    return _cost(module, "main", known)
+
+
+def _cost(module: _Module, name: str, known: Mapping[str, int]) -> int:
+    function = module.functions.get(name)
+    if function is None:
+        return 0
+    scope = _Scope(module.constants, known, function.lets)
+
+    def total(nodes: Sequence[_Loop | _Call]) -> int:
+        found = 0
+        for node in nodes:
+            if isinstance(node, _Loop):
+                found += scope.trips(node) * (1 + total(node.body))
+            elif node.name in module.functions:
+                inner = dict(module.constants) | {key: value for key, value in known.items() if "." in key}
+                callee = module.functions[node.name]
+                for parameter, argument in zip(callee.parameters, node.arguments, strict=True):
+                    value = scope.bound(argument)
+                    if value is not None:
+                        inner[parameter] = value
+                found += _cost(module, node.name, inner)
+        return found
+
+    return total(function.body)
+
+
+class _Scope:
+    """Upper bounds of expressions in a function."""
+
+    def __init__(self, constants: Mapping[str, int], known: Mapping[str, int], lets: Mapping[str, list[str]]) -> None:
+        self._constants, self._known, self._lets = constants, known, lets
+        self._found: dict[tuple[str, int], int | None] = {}
+
+    def trips(self, loop: _Loop) -> int:
+        """Return how often a loop goes round."""
+        found = self.bound(loop.stated) if loop.stated is not None else self._from_line(loop.line)
+        if found is None:
+            raise SpecError(
+                f"no bound is known of the loop `{' '.join(loop.line.split())}`",
+                hint="write `//@rounds EXPRESSION` on the line before, of constants and sizes in dims",
+            )
+        return max(found, 0)
+
+    def _from_line(self, line: str) -> int | None:
+        start, condition, step = (part.strip() for part in line.split(";"))
+        if (stop := re.fullmatch(r"\w+(?:\s*\+\s*[^<]+)?\s*<\s*(.+)", condition)) is not None:
+            end = self.bound(stop.group(1))
+            stride = 1 if step.endswith("++") else self.bound(step.partition("+=")[2])
+            return None if end is None or not stride else -(-end // stride)
+        if re.fullmatch(r"\w+\s*>\s*0u", condition):
+            first = self.bound(start.partition("=")[2])
+            if first is not None and re.search(r"/\s*2u$", step):
+                return first.bit_length()
+            return first if step.endswith("--") else None
+        return None
+
+    def bound(self, expression: str) -> int | None:
+        """Return an upper bound of an expression of unsigned numbers; None if it is not known."""
+        parsed = _expression(expression)
+        try:
+            return None if parsed is None else self._bound(parsed, 8)
+        except ZeroDivisionError:
+            return None
+
+    def _bound(self, node: ast.expr, depth: int) -> int | None:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        if isinstance(node, ast.Name):
+            return self._named(node.id, depth)
+        if isinstance(node, ast.BinOp):
+            return self._combined(node, depth)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            values = [self._bound(argument, depth) for argument in node.args]
+            there = [value for value in values if value is not None]
+            if node.func.id == "min" and there:
+                return min(there)
+            several = values[:2] if node.func.id == "select" else values
+            if node.func.id in ("max", "select", "u32") and None not in several:
+                return max(value for value in several if value is not None)
+        return None
+
+    def _named(self, name: str, depth: int) -> int | None:
+        if name in self._known:
+            return self._known[name]
+        if name not in self._lets or depth == 0:
+            return None
+        if (name, depth) not in self._found:
+            self._found[name, depth] = self._of_lets(self._lets[name], depth - 1)
+        return self._found[name, depth]
+
+    def _of_lets(self, expressions: Sequence[str], depth: int) -> int | None:
+        values = []
+        for expression in expressions:
+            parsed = _expression(expression)
+            value = None if parsed is None else self._bound(parsed, depth)
+            if value is None:
+                return None
+            values.append(value)
+        return max(values)
+
+    def _exact(self, node: ast.expr) -> bool:
+        """Whether an expression is of numbers, constants and sizes alone, so that its bound is its value."""
+        names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+        return all(name.id in self._constants or name.id.startswith("dims.") for name in names)
+
+    def _combined(self, node: ast.BinOp, depth: int) -> int | None:
+        left, right = self._bound(node.left, depth), self._bound(node.right, depth)
+        if isinstance(node.op, ast.Mod):
+            bounds = [value for value in (left, None if right is None else right - 1) if value is not None]
+            return min(bounds) if bounds else None
+        if left is None or (right is None and not isinstance(node.op, ast.Sub)):
+            return None
+        if isinstance(node.op, ast.Sub):
+            return left - right if right is not None and self._exact(node) else left
+        assert right is not None
+        if isinstance(node.op, (ast.Add, ast.BitOr)):
+            return left + right
+        if isinstance(node.op, ast.Mult):
+            return left * right
+        return left // right if isinstance(node.op, ast.Div) else None
+
+
+class _Joined(ast.NodeTransformer):
+    """Makes one name of ``dims.size.y`` or ``dims.more[1].z``."""
+
+    def _join(self, node: ast.Attribute | ast.Subscript) -> ast.Name:
+        return ast.Name(id=ast.unparse(node))
+
+    visit_Attribute = visit_Subscript = _join  # noqa: N815 - as ast names them
+
+
+@lru_cache(4096)
+def _expression(text: str) -> ast.expr | None:
+    """Return an expression of unsigned numbers as a tree; None if it is beyond Python's grammar."""
+    try:
+        return _Joined().visit(ast.parse(_SUFFIX.sub(r"\1", text.strip()), mode="eval").body)
+    except SyntaxError:
+        return None
+
+
+@lru_cache(256)
+def _parsed(text: str) -> _Module:
+    constants: dict[str, int] = {}
+    for name, expression in _CONST.findall(text):
+        value = {"true": 1, "false": 0}.get(expression) if expression in ("true", "false") else None
+        value = _Scope(constants, constants, {}).bound(expression) if value is None else value
+        if value is not None:
+            constants[name] = value
+    functions = {}
+    for part in declarations(text):
+        if part.name and "fn " in part.text:
+            functions[part.name] = _function(part.text)
+    looping = _looping(functions)
+    functions = {name: function for name, function in functions.items() if name in looping}
+    struct = _STRUCT.search(text)
+    return _Module(functions, constants, _sizes(struct.group(1)) if struct else ())
+
+
+def _looping(functions: Mapping[str, _Function]) -> set[str]:
+    """Names of the functions that loop, or call one that does."""
+
+    def loops(nodes: Sequence[_Loop | _Call]) -> bool:
+        return any(isinstance(node, _Loop) or node.name in found for node in nodes)
+
+    found: set[str] = set()
+    before = -1
+    while before < len(found):
+        before = len(found)
+        found |= {name for name, function in functions.items() if loops(function.body)}
+    return found
+
+
+def _sizes(fields: str) -> tuple[str, ...]:
+    """Name of each word of ``dims``; empty for padding."""
+    names: list[str] = []
+    for one in re.findall(r"(\w+)\s*:\s*(array<[\w<>]+,\s*\d+>|[\w<>]+)", fields):
+        name, kind = one
+        count = 0
+        if kind.startswith("array<"):
+            kind, _, length = kind[6:-1].rpartition(",")
+            count = int(length)
+        words = _WORDS[kind.strip()]
+        names += [""] * (-len(names) % words)
+        for i in range(max(count, 1)):
+            base = f"dims.{name}[{i}]" if count else f"dims.{name}"
+            names += [base] if words == 1 else [f"{base}.{letter}" for letter in "xyzw"]
+    return tuple(names)
+
+
+def _function(text: str) -> _Function:
+    inside = _PARAMETERS.search(text)
+    listed = inside.group(1) if inside else ""
+    parameters = tuple(re.findall(r"(\w+)\s*:", re.sub(r"@\w+(\([^)]*\))?", "", listed)))
+    lets: dict[str, list[str]] = {}
+    start = text.index("{") + 1
+    body, _ = _block(text, start, lets)
+    return _Function(parameters, body, lets)
+
+
+def _block(text: str, at: int, lets: dict[str, list[str]]) -> tuple[list[_Loop | _Call], int]:
+    """Read up to the brace that closes; returns what was found, and where that is."""
+    nodes: list[_Loop | _Call] = []
+    stated: str | None = None
+    while (token := _TOKEN.search(text, at)) is not None:
+        at = token.end()
+        if token.group() == "}":
+            return nodes, at
+        if token.group() == "{":
+            inner, at = _block(text, at, lets)
+            nodes += inner
+        elif token["rounds"] is not None:
+            stated = token["rounds"]
+        elif token["let"] is not None:
+            lets.setdefault(token["let"], []).append(token["value"])
+        elif token["call"] is not None and token["call"] not in ("if", "switch", "fn"):
+            nodes.append(_Call(token["call"], _arguments(text, at)))
+        elif token["loop"] is not None:
+            line = ""
+            if token["loop"] == "for":
+                at = text.index("(", at) + 1
+                end = _closing(text, at)
+                line, at = text[at:end], end
+            body, at = _block(text, text.index("{", at) + 1, lets)
+            nodes.append(_Loop(line, stated, body))
+            stated = None
+    return nodes, len(text)
+
+
+def _closing(text: str, at: int) -> int:
+    depth = 1
+    for i in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[i], 0)
+        if depth == 0:
+            return i
+    return len(text)
+
+
+def _arguments(text: str, at: int) -> tuple[str, ...]:
+    inside = text[at : _closing(text, at)]
+    found, depth, start = [], 0, 0
+    for i, letter in enumerate(inside):
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            found.append(inside[start:i])
+            start = i + 1
+    return (*found, inside[start:]) if inside.strip() else ()

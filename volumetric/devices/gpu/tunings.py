@@ -1,0 +1,82 @@
+"""Cuts of matrix products that a search found, in a file of the user's cache.
+
+The defaults of `kernels.gpu.matmul.tune_matvec` are good without it: a search gains a few percent of a token.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from pathlib import Path
+
+import platformdirs
+
+from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import CheckpointError
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, MatvecTuning, cut_matvec, fits_memory, tune_matvec
+from volumetric.devices.gpu.shaders import available, read
+
+_log = logging.getLogger(__name__)
+
+
+class Tunings:
+    """Cuts found for one GPU, kept in a file for its driver and these shaders.
+
+    Parameters
+    ----------
+    identity : name and driver of the GPU
+    directory : where the file lies; None: the user's cache
+    """
+
+    def __init__(self, identity: str, directory: Path | None = None) -> None:
+        base = directory or platformdirs.user_cache_path("volumetric", appauthor=False) / "gpu"
+        digest = hashlib.sha256(identity.encode())
+        parts = [f"{folder}/{name}" for folder in ("dtype", "operand", "sums") for name in available(folder)]
+        for name in ("matvec", *parts):
+            digest.update(read(name).encode())
+        self._path = base / f"tuning-{digest.hexdigest()[:16]}.json"
+        self._cuts: dict[str, dict[str, int]] = {}
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return
+        if isinstance(found, dict):
+            self._cuts = found
+
+    def cut(self, shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
+        """The cut found for a product, else the default."""
+        default = tune_matvec(shape, units, caps)
+        found = self._cuts.get(_key(shape, units))
+        try:
+            made = None if found is None else cut_matvec(shape, caps, **found)
+        except (TypeError, ValueError, ZeroDivisionError):
+            return default
+        return default if made is None or not _is_legal(made, shape, caps) else made
+
+    def put(self, shape: MatmulShape, units: int, cut: MatvecTuning) -> None:
+        """Remember a cut."""
+        chosen = {name: getattr(cut, name) for name in ("team", "rows", "workgroup", "unroll")}
+        self._cuts[_key(shape, units)] = chosen
+
+    def save(self) -> None:
+        """Write the file; where that is impossible the cuts last as long as the process."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self._path, json.dumps(self._cuts, indent=1).encode())
+        except (OSError, CheckpointError) as error:
+            _log.warning("found cuts cannot be kept: %s", error)
+
+
+def _key(shape: MatmulShape, units: int) -> str:
+    values = dataclasses.asdict(shape) | {"format": shape.format.prelude, "units": units}
+    return " ".join(f"{name}={value}" for name, value in values.items() if value not in (None, False))
+
+
+def _is_legal(cut: MatvecTuning, shape: MatmulShape, caps: Caps) -> bool:
+    """Whether the kernel can run with a cut; one from a file is not trusted."""
+    powers = all(value >= 1 and value & (value - 1) == 0 for value in (cut.team, cut.rows, cut.workgroup))
+    small = cut.team <= cut.workgroup <= caps.max_workgroup and cut.rows * shape.parts * cut.unroll <= 32
+    return powers and small and cut.unroll >= 1 and fits_memory(shape, cut, caps)

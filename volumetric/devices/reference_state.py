@@ -1,0 +1,70 @@
+"""What sequences remember on the reference device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.graph.ops import HELD, Tensor
+from volumetric.layers import StateSpec
+from volumetric.run.held import Held, after_zeros, as_numbers
+from volumetric.run.state import SequenceState
+
+
+class ReferenceState(SequenceState):
+    """Position and the values of the declared states by their keys. Forks share the arrays; nobody writes to them."""
+
+    def __init__(self, specs: Mapping[str, StateSpec], dtype: type[np.float32] | type[np.float64]) -> None:
+        super().__init__(specs)
+        self.values: dict[str, Array] = {}
+        self._dtype = dtype
+
+    def shrink_to_fit(self) -> None:
+        """Let go of the rows behind those that were cut off."""
+        self.values = {
+            key: value if value.base is None or value.base.nbytes <= value.nbytes else value.copy()
+            for key, value in self.values.items()
+        }
+
+    def buffers(self, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+        """Return what is held as the buffers that the tensors of a graph read; zeros, and no rows, at the start."""
+        found: dict[str, Array] = {}
+        for key, tensor in tensors.items():
+            kind = np.int32 if tensor.dtype == "int32" else self._dtype
+            shape = tuple(self.position if n == HELD else n for n in tensor.shape)
+            held = self.values.get(key)
+            found[key] = np.zeros(shape, kind) if held is None else held.reshape(shape)
+        return found
+
+    def append(self, rows: int, buffers: Mapping[str, Array]) -> None:
+        """Take over the buffers as so many rows have left them."""
+        self.position += rows
+        for key, value in buffers.items():
+            spec = self.specs[key]
+            self.values[key] = value.reshape(spec.shape) if spec.kind == "fixed" else value
+
+    def read(self, key: str) -> Array:
+        return self.values[key]
+
+    def _write(self, values: Mapping[str, Held], position: int) -> None:
+        kinds = {"float32": self._dtype, "int32": np.int32}
+        for key, value in values.items():
+            spec = self.specs[key]
+            held = value if spec.kind == "fixed" else after_zeros(value, position)
+            self.values[key] = as_numbers(held, np.dtype(kinds[spec.dtype]))
+
+    def _cut(self, position: int) -> None:
+        self.values = self._until(position)
+
+    def _copy(self, position: int) -> ReferenceState:
+        twin = ReferenceState(self.specs, self._dtype)
+        twin.values = self._until(position)
+        return twin
+
+    def _until(self, position: int) -> dict[str, Array]:
+        """Return the first rows, or all that is held."""
+        if 0 < position < self.position:
+            return {key: value[:position] for key, value in self.values.items()}
+        return dict(self.values) if position else {}

@@ -1,0 +1,1 @@
+"""Numba kernels that breed, mutate, compare and run populations of genomes."""

@@ -1,0 +1,244 @@
+"""What the cells of a fabric compute, all nodes of a population at once; and their parameters and states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from volumetric.base._typing import Array
+from volumetric.fabric.layer.declared import GRU, LSTM, RNN, SLSTM, Axon, Cell, Population
+from volumetric.fabric.layer.messages import by_node, chosen, joined, turned
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.operations.cell import cell_step
+from volumetric.layers.axon import turn_nodes
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.head_norm import EPS as NORM_EPS
+from volumetric.layers.recurrent import Cell as Step
+from volumetric.layers.scope import flat
+
+SPREAD = 0.02
+"""Deviation of fresh weights of a node from those that all of its population begin with."""
+
+
+def step_of(cell: Cell) -> Step | None:
+    """Return the equations of a cell with gates; None: it has none."""
+    if isinstance(cell, RNN):
+        return CELLS[f"rnn_{cell.nonlinearity}"]
+    if isinstance(cell, SLSTM):
+        return CELLS["slstm"]
+    return CELLS[cell.__struct_config__.tag] if isinstance(cell, LSTM | GRU) else None  # pyright: ignore[reportArgumentType]  (a name)
+
+
+def states_of(cell: Cell) -> dict[str, int]:
+    """What a node keeps besides what it shows: name → width."""
+    if isinstance(cell, Axon):
+        return {"c1": cell.pairs, "c2": cell.pairs}
+    step = step_of(cell)
+    assert step is not None
+    # What an LSTM, a GRU or an RNN shows is its h.
+    own = step.states if isinstance(cell, SLSTM) else step.states[1:]
+    return dict.fromkeys(own, cell.hidden)
+
+
+def params_of(cell: Cell, count: int) -> tuple[ParamSpec, ...]:
+    """Parameters of `count` sets of weights; the first axis has the sets."""
+    h = cell.hidden
+
+    def spec(name: str, *shape: int, init: str = "fan_in", packable: bool = True, **fields: object) -> ParamSpec:
+        return ParamSpec(
+            name=name,
+            shape=(count, *shape),
+            init=init,  # pyright: ignore[reportArgumentType]  (a name of one)
+            packable=packable,
+            around=SPREAD,
+            **fields,  # pyright: ignore[reportArgumentType]  (bounds)
+        )
+
+    if isinstance(cell, Axon):
+        n, bound = cell.pairs, float(cell.pairs**-0.5)
+        return (
+            spec("nu", n, init="ring", packable=False),
+            spec("theta", n, init="log_uniform", packable=False, bounds=(0.0, 6.28)),
+            *(spec(name, n, init="uniform", packable=False, bounds=(-bound, bound)) for name in ("w1", "w2")),
+            spec("input.weight", n, h, init="orthogonal"),
+            spec("out.weight", h, 2 * n),
+            spec("out.bias", h, init="zeros", packable=False),
+        )
+    step = step_of(cell)
+    assert step is not None
+    wide = step.blocks * h
+    if isinstance(cell, SLSTM):
+        width = h // cell.heads
+        return (
+            spec("ih.weight", wide, h, init="small_normal"),
+            spec("r.weight", 4, cell.heads, width, width, init="zeros"),
+            spec("bias", 4, h, init="forget_block", packable=False),
+            spec("norm.weight", h, init="ones", packable=False),
+        )
+    return (
+        spec("ih.weight", wide, h),
+        spec("ih.bias", wide, init="zeros", packable=False),
+        spec("hh.weight", wide, h),
+        spec("hh.bias", wide, init="zeros", packable=False),
+    )
+
+
+REST = "rest"
+"""What a cell with gates keeps besides its first state, ``[states - 1, n, B, H]``."""
+
+Fixed = dict[str, int]
+"""What does not change from row to row: name → tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """How messages come to cells: ``x = inner m + offset``, with ``[H, heads · e]`` and ``[n, H]``."""
+
+    inner: int
+    offset: int
+
+
+def fixed_of(work: GraphBuilder, of: Population, p: Mapping[str, int], sets: Array, arriving: Arriving) -> Fixed:
+    """Emit the weights of a population's nodes, so that messages go straight into gates.
+
+    Parameters
+    ----------
+    p : parameters of its sets of weights, by name
+    sets : which set each node has
+    """
+    cell = of.cell
+    made = _axon_fixed(work, p) if isinstance(cell, Axon) else _gates_fixed(work, cell, p)
+    into = p["input.weight" if isinstance(cell, Axon) else "ih.weight"]
+    n, h = work.shape(arriving.offset)
+    offset = by_node(work, work.reshape(arriving.offset, (n, 1, h)), chosen(work, turned(work, into), sets))
+    offset = work.reshape(offset, (n, work.shape(offset)[2]))
+    made["from_x"] = joined(work, arriving.inner, into)
+    found = {name: chosen(work, tensor, sets) for name, tensor in made.items()}
+    bias = found.pop("bias", None)
+    found["offset"] = offset if bias is None else work.binary("add", offset, bias)
+    return {name: _flat_sets(work, name, tensor) for name, tensor in found.items()}
+
+
+def _flat_sets(work: GraphBuilder, name: str, tensor: int) -> int:
+    """View what is a vector for each node so that it goes with ``[n, B, …]``."""
+    if len(work.shape(tensor)) > 2 or name in ("offset", "hidden"):
+        return tensor
+    sets, width = work.shape(tensor)
+    return work.reshape(tensor, (sets, 1, width))
+
+
+def _gates_fixed(work: GraphBuilder, cell: Cell, p: Mapping[str, int]) -> Fixed:
+    if isinstance(cell, SLSTM):
+        sets = work.shape(p["bias"])[0]
+        whole = _between_heads(work, p["r.weight"])
+        bias = work.reshape(p["bias"], (sets, 4 * cell.hidden))
+        return {"from_h": turned(work, whole), "bias": bias, "norm": p["norm.weight"]}
+    from_h = turned(work, p["hh.weight"])
+    if isinstance(cell, GRU):
+        return {"from_h": from_h, "bias": p["ih.bias"], "hidden": p["hh.bias"]}
+    return {"from_h": from_h, "bias": work.binary("add", p["ih.bias"], p["hh.bias"])}
+
+
+def _between_heads(work: GraphBuilder, weight: int) -> int:
+    """Emit whole matrices ``[sets, 4 H, H]``, which have 0 between heads."""
+    sets, gates, heads, width, _ = work.shape(weight)
+    rows: list[int] = []
+    for head in range(heads):
+        own = work.part(weight, 2, head, head + 1)
+        none = (0, 0, 0, 0)
+        rows.append(work.pad(own, (*none, head * width), (*none, (heads - 1 - head) * width)))
+    return work.reshape(work.concat(rows, 2), (sets, gates * heads * width, heads * width))
+
+
+def _axon_fixed(work: GraphBuilder, p: Mapping[str, int]) -> Fixed:
+    of = turn_nodes(work, dict(p))
+    driven = {name: work.binary("mul", of.gamma, p[name]) for name in ("w1", "w2")}
+    return {"g": of.g, "phi": of.phi, **driven, "out": turned(work, p["out.weight"]), "out_bias": p["out.bias"]}
+
+
+def advance(
+    work: GraphBuilder, of: Population, fixed: Mapping[str, int], m: int, shown: int, kept: Mapping[str, int]
+) -> tuple[int, dict[str, int]]:
+    """Emit one step: what nodes show, ``[n, B, H]``, and what they keep.
+
+    Parameters
+    ----------
+    m : messages, ``[n, B, heads · e]``
+    shown, kept : what they showed, and kept as `together` has it
+    """
+    cell = of.cell
+    if isinstance(cell, Axon):
+        return _axon(work, fixed, m, kept)
+    step = step_of(cell)
+    assert step is not None
+    h = kept["y"] if isinstance(cell, SLSTM) else shown
+    from_x = by_node(work, m, fixed["from_x"])
+    hidden = _wide(work, fixed["hidden"], work.shape(m)[0]) if isinstance(cell, GRU) else None
+    from_h = by_node(work, h, fixed["from_h"], hidden)
+    n, batch, wide = work.shape(from_x)
+    rows, size = n * batch, wide // step.blocks
+    from_x, from_h = (work.reshape(x, (rows, wide)) for x in (from_x, from_h))
+    found = kept.get(REST, h if step.direct else None)
+    before = None if found is None else work.reshape(found, (len(step.direct), rows, size))
+    h, others = cell_step(work, step, from_x, from_h, fixed["offset"], before)
+    h = work.reshape(h, (n, batch, size))
+    after = {} if others is None else {REST: work.reshape(others, (len(step.states) - 1, n, batch, size))}
+    if isinstance(cell, SLSTM):
+        return _normal(work, cell, h, fixed["norm"]), {"y": h, **after}
+    return h, after
+
+
+def _wide(work: GraphBuilder, bias: int, count: int) -> int:
+    return work.broadcast(bias, (count, work.shape(bias)[1]))
+
+
+def _normal(work: GraphBuilder, cell: SLSTM, y: int, gain: int) -> int:
+    n, batch, h = work.shape(y)
+    apart = work.reshape(y, (n, batch, cell.heads, h // cell.heads))
+    normal = work.norm(flat(work, apart), kind="layer", eps=NORM_EPS)
+    return work.binary("mul", work.reshape(normal, (n, batch, h)), gain)
+
+
+def _axon(work: GraphBuilder, fixed: Mapping[str, int], m: int, kept: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    mixed, c1, c2 = by_node(work, m, fixed["from_x"], fixed["offset"]), kept["c1"], kept["c2"]
+
+    def mul(a: int, name: str) -> int:
+        return work.binary("mul", a, fixed[name])
+
+    a = work.add(work.binary("sub", mul(c1, "g"), mul(c2, "phi")), mul(mixed, "w1"))
+    b = work.add(mul(c2, "g"), mul(c1, "phi"), mul(mixed, "w2"))
+    read = work.unary(work.concat((a, b), 2), "silu")
+    return work.binary("add", by_node(work, read, fixed["out"]), fixed["out_bias"]), {"c1": a, "c2": b}
+
+
+def together(work: GraphBuilder, of: Population, kept: Mapping[str, int]) -> dict[str, int]:
+    """Emit what nodes keep, ``[n, B, …]`` each, as `advance` takes it: states behind the first in one tensor."""
+    first, rest = _names(of)
+    if not rest:
+        return dict(kept)
+    parts = [work.reshape(kept[name], (1, *work.shape(kept[name]))) for name in rest]
+    return {**{name: kept[name] for name in first}, REST: work.concat(parts, 0)}
+
+
+def apart(work: GraphBuilder, of: Population, kept: Mapping[str, int]) -> dict[str, int]:
+    """The way back from `together`."""
+    first, rest = _names(of)
+    if not rest:
+        return dict(kept)
+    parts = work.split(kept[REST], (1,) * len(rest), 0)
+    found = {name: work.reshape(part, work.shape(part)[1:]) for name, part in zip(rest, parts, strict=True)}
+    return {**{name: kept[name] for name in first}, **found}
+
+
+def _names(of: Population) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What nodes keep by themselves, and what they keep together, in the order of the cell's states."""
+    names, step = tuple(states_of(of.cell)), step_of(of.cell)
+    rest = () if step is None else step.states[1:]
+    return tuple(name for name in names if name not in rest), rest
+
+
+def kept_by(of: Population) -> tuple[str, ...]:
+    """Names of what `together` gives."""
+    first, rest = _names(of)
+    return (*first, REST) if rest else first

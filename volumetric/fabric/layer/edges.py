@@ -1,0 +1,280 @@
+"""Who reads whom: rules of connectivity, each of which gives edges for some receivers at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.fabric.layer.graphs import Graph, Lattice
+from volumetric.layers.checks import check_number, check_whole, whole_numbers, whole_pairs
+
+MOST_EDGES = 10**7
+"""Edges of a fabric are fewer than this."""
+BYTES = 28
+"""Of an edge in a fabric's facts and in its tensors of ids."""
+BLOCK = 2**21
+"""Pairs of nodes that are looked at at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Edges: receivers, senders, distances, and whether a receiver that is its own sender is meant so."""
+
+    receivers: Array
+    senders: Array
+    distance: Array
+    loops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Where nodes are, ``[N, axes]``, and which take rows in and hand them out, bool ``[N]``."""
+
+    graph: Graph
+    coords: Array
+    inputs: Array
+    outputs: Array
+
+    def allowed(self, receivers: Array, senders: Array) -> Array:
+        """Whether each pair may be an edge, loops aside."""
+        no = self.inputs[receivers] | self.outputs[senders] | (self.inputs[senders] & self.outputs[receivers])
+        return ~no
+
+
+class LocalRadius(
+    Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="local_radius"
+):
+    """All nodes at a distance of at most `radius`. `delay` is how many rows an edge takes, as in the other rules."""
+
+    radius: float
+    delay: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_number("LocalRadius: radius", self.radius)
+        check_whole("LocalRadius: delay", self.delay)
+
+    def find(self, of: Roles) -> Iterator[Found]:
+        """Yield its edges."""
+        if isinstance(of.graph, Lattice):
+            refuse_many(_pairs(of.graph, _stencil(of.graph, 0.0, self.radius)))
+        return _between(of, 0.0, self.radius)
+
+
+class Annulus(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="annulus"):
+    """The `count` nearest of the nodes further away than `inner` and at most `outer`; of equals the lower ids."""
+
+    inner: float
+    outer: float
+    count: int
+    delay: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_number("Annulus: inner", self.inner, above=-1e-9)
+        check_number("Annulus: outer", self.outer, above=self.inner)
+        check_whole("Annulus: count", self.count)
+        check_whole("Annulus: delay", self.delay)
+
+    def find(self, of: Roles) -> Iterator[Found]:
+        """Yield its edges."""
+        for found in _between(of, self.inner, self.outer):
+            order = np.lexsort((found.senders, found.distance, found.receivers))
+            receivers = found.receivers[order]
+            rank = np.arange(len(order)) - np.searchsorted(receivers, receivers)
+            kept = order[rank < self.count]
+            yield Found(found.receivers[kept], found.senders[kept], found.distance[kept])
+
+
+class SmallWorld(
+    Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="small_world"
+):
+    """`count` nodes anywhere, drawn for each receiver (Watts and Strogatz 1998)."""
+
+    count: int
+    seed: int = 0
+    delay: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("SmallWorld: count", self.count)
+        check_whole("SmallWorld: seed", self.seed, 0)
+        check_whole("SmallWorld: delay", self.delay)
+
+    def find(self, of: Roles) -> Iterator[Found]:
+        """Yield its edges."""
+        refuse_many(self.count * int((~of.inputs).sum()))
+        yield _drawn(of, self.count, self.seed, None)
+
+
+class Columns(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="columns"):
+    """Within tiles of a lattice all nodes read each other, and each reads `fibres` drawn nodes of other tiles."""
+
+    tile: tuple[int, ...]
+    fibres: int = 0
+    seed: int = 0
+    delay: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        force_setattr(self, "tile", whole_numbers("Columns: tile", self.tile))
+        for side in self.tile:
+            check_whole("Columns: a side of a tile", side)
+        check_whole("Columns: fibres", self.fibres, 0)
+        check_whole("Columns: seed", self.seed, 0)
+        check_whole("Columns: delay", self.delay)
+
+    def find(self, of: Roles) -> Iterator[Found]:
+        """Yield its edges."""
+        tiles = of.graph.tiles(self.tile)
+        order = np.argsort(tiles, kind="stable")
+        counts = np.bincount(tiles)
+        refuse_many(int((counts.astype(np.float64) ** 2).sum()))
+        ends = np.cumsum(counts)
+        for first, last in zip((ends - counts).tolist(), ends.tolist(), strict=True):
+            members = np.sort(order[first:last])
+            receivers = np.repeat(members, len(members))
+            yield _measured(of, receivers, np.tile(members, len(members)))
+        if self.fibres:
+            refuse_many(self.fibres * int((~of.inputs).sum()))
+            yield _drawn(of, self.fibres, self.seed, tiles)
+
+
+class ExplicitEdges(
+    Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="explicit_edges"
+):
+    """Pairs (receiver, sender), also of a node with itself; `distance` of all, or None for that of the nodes.
+
+    They count before what other rules find: such an edge has the distance and the delay that are said here.
+    """
+
+    edges: tuple[tuple[int, int], ...] = ()
+    distance: float | None = 1.0
+    delay: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        force_setattr(self, "edges", whole_pairs("ExplicitEdges: edges", self.edges))
+        if not self.edges:
+            raise SpecError("ExplicitEdges: there are none", hint="give pairs (receiver, sender)")
+        if self.distance is not None:
+            check_number("ExplicitEdges: distance", self.distance, above=-1e-9)
+        check_whole("ExplicitEdges: delay", self.delay)
+
+    def find(self, of: Roles) -> Iterator[Found]:
+        """Yield its edges."""
+        pairs = np.asarray(self.edges, np.int64)
+        wrong = pairs[(pairs < 0) | (pairs >= of.graph.count)]
+        if wrong.size:
+            raise SpecError(f"an edge names node {wrong[0]}", hint=f"nodes are 0 … {of.graph.count - 1}")
+        found = _measured(of, pairs[:, 0], pairs[:, 1])
+        refused = np.flatnonzero(~of.allowed(pairs[:, 0], pairs[:, 1]))
+        if refused.size:
+            receiver, sender = pairs[refused[0]].tolist()
+            raise SpecError(
+                f"the edge from node {sender} to node {receiver} is not possible",
+                hint="nothing goes into an input node, out of an output node, or from one straight to the other",
+            )
+        distance = found.distance if self.distance is None else np.full(len(pairs), float(self.distance))
+        yield Found(pairs[:, 0], pairs[:, 1], distance, loops=True)
+
+
+Rule: TypeAlias = LocalRadius | Annulus | SmallWorld | Columns | ExplicitEdges
+RULES = (LocalRadius, Annulus, SmallWorld, Columns, ExplicitEdges)
+
+
+def refuse_many(count: float) -> None:
+    """Raise `SpecError` where so many edges are too many."""
+    if count >= MOST_EDGES:
+        raise SpecError(
+            f"{count:,.0f} edges would take {count * BYTES / 2**30:,.1f} GiB; fewer than {MOST_EDGES:,} are possible",
+            hint="a smaller radius, count or tile",
+        )
+
+
+def _measured(of: Roles, receivers: Array, senders: Array) -> Found:
+    return Found(receivers, senders, of.graph.apart(of.coords[receivers], of.coords[senders]))
+
+
+def _between(of: Roles, inner: float, outer: float) -> Iterator[Found]:
+    """Yield all pairs further apart than `inner` and at most `outer`, all pairs of a receiver together."""
+    readers = np.flatnonzero(~of.inputs)
+    if isinstance(of.graph, Lattice):
+        offsets = _stencil(of.graph, inner, outer)
+        sizes = np.asarray(of.graph.sizes)
+        part = max(1, BLOCK // max(1, len(offsets)))
+        for first in range(0, len(readers), part):
+            some = readers[first : first + part]
+            at = of.coords[some][:, None] + offsets
+            at = at % sizes if of.graph.wrap else at
+            inside = ((at >= 0) & (at < sizes)).all(-1)
+            receivers = np.broadcast_to(some[:, None], inside.shape)[inside]
+            senders = np.asarray(np.ravel_multi_index(list(at[inside].astype(np.int64).T), of.graph.sizes))
+            yield _kept(of, _measured(of, receivers, senders), inner, outer)
+        return
+    part = max(1, BLOCK // of.graph.count)
+    for first in range(0, len(readers), part):
+        some = readers[first : first + part]
+        receivers = np.repeat(some, of.graph.count)
+        every = np.tile(np.arange(of.graph.count), len(some))
+        yield _kept(of, _measured(of, receivers, every), inner, outer)
+
+
+def _kept(of: Roles, found: Found, inner: float, outer: float) -> Found:
+    near = (found.distance > max(inner, 0.0)) & (found.distance <= outer) & of.allowed(found.receivers, found.senders)
+    return Found(found.receivers[near], found.senders[near], found.distance[near])
+
+
+def _pairs(graph: Lattice, offsets: Array) -> float:
+    """Number of pairs of nodes so far apart."""
+    if graph.wrap:
+        return float(len(offsets)) * graph.count
+    return float(np.prod(np.asarray(graph.sizes) - np.abs(offsets), -1).sum())
+
+
+def _stencil(graph: Lattice, inner: float, outer: float) -> Array:
+    """Offsets to all nodes within reach, float64 ``[n, axes]``; on a ring each node has one."""
+    reach = math.floor(outer)
+    ranges = []
+    for size in graph.sizes:
+        low, high = (-((size - 1) // 2), size // 2) if graph.wrap else (1 - size, size - 1)
+        ranges.append(np.arange(max(low, -reach), min(high, reach) + 1, dtype=np.float64))
+    refuse_many(float(math.prod(map(len, ranges))))
+    every = np.stack(np.meshgrid(*ranges, indexing="ij"), -1).reshape(-1, len(ranges))
+    length = np.sqrt((every * every).sum(1))
+    return every[(length > inner) & (length > 0) & (length <= outer)]
+
+
+def _drawn(of: Roles, count: int, seed: int, tiles: Array | None) -> Found:
+    """Draw `count` senders for each receiver, of other tiles where there are any; fewer where there are not as many."""
+    rng = np.random.Generator(np.random.Philox(seed))
+    cells = np.flatnonzero(~of.inputs & ~of.outputs)
+    shows = np.flatnonzero(~of.outputs)
+    receivers: list[Array] = []
+    senders: list[Array] = []
+    for r in np.flatnonzero(~of.inputs).tolist():
+        pool = cells if of.outputs[r] else shows
+        taken = np.zeros(0, np.int64)
+        own = pool == r if tiles is None else tiles[pool] == tiles[r]
+        free = len(pool) - int(own.sum())
+        wanted = min(count, free)
+        if wanted * 4 >= free:
+            taken = rng.permutation(pool[~own])[:wanted]
+        while len(taken) < wanted:
+            more = pool[rng.integers(0, len(pool), 2 * count)]
+            more = more[more != r] if tiles is None else more[tiles[more] != tiles[r]]
+            _, first = np.unique(np.concatenate([taken, more]), return_index=True)
+            taken = np.concatenate([taken, more])[np.sort(first)][:wanted]
+        receivers.append(np.full(wanted, r))
+        senders.append(taken)
+    if not receivers:
+        return Found(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    return _measured(of, np.concatenate(receivers), np.concatenate(senders))

@@ -1,0 +1,296 @@
+"""What a declaration comes to: nodes in the order of computing, and their edges as plain arrays.
+
+Nodes are numbered anew: inputs, then cells, population by population, then outputs. Cells whose keys and values have
+one matrix stand together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.fabric.layer.declared import SLSTM, InPort, OutPort, Population
+from volumetric.fabric.layer.edges import ExplicitEdges, Found, Roles, Rule, refuse_many
+from volumetric.fabric.layer.graphs import Graph, Lattice
+from volumetric.fabric.layer.places import ids_of
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What facts follow from."""
+
+    graph: Graph
+    connectivity: tuple[Rule, ...]
+    inputs: tuple[InPort, ...]
+    outputs: tuple[OutPort, ...]
+    populations: tuple[Population, ...]
+    kv_tile: tuple[int, ...] | None
+    without: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Nodes and edges. Arrays are not to be written to.
+
+    Attributes
+    ----------
+    order : id of each node, int64 ``[N]``
+    coords : where they are, float64 ``[N, axes]``
+    inputs, cells, outputs : how many nodes of each there are, in this order
+    starts : first edge of each receiver, cells and then outputs, and the end, int64 ``[R + 1]``
+    senders : node that each edge comes from, int32 ``[E]``; the edges of a receiver by distance, then by id
+    distance : float64 ``[E]``
+    delay : rows that an edge takes, int32 ``[E]``
+    ports : input or output → its nodes, as rows of its kind
+    populations : name → its nodes, as rows of cells
+    groups : matrix of keys and values of each sender, int64 ``[inputs + cells]``
+    shares : population → set of weights of each of its nodes, int64 ``[n]``
+    silent : senders whose cells always show 0, bool ``[inputs + cells]``
+    """
+
+    order: Array
+    coords: Array
+    inputs: int
+    cells: int
+    outputs: int
+    starts: Array
+    senders: Array
+    distance: Array
+    delay: Array
+    ports: Mapping[str, slice]
+    populations: Mapping[str, slice]
+    groups: Array
+    shares: Mapping[str, Array]
+    silent: Array
+
+    @property
+    def senders_count(self) -> int:
+        """Nodes that others may read."""
+        return self.inputs + self.cells
+
+    @property
+    def receivers(self) -> Array:
+        """Receiver of each edge, as a row of cells and outputs, int64 ``[E]``."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    @property
+    def to_cells(self) -> int:
+        """Edges that end at cells; the rest, behind them, ends at outputs."""
+        return int(self.starts[self.cells])
+
+    @cached_property
+    def cell_delays(self) -> list[int]:
+        """Delays of the edges that end at cells, rising; 1 where there are none."""
+        return np.unique(self.delay[: self.to_cells]).tolist() or [1]
+
+    @cached_property
+    def output_delays(self) -> list[int]:
+        """The same of those that end at outputs."""
+        return np.unique(self.delay[self.to_cells :]).tolist() or [1]
+
+
+@lru_cache(maxsize=32)
+def facts_of(declared: Declared) -> Facts:
+    """Return the facts of a declaration.
+
+    Raises
+    ------
+    SpecError : a node has two roles or none, nothing is left of a port or population, or there are too many edges
+    """
+    graph = declared.graph
+    there = _there(graph, declared.without)
+    ports = {port.name: ids_of(port.nodes, graph, f"input {port.name!r}") for port in declared.inputs}
+    handed = {port.name: ids_of(port.nodes, graph, f"output {port.name!r}") for port in declared.outputs}
+    role = _disjoint(
+        {**{f"input {n!r}": i for n, i in ports.items()}, **{f"output {n!r}": i for n, i in handed.items()}}
+    )
+    inputs, outputs = np.zeros(graph.count, bool), np.zeros(graph.count, bool)
+    for ids in ports.values():
+        inputs[ids] = True
+    for ids in handed.values():
+        outputs[ids] = True
+    kv = _groups(graph, declared.kv_tile)
+    cells = _populations(graph, declared.populations, role, kv)
+    if declared.without:
+        ports, handed = _left("input", ports, there), _left("output", handed, there)
+        cells = {name: _by_group(ids, kv) for name, ids in _left("population", cells, there).items()}
+    order = np.concatenate([*ports.values(), *cells.values(), *handed.values()])
+    place = np.full(graph.count, -1)
+    place[order] = np.arange(len(order))
+    counts = [sum(map(len, ids)) for ids in (ports.values(), cells.values(), handed.values())]
+    coords = graph.coords()
+    found = _edges(declared.connectivity, Roles(graph, coords, inputs, outputs))
+    if declared.without:
+        kept = there[found[0]] & there[found[1]]
+        found = tuple(column[kept] for column in found)
+    receivers = place[found[0]] - counts[0]
+    by = np.lexsort((found[1], found[2], receivers))
+    starts = np.searchsorted(receivers[by], np.arange(counts[1] + counts[2] + 1))
+    _, groups = np.unique(kv[order[: counts[0] + counts[1]]], return_inverse=True)
+    shares = {p.name: _shared(graph, p, cells[p.name]) for p in declared.populations}
+    silent = [np.full(len(cells[p.name]), isinstance(p.cell, SLSTM) and p.cell.silent) for p in declared.populations]
+    return Facts(
+        order=order,
+        coords=coords[order],
+        inputs=counts[0],
+        cells=counts[1],
+        outputs=counts[2],
+        starts=starts,
+        senders=place[found[1][by]].astype(np.int32),
+        distance=found[2][by],
+        delay=found[3][by].astype(np.int32),
+        ports={**_slices(ports), **_slices(handed)},
+        populations=_slices(cells),
+        groups=groups.reshape(-1),
+        shares=shares,
+        silent=np.concatenate([np.zeros(counts[0], bool), *silent]),
+    )
+
+
+def _there(graph: Graph, without: tuple[int, ...]) -> Array:
+    """Return which nodes of a graph there are, bool ``[N]``."""
+    there = np.ones(graph.count, bool)
+    for node in without:
+        if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < graph.count:
+            raise SpecError(f"without: there is no node {node!r}", hint=f"nodes are 0 … {graph.count - 1}")
+        if not there[node]:
+            raise SpecError(f"without names node {node} twice")
+        there[node] = False
+    return there
+
+
+def _left(what: str, named: Mapping[str, Array], there: Array) -> dict[str, Array]:
+    """Return the nodes that there are of each port or population."""
+    left = {name: ids[there[ids]] for name, ids in named.items()}
+    for name, ids in left.items():
+        if not ids.size:
+            raise SpecError(f"{what} {name!r} is left without nodes", hint="keep one of them")
+    return left
+
+
+def _disjoint(named: Mapping[str, Array]) -> dict[int, str]:
+    """Return the role of each node that has one; raise `SpecError` where a node has two."""
+    role: dict[int, str] = {}
+    for name, ids in named.items():
+        for node in ids.tolist():
+            if node in role:
+                raise SpecError(f"node {node} is of {role[node]} and of {name}", hint="give each its own nodes")
+            role[node] = name
+    return role
+
+
+def _populations(
+    graph: Graph, populations: Sequence[Population], role: Mapping[int, str], kv: Array
+) -> dict[str, Array]:
+    """Return the cells of each population; those with one matrix of keys and values together."""
+    free = np.ones(graph.count, bool)
+    free[list(role)] = False
+    taken = np.full(graph.count, -1)
+    found: dict[str, Array] = {}
+    rest = [p for p in populations if p.nodes is None]
+    if len(rest) > 1:
+        raise SpecError(
+            f"populations {rest[0].name!r} and {rest[1].name!r} both have no nodes of their own",
+            hint="name the nodes of all but one",
+        )
+    for number, of in enumerate(populations):
+        if of.nodes is None:
+            continue
+        ids = ids_of(of.nodes, graph, f"population {of.name!r}")
+        ids = ids[free[ids]]
+        twice = ids[taken[ids] >= 0]
+        if twice.size:
+            other = populations[int(taken[twice[0]])].name
+            raise SpecError(f"node {twice[0]} is of populations {other!r} and {of.name!r}")
+        taken[ids] = number
+        found[of.name] = ids
+    left = np.flatnonzero(free & (taken < 0))
+    if rest:
+        found[rest[0].name] = left
+    elif left.size:
+        raise SpecError(
+            f"{left.size:,} nodes, as node {left[0]}, are of no population and no port",
+            hint="leave nodes out of one population: it takes all that are left",
+        )
+    for name, ids in found.items():
+        if not ids.size:
+            raise SpecError(f"population {name!r} has no nodes", hint="those of ports are not among them")
+    return {p.name: _by_group(found[p.name], kv) for p in populations}
+
+
+def _by_group(ids: Array, kv: Array) -> Array:
+    _, group, counts = np.unique(kv[ids], return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    return ids[np.lexsort((ids, group, counts[group]))]
+
+
+def _groups(graph: Graph, tile: tuple[int, ...] | None) -> Array:
+    if tile is None:
+        if not isinstance(graph, Lattice):
+            return np.zeros(graph.count, np.int64)
+        tile = tuple(max(1, size // 4) for size in graph.sizes)
+    return graph.tiles(tile)
+
+
+def _shared(graph: Graph, of: Population, ids: Array) -> Array:
+    """Return which weights each node of a population has."""
+    if of.share == "none":
+        return np.arange(len(ids))
+    if of.tile is None:
+        return np.zeros(len(ids), np.int64)
+    return np.unique(graph.tiles(of.tile)[ids], return_inverse=True)[1].reshape(-1)
+
+
+def _edges(rules: Sequence[Rule], of: Roles) -> tuple[Array, Array, Array, Array]:
+    """Return receivers, senders, distances and delays of all edges.
+
+    Where several give the same one, explicit edges count, else the first rule.
+    """
+    parts: list[tuple[Array, Array, Array, Array]] = []
+    count = 0
+    for rule in sorted(rules, key=lambda rule: not isinstance(rule, ExplicitEdges)):
+        for found in rule.find(of):
+            keep = of.allowed(found.receivers, found.senders)
+            if not found.loops:
+                keep &= found.receivers != found.senders
+            parts.append(_part(found, keep, rule.delay))
+            count += int(keep.sum())
+            refuse_many(count)
+    if not parts:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int32)
+    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    pairs = joined[0] * np.int64(of.graph.count) + joined[1]
+    written = slice(sum(len(rule.edges) for rule in rules if isinstance(rule, ExplicitEdges)))
+    _refuse_two(pairs[written], *(column[written] for column in joined))
+    _, first = np.unique(pairs, return_index=True)
+    receivers, senders, distance, delay = (column[first] for column in joined)
+    return receivers, senders, distance, delay
+
+
+def _refuse_two(pairs: Array, receivers: Array, senders: Array, distance: Array, delay: Array) -> None:
+    """Raise `SpecError` where an explicit edge, by the number of its pair, has two distances or delays."""
+    _, places, edge = np.unique(pairs, return_index=True, return_inverse=True)
+    first = places[edge.reshape(-1)]
+    two = np.flatnonzero((distance != distance[first]) | (delay != delay[first]))
+    if two.size:
+        n, before = int(two[0]), int(first[two[0]])
+        raise SpecError(
+            f"the edge from node {senders[n]} to node {receivers[n]} is explicit twice, with distance "
+            f"{distance[before]:g} and delay {delay[before]}, and with distance {distance[n]:g} and delay {delay[n]}",
+            hint="leave one of them out",
+        )
+
+
+def _part(found: Found, keep: Array, delay: int) -> tuple[Array, Array, Array, Array]:
+    receivers = found.receivers[keep]
+    return receivers, found.senders[keep], found.distance[keep], np.full(len(receivers), delay, np.int32)
+
+
+def _slices(ids: Mapping[str, Array]) -> dict[str, slice]:
+    ends = np.cumsum([len(i) for i in ids.values()]).tolist()
+    return {name: slice(end - len(i), end) for end, (name, i) in zip(ends, ids.items(), strict=True)}

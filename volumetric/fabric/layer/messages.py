@@ -1,0 +1,269 @@
+"""How nodes read, edge by edge or as products of matrices; products of nodes with weights; nodes that are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.edges import Edges, edge_attend, edges_of
+
+if TYPE_CHECKING:
+    from volumetric.fabric.layer.spec import Fabric
+    from volumetric.layers.scope import Scope
+
+DENSE = 16
+"""Receivers with the same senders from which on matrices are multiplied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Receivers whose senders are `senders`, but for themselves; `far` has the distances, infinite without an edge."""
+
+    receivers: Array
+    senders: Array
+    far: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Who reads whom, for receivers of a kind.
+
+    Attributes
+    ----------
+    rest : receivers that read edge by edge
+    edges : theirs
+    far : their distances
+    blocks : the others
+    order : row of each receiver behind all of them, None where they are in order
+    """
+
+    rest: Array
+    edges: Edges
+    far: Array
+    blocks: tuple[Block, ...]
+    order: Array | None
+
+
+def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int) -> Reading:
+    """Return how to read.
+
+    Parameters
+    ----------
+    starts, senders, far : edges by receiver, with their distances
+    own : each receiver as a sender, -1 where it is none
+    count : senders
+    """
+    sets: dict[bytes, list[int]] = {}
+    for r in range(len(starts) - 1):
+        mine = senders[starts[r] : starts[r + 1]]
+        closed = np.union1d(mine, own[r : r + 1][own[r : r + 1] >= 0]) if len(mine) else mine
+        sets.setdefault(np.asarray(closed, np.int64).tobytes(), []).append(r)
+    blocks: list[Block] = []
+    for key, receivers in sets.items():
+        closed = np.frombuffer(key, np.int64)
+        if len(receivers) >= DENSE and len(closed):
+            table = np.full((len(receivers), len(closed)), np.inf)
+            for row, r in enumerate(receivers):
+                mine = slice(starts[r], starts[r + 1])
+                table[row, np.searchsorted(closed, senders[mine])] = far[mine]
+            blocks.append(Block(np.array(receivers), closed, table))
+    taken = np.concatenate([block.receivers for block in blocks]) if blocks else np.zeros(0, np.int64)
+    rest = np.setdiff1d(np.arange(len(starts) - 1), taken)
+    counts = np.diff(starts)[rest]
+    which = (
+        np.concatenate([np.arange(int(starts[r]), int(starts[r + 1])) for r in rest.tolist()]) if len(rest) else taken
+    )
+    edges = edges_of(np.append(0, np.cumsum(counts)), senders[which], count)
+    order = np.argsort(np.concatenate([rest, taken]), kind="stable")
+    in_order = np.array_equal(order, np.arange(len(order)))
+    return Reading(rest, edges, far[which], tuple(blocks), None if in_order else order)
+
+
+def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: float) -> dict[str, int]:
+    """Emit what distances add to scores, by what `attend` calls it; `cost` ``[1, heads]`` is λ where it is learned."""
+    made = {"far": _biased(work, reading.far[:, None], cost, sharpness)}
+    for n, block in enumerate(reading.blocks):
+        rows, columns = block.far.shape
+        there = np.isfinite(block.far)
+        flat = _biased(work, np.where(there, block.far, 0).reshape(-1, 1), cost, sharpness)
+        heads = work.shape(flat)[1]
+        by_head = work.reshape(work.permute(flat, (1, 0)), (heads, rows, columns))
+        if not there.all():
+            off = np.where(there, 0.0, -np.inf)[None]
+            by_head = work.binary("add", by_head, work.constant(off, "no edge"))
+        made[f"far.{n}"] = by_head
+    return made
+
+
+def _biased(work: GraphBuilder, far: Array, cost: int | None, sharpness: float) -> int:
+    if cost is None:
+        return work.constant(-sharpness * far, "distance")
+    return work.binary("mul", work.constant(-far, "distance"), cost)
+
+
+def attend(work: GraphBuilder, q: int, kv: int, reading: Reading, bias: Mapping[str, int], heads: int) -> int:
+    """Emit messages ``[R, B, heads · e]`` from ``q [R, B or 1, heads · d]`` and ``kv [S, B, heads · (d + e)]``."""
+    made: list[int] = []
+    if len(reading.rest):
+        made.append(edge_attend(work, _rows(work, q, reading.rest), kv, bias["far"], reading.edges, heads))
+    made += [_dense(work, q, kv, block, bias[f"far.{n}"], heads) for n, block in enumerate(reading.blocks)]
+    m = work.concat(made, 0)
+    return m if reading.order is None else _rows(work, m, reading.order)
+
+
+def _rows(work: GraphBuilder, x: int, ids: Sequence[int] | Array) -> int:
+    """Emit nodes by number."""
+    count, batch, width = work.shape(x)
+    first, last = int(ids[0]), int(ids[-1]) + 1
+    if np.array_equal(ids, np.arange(first, last)):
+        return work.part(x, 0, first, last)
+    table = work.reshape(x, (count, batch * width))
+    found = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "nodes"))
+    return work.reshape(found, (len(ids), batch, width))
+
+
+def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: int) -> int:
+    """Attention of some nodes over some, as two products for each stream and head."""
+    q, kv = _rows(work, q, block.receivers), _rows(work, kv, block.senders)
+    receivers, own, width = work.shape(q)
+    senders, batch, wide = work.shape(kv)
+    d, e = width // heads, (wide - width) // heads
+
+    def split(x: int, nodes: int, streams: int, each: int) -> int:
+        apart = work.permute(work.reshape(x, (nodes, streams, heads, each)), (1, 2, 0, 3))
+        return work.reshape(apart, (streams * heads, nodes, each))
+
+    k, v = work.split(kv, (width, wide - width), 2)
+    asks, keys = split(work.affine(q, d**-0.5), receivers, own, d), split(k, senders, batch, d)
+    scores = work.gemm(asks, keys, trans_b=True, groups=batch * heads)
+    apart = work.reshape(scores, (batch, heads, receivers, senders))
+    apart = work.binary("add", apart, work.reshape(bias, (1, *work.shape(bias))))
+    weights = work.softmax(work.reshape(apart, (batch * heads * receivers, senders)))
+    weights = work.reshape(weights, (batch * heads, receivers, senders))
+    m = work.reshape(work.gemm(weights, split(v, senders, batch, e)), (batch, heads, receivers, e))
+    return work.reshape(work.permute(m, (2, 0, 1, 3)), (receivers, batch, heads * e))
+
+
+def living_of(scope: Scope, spec: Fabric) -> int | None:
+    """Emit which nodes live, 1 or 0 ``[nodes, 1]``, in their order; None: all of them do, always."""
+    if not spec.dynamic:
+        return None
+    work, told = scope.work, scope.buffers(spec)["living"]
+    there = work.binary("greater", work.unary(told, "abs"), work.scalar(0.0))
+    return work.reshape(there, (*work.shape(told), 1))
+
+
+def first_of(spec: Fabric, state: str) -> int:
+    """Return the first of the nodes that a state is of: ``"shown"``, or what a population keeps."""
+    facts = spec.facts
+    return facts.inputs + (0 if state == "shown" else facts.populations[state.rpartition(".")[0]].start)
+
+
+def shown_by(work: GraphBuilder, living: int | None, x: int, first: int) -> int:
+    """Emit ``[n, …]`` of the nodes from `first` on, 0 where they are masked, whatever is there."""
+    if living is None:
+        return x
+    count, *rest = work.shape(x)
+    own = work.reshape(work.part(living, 0, first, first + count), (count, *(1 for _ in rest)))
+    return work.binary("mul_nonzero", x, own)
+
+
+def without_masked(work: GraphBuilder, reading: Reading, bias: Mapping[str, int], living: int) -> dict[str, int]:
+    """Emit what is added to scores, by what `attend` calls it, with -inf for edges from masked nodes.
+
+    Parameters
+    ----------
+    bias : of edges and blocks
+    living : ``[senders, 1]``; a sender that is counted once for each delay is there once
+    """
+    count = work.shape(living)[0]
+
+    def of(senders: Array) -> int:
+        return work.gather_rows(living, work.constant(np.asarray(senders % count, np.int32), "senders"))
+
+    made = dict(bias)
+    if len(reading.rest):
+        made["far"] = work.binary("mask", bias["far"], of(reading.edges.senders))
+    for n, block in enumerate(reading.blocks):
+        there = work.reshape(of(block.senders), (1, 1, len(block.senders)))
+        made[f"far.{n}"] = work.binary("mask", bias[f"far.{n}"], there)
+    return made
+
+
+MOST_PARTS = 6
+"""Products that nodes in groups are cut into; of more, each node has a matrix of its own."""
+
+
+def by_node(work: GraphBuilder, x: int, weight: int, bias: int | None = None) -> int:
+    """Emit ``x w + b`` for ``[n, B, K]``, ``[n or 1, K, N]`` and ``[n, N]``."""
+    n, batch, k = work.shape(x)
+    sets, _, wide = work.shape(weight)
+    if sets == n:
+        return work.gemm(x, weight, bias)
+    y = work.reshape(work.gemm(work.reshape(x, (1, n * batch, k)), weight), (n, batch, wide))
+    return y if bias is None else work.binary("add", y, work.reshape(bias, (n, 1, wide)))
+
+
+def chosen(work: GraphBuilder, sets: int, ids: Array) -> int:
+    """Emit the set of weights of each node, unless all have one, or each its own: then `sets` as it is."""
+    count, *rest = work.shape(sets)
+    if count == 1 or np.array_equal(ids, np.arange(count)):
+        return sets
+    table = work.reshape(sets, (count, prod(rest)))
+    found = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "sets"))
+    return work.reshape(found, (len(ids), *rest))
+
+
+def turned(work: GraphBuilder, weight: int) -> int:
+    """Emit matrices ``[g, out, in]`` as ``[g, in, out]``."""
+    return work.permute(weight, (0, 2, 1))
+
+
+def joined(work: GraphBuilder, inner: int, outer: int) -> int:
+    """Emit ``(outer inner)ᵀ`` for ``[in, K]`` and ``[g, out, in]``: ``[g, K, out]``."""
+    wide, narrow = work.shape(inner)
+    return work.gemm(work.reshape(inner, (1, wide, narrow)), outer, trans_a=True, trans_b=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Nodes from `start` on, of which each `count` have one matrix; their numbers are `ids`."""
+
+    start: int
+    count: int
+    ids: tuple[int, ...]
+
+
+def parts_of(groups: Array) -> tuple[Part, ...]:
+    """Cut nodes, whose matrices are `groups`, into products of groups of equal size."""
+    runs: list[tuple[int, int, int]] = []
+    start = 0
+    for group, of in groupby(groups.tolist()):
+        count = len(list(of))
+        runs.append((start, count, group))
+        start += count
+    parts = [
+        Part(some[0][0], count, tuple(group for _, _, group in some))
+        for count, of in groupby(runs, key=lambda run: run[1])
+        for some in [list(of)]
+    ]
+    return tuple(parts) if len(parts) <= MOST_PARTS else (Part(0, 1, tuple(groups.tolist())),)
+
+
+def by_group(work: GraphBuilder, x: int, parts: Sequence[Part], weights: Sequence[int]) -> int:
+    """Emit ``x w`` for ``[n, B, K]``, with ``[groups, K, N]`` for each part."""
+    _, batch, k = work.shape(x)
+    made: list[int] = []
+    for part, weight in zip(parts, weights, strict=True):
+        sets, count = len(part.ids), part.count
+        own = work.part(x, 0, part.start, part.start + sets * count)
+        y = work.gemm(work.reshape(own, (sets, count * batch, k)), weight)
+        made.append(work.reshape(y, (sets * count, batch, work.shape(weight)[2])))
+    return work.concat(made, 0)

@@ -1,0 +1,222 @@
+"""Fabrics from tables, as configuration files declare them: every part is data, and an error names its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeVar
+
+from volumetric.base import tables
+from volumetric.base.errors import SpecError
+from volumetric.builders.chain import chain
+from volumetric.fabric.layer.declared import GRU, LSTM, RNN, SLSTM, Axon, Cell, InPort, OutPort, Population
+from volumetric.fabric.layer.edges import Annulus, Columns, ExplicitEdges, LocalRadius, Rule, SmallWorld
+from volumetric.fabric.layer.graphs import Explicit, Graph, Lattice
+from volumetric.fabric.layer.places import Corners, Nodes, Region, XBand, YBand, ZBand
+from volumetric.fabric.layer.reach import check_reached
+from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers import Embedding
+from volumetric.network import Network
+
+P = TypeVar("P", InPort, OutPort)
+
+
+def _lattice2d(width: int, height: int, wrap: bool = False) -> Lattice:
+    return Lattice((width, height), wrap)
+
+
+def _lattice3d(width: int, height: int, depth: int, wrap: bool = False) -> Lattice:
+    return Lattice((width, height, depth), wrap)
+
+
+def _explicit(coords: tuple[tuple[float, ...], ...]) -> Explicit:
+    return Explicit(coords)
+
+
+def _by_tag(*structs: Any) -> MappingProxyType[str, Callable[..., Any]]:
+    return MappingProxyType({struct.__struct_config__.tag: struct for struct in structs})
+
+
+GRAPHS: Final = MappingProxyType({"lattice2d": _lattice2d, "lattice3d": _lattice3d, "explicit": _explicit})
+CELLS: Final = _by_tag(SLSTM, Axon, LSTM, GRU, RNN)
+RULES: Final = _by_tag(LocalRadius, Annulus, SmallWorld, Columns, ExplicitEdges)
+PLACES: Final = _by_tag(XBand, YBand, ZBand, Region, Corners)
+_PARTS: Final = ("inputs", "outputs", "populations", "connectivity", "edges")
+_INTERFACE: Final = MappingProxyType({"public": int, "message": int})
+_MESSAGE: Final = MappingProxyType(
+    {
+        "kind": Literal["dot_product"],
+        "head_dim": int,
+        "heads": int,
+        "value_dim": int,
+        "query": Literal["slot", "state"],
+        "share": tuple[int, ...],
+        "learn_distance": bool,
+    }
+)
+_IN: Final = MappingProxyType({"nodes": Any, "dim": int})
+_OUT: Final = MappingProxyType(
+    {"nodes": Any, "dim": int, "aggregate": Literal["mean", "flatten", "attend"], "slots": int}
+)
+
+
+def fabric_of_data(
+    outputs: int,
+    *,
+    graph: dict[str, Any],
+    interface: dict[str, Any] | None = None,
+    message: dict[str, Any] | None = None,
+    inner_steps: int = 1,
+    dynamic: bool = False,
+    without: list[int] | None = None,
+    width: int | None = None,
+    vocabulary: int | None = None,
+    inputs: int | None = None,
+) -> Network:
+    """Return a fabric between what data give and what they ask for, as configuration files name it.
+
+    Parameters
+    ----------
+    outputs : features at the end: all outputs side by side
+    graph : table with a ``kind``, ``"lattice2d"`` (`width`, `height`, `wrap`), ``"lattice3d"`` (and `depth`) or
+        ``"explicit"`` (`coords`, `edges`); and what is on it, by name: ``inputs`` (`nodes`, `dim`), ``outputs`` (and
+        `aggregate`, `slots`), ``populations`` (`cell`, `nodes`, `share`), and ``connectivity``, a list of rules. The
+        one input of a lattice is the first column along x unless told, the one output the last; the width of an only
+        port is that of the data
+    interface : ``public`` and ``message``, widths inside
+    message : ``head_dim``, ``heads``, ``value_dim``, ``query`` (``"slot"`` or ``"state"``), ``share`` (a tile of
+        senders) and ``learn_distance``, as of `volumetric.fabric.DotProduct`
+    inner_steps : messages for each row
+    dynamic : nodes can be masked
+    without : nodes of the graph that do not exist
+    width : of the embedding of token ids; None: that of the cells, or of all inputs together
+    vocabulary : the data are token ids
+    inputs : features of a row of the data
+
+    Raises
+    ------
+    SpecError : an entry is unknown or makes no sense; its key is named. Widths do not fit the data, or an output can
+        depend on no input
+    """
+    body, parts = _graph(graph)
+    populations = _populations(parts.get("populations"))
+    ins = _ports(parts.get("inputs", {"input": {}}), _IN, "graph.inputs")
+    outs = _ports(parts.get("outputs", {"output": {}}), _OUT, "graph.outputs")
+    hidden = populations[0].cell.hidden
+    if vocabulary and width is None:
+        dims = [port["dim"] for port in ins.values() if "dim" in port]
+        width = sum(dims) if len(dims) == len(ins) else hidden
+    given = width if vocabulary else inputs
+    if given is None:
+        raise SpecError("a fabric reads token ids or rows of numbers, one behind the other", hint="[samples, T, …]")
+    _fill(ins, given, "inputs", "the embedding has" if vocabulary else "the data have")
+    _fill(outs, outputs, "outputs", "the data ask for")
+    low, high = (XBand(side) if isinstance(body, Lattice) else None for side in ("low", "high"))
+    told = {} if message is None else tables.entries(message, _MESSAGE, "message")
+    told.pop("kind", None)
+    if "share" in told:
+        told["kv_tile"] = told.pop("share")
+    spec = Fabric(
+        graph=body,
+        inputs=tuple(_port(InPort, name, of, low, len(ins), "inputs") for name, of in ins.items()),
+        outputs=tuple(_port(OutPort, name, of, high, len(outs), "outputs") for name, of in outs.items()),
+        populations=populations,
+        connectivity=_rules(parts, body),
+        inner_steps=inner_steps,
+        dynamic=dynamic,
+        without=tuple(without or ()),
+        **({} if interface is None else tables.entries(interface, _INTERFACE, "interface")),
+        **told,
+    )
+    check_reached(spec)
+    if not vocabulary:
+        return chain([spec], (given,))
+    return chain([Embedding(num_embeddings=vocabulary, embedding_dim=given), spec], (), "int32")
+
+
+def _graph(table: dict[str, Any]) -> tuple[Graph, dict[str, Any]]:
+    """Return where nodes are, and the table's other parts."""
+    kind = table.get("kind", "lattice2d")
+    own = tables.keywords(GRAPHS[kind]) if isinstance(kind, str) and kind in GRAPHS else {}
+    if own:
+        tables.expect_keys(table, ("kind", *own, *_PARTS), "graph")
+    parts = {key: table[key] for key in _PARTS if key in table}
+    rest = {key: value for key, value in table.items() if key not in parts}
+    return tables.choose(GRAPHS, {"kind": kind, **rest}, "graph"), parts
+
+
+def _populations(table: Any) -> tuple[Population, ...]:
+    if not table:
+        raise SpecError(
+            "graph.populations must be given", hint='populations.core = { cell = { kind = "slstm", hidden = 32 } }'
+        )
+    made = []
+    for name, of in _named(table, "graph.populations"):
+        where = f"graph.populations.{name}"
+        given = tables.expect_keys(of, ("cell", "nodes", "share"), where)
+        if "cell" not in given:
+            raise SpecError(f"{where}: cell must be given", hint='cell = { kind = "slstm", hidden = 32 }')
+        cell: Cell = tables.choose(CELLS, given["cell"], f"{where}.cell")
+        nodes = _nodes(given["nodes"], f"{where}.nodes") if "nodes" in given else None
+        made.append(Population(name, cell, nodes, tables.typed(given.get("share", "none"), str, f"{where}.share")))
+    return tuple(made)
+
+
+def _ports(table: Any, types: MappingProxyType[str, Any], where: str) -> dict[str, dict[str, Any]]:
+    """Return ports by name, their nodes as such."""
+    made = {name: tables.entries(of, types, f"{where}.{name}") for name, of in _named(table, where)}
+    for name, of in made.items():
+        if "nodes" in of:
+            of["nodes"] = _nodes(of["nodes"], f"{where}.{name}.nodes")
+    return made
+
+
+def _fill(ports: dict[str, dict[str, Any]], width: int, what: str, has: str) -> None:
+    """Give the only port that has no width what is left."""
+    without = [name for name, of in ports.items() if "dim" not in of]
+    left = width - sum(of.get("dim", 0) for of in ports.values())
+    if len(without) > 1:
+        raise SpecError(f"graph.{what}.{without[0]}: dim must be given", hint="one at most may be left to the data")
+    if without and left >= 1:
+        ports[without[0]]["dim"] = left
+    elif without or left:
+        raise SpecError(
+            f"graph.{what} have {width - left} numbers side by side, {has} {width}",
+            hint="leave out the dim of one of them",
+        )
+
+
+def _port(make: Callable[..., P], name: str, of: dict[str, Any], end: Nodes | None, count: int, what: str) -> P:
+    if "nodes" not in of and (end is None or count > 1):
+        raise SpecError(f"graph.{what}.{name}: nodes must be given", hint='ids, or { kind = "x_band", side = "low" }')
+    return make(name=name, **({"nodes": end} | of))
+
+
+def _rules(parts: dict[str, Any], body: Graph) -> tuple[Rule, ...]:
+    """Return who reads whom: on a lattice the neighbours, unless told."""
+    given = parts.get("connectivity", [{"kind": "local_radius", "radius": 1.5}] if isinstance(body, Lattice) else [])
+    if not isinstance(given, list):
+        raise SpecError(
+            f"graph.connectivity: expected a list, got {given!r}", hint='[{ kind = "local_radius", radius = 1.5 }]'
+        )
+    rules: list[Rule] = []
+    if "edges" in parts:
+        pairs = tables.typed(parts["edges"], tuple[tuple[int, int], ...], "graph.edges")
+        rules.append(ExplicitEdges(pairs, None))
+    rules += (tables.choose(RULES, rule, f"graph.connectivity[{i}]") for i, rule in enumerate(given))
+    if not rules:
+        raise SpecError("graph: nobody reads anybody", hint="edges = [[1, 0], …] (receiver, sender), or connectivity")
+    return tuple(rules)
+
+
+def _nodes(value: Any, where: str) -> Nodes:
+    """Return ids, or what names a set of nodes."""
+    return (
+        tables.typed(value, tuple[int, ...], where) if isinstance(value, list) else tables.choose(PLACES, value, where)
+    )
+
+
+def _named(table: Any, where: str) -> list[tuple[str, Any]]:
+    if not isinstance(table, dict) or not table:
+        raise SpecError(f"{where}: expected tables by name, got {table!r}")
+    return [*table.items()]

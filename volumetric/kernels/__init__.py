@@ -1,1 +1,0 @@
-"""Compute kernels: numba functions for the CPU, WGSL dispatches for the GPU."""

@@ -1,0 +1,7 @@
+"""Networks: layers at coordinates of a grid, links and ports between them, and their weights."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

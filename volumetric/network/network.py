@@ -1,0 +1,358 @@
+"""Network: the immutable structure of a volume of layers. It validates itself and infers every shape when built."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from volumetric.base._typing import ROWS, Shape
+from volumetric.base.errors import ArgumentError, CheckpointError, ShapeError, SpecError, VolumetricError
+from volumetric.base.hints import shown
+from volumetric.base.keywords import explained
+from volumetric.layers import LayerSpec, ParamSpec
+from volumetric.layers.alone import makes_networks
+from volumetric.layers.fresh import filled, is_drawn
+from volumetric.network.grid import Coord, Grid, Link, Port, check_name
+from volumetric.network.weights import Params, WeightStore
+from volumetric.network.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
+
+if TYPE_CHECKING:
+    from volumetric.network.network_morph import NetworkMorph, Targets
+
+_EXAMPLE = "Dense(in_features=2, out_features=1)"
+INPUT, OUTPUT = "input", "output"
+"""Names of what the first layer of a network reads, and of what its last one makes."""
+
+
+@explained
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Layers at coordinates of a grid, run in reading order, with links beside the chain.
+
+    Attributes
+    ----------
+    layers : coordinate → layer spec; a slot without a layer passes its input on. Or a list of layers, for the first
+        places of the grid in reading order; without a grid one to a plane. Coordinates, here and below, may also be
+        tuples, as ``(1, 0, 0, 2)``, and texts, as ``"1.0.0.2"``
+    grid : the volume; unless given, the smallest that holds all layers
+    links : activation links and shared weights
+    disabled : coordinates whose layer acts as the identity
+    input_shape : shape of one row of input: ``()`` for token ids, ``(features,)`` for features
+    input_dtype : ``"int32"`` for token ids, else ``"float32"``
+    inputs : further inputs by name; that which the first layer reads is called ``"input"``
+    outputs : further outputs: name → layer whose output is handed out. What the last layer makes is called
+        ``"output"``, unless this gives that name to another layer
+
+    Raises
+    ------
+    SpecError, ShapeError : anything ill-formed; the message names the coordinate and the layer
+    """
+
+    layers: Mapping[Coord, LayerSpec] = field(default_factory=dict)
+    grid: Grid = None  # pyright: ignore[reportAssignmentType]  (known once the layers are)
+    links: tuple[Link, ...] = ()
+    disabled: frozenset[Coord] = frozenset()
+    input_shape: Shape = ()
+    input_dtype: Literal["int32", "float32"] = "int32"
+    inputs: Mapping[str, Port] = field(default_factory=dict)
+    outputs: Mapping[str, Coord] = field(default_factory=dict)
+    wires: tuple[Wire, ...] = field(init=False, repr=False, compare=False)
+    shapes: Mapping[Coord, Shape] = field(init=False, repr=False, compare=False)
+    """Output shape of every layer; the first axis, `ROWS`, is free."""
+    reads: Mapping[Coord, Shape] = field(init=False, repr=False, compare=False)
+    """Shape of what every layer reads."""
+    _shared: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    _last: Coord = field(init=False, repr=False, compare=False)
+
+    if TYPE_CHECKING:  # lists of layers, and tuples and texts as coordinates, are taken, too
+
+        def __init__(
+            self,
+            *,
+            layers: Mapping[Any, LayerSpec] | Sequence[LayerSpec],
+            grid: Grid = ...,
+            links: Sequence[Link] = ...,
+            disabled: Collection[Any] = ...,
+            input_shape: Sequence[int] | int = ...,
+            input_dtype: Literal["int32", "float32"] = ...,
+            inputs: Mapping[str, Port] = ...,
+            outputs: Mapping[str, Any] = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        """Order the layers, resolve the links and infer the shapes."""
+        ordered = _placed(self.layers, self.grid)
+        if not ordered:
+            raise SpecError(
+                "a network needs at least one layer", hint="as layers=[Dense(in_features=2, out_features=1)]"
+            )
+        if self.grid is None:
+            object.__setattr__(self, "grid", _around(ordered))
+        object.__setattr__(self, "links", tuple(self.links))
+        object.__setattr__(self, "disabled", frozenset(map(Coord.of, self.disabled)))
+        object.__setattr__(self, "outputs", {name: Coord.of(coord) for name, coord in dict(self.outputs).items()})
+        shape = self.input_shape
+        object.__setattr__(self, "input_shape", (shape,) if isinstance(shape, int) else tuple(shape))
+        for coord in (*ordered, *self.disabled, *(c for link in self.links for c in (link.source, link.target))):
+            self.grid.index(coord)
+        object.__setattr__(self, "layers", MappingProxyType(ordered))
+        object.__setattr__(self, "_last", tuple(ordered)[-1])
+        object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
+        object.__setattr__(self, "outputs", MappingProxyType(dict(self.outputs)))
+        self._check_ends()
+        object.__setattr__(self, "wires", wire(ordered, self.links, self.disabled, self.inputs))
+        read, made = self._infer()
+        object.__setattr__(self, "reads", MappingProxyType(read))
+        object.__setattr__(self, "shapes", MappingProxyType(made))
+        object.__setattr__(self, "_shared", follow_shared(ordered, self.links))
+
+    @property
+    def ports(self) -> dict[str, Port]:
+        """All inputs by name, ``"input"`` first."""
+        first = next(iter(self.layers))
+        return {INPUT: Port(coord=first, shape=self.input_shape, dtype=self.input_dtype), **self.inputs}
+
+    @property
+    def taps(self) -> dict[str, Coord]:
+        """All outputs by name, ``"output"`` first: the layers that make them."""
+        return {OUTPUT: self._last, **self.outputs}
+
+    def _check_ends(self) -> None:
+        """Check the names of inputs and outputs, and that outputs are of layers."""
+        for name in self.inputs:
+            check_name(name, "an input")
+            if name == INPUT:
+                raise SpecError(
+                    f"{INPUT!r} is what the first layer reads, and no further input",
+                    hint="give its shape as input_shape and input_dtype, or take another name",
+                )
+        for name, coord in self.outputs.items():
+            check_name(name, "an output")
+            if coord not in self.layers:
+                raise SpecError(f"output {name!r}: there is no layer at {coord}", hint=places_of(self.layers))
+
+    def _infer(self) -> tuple[dict[Coord, Shape], dict[Coord, Shape]]:
+        """Shapes of what layers read and make."""
+        ports, wires = self.ports, {w.coord: w for w in self.wires}
+        read: dict[Coord, Shape] = {}
+        made: dict[Coord, Shape] = {}
+
+        def shape_of(source: Source) -> Shape:
+            if source.coord is None:
+                return (ROWS, *ports[source.port].shape)
+            return made[source.coord] if source.side == "output" else read[source.coord]
+
+        def name(w: Wire, error: VolumetricError) -> ShapeError:
+            sources = ", ".join(map(str, w.inputs))
+            kind = self.layers[w.coord].kind
+            return ShapeError(f"{kind} at {w.coord} (reads {sources}): {error}", hint=error.hint)
+
+        for w in self.wires:
+            spec = self.layers[w.coord]
+            try:
+                known = [(s, shape_of(s)) for s in w.inputs if s.coord is None or s.coord < w.coord]
+                # All that a layer reads has one shape; where it reads later layers alone, theirs is looked for.
+                read[w.coord] = _same(known) if known else self._going_round(w)
+                skip = () if w.skip is None else (shape_of(w.skip),)
+                made[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
+            except VolumetricError as error:
+                raise name(w, error) from None
+        for w in self.wires:
+            try:
+                _same([(w.inputs[0], read[w.coord]), *((s, shape_of(s)) for s in w.inputs)])
+                if len(w.inputs) > 1:
+                    _no_ids([source for source in w.inputs if carries_ids(source, wires, ports)])
+            except VolumetricError as error:
+                raise name(w, error) from None
+        return read, made
+
+    def _going_round(self, w: Wire) -> Shape:
+        """Shape of what a layer reads that reads later layers alone."""
+        [coord, *_] = [source.coord for source in w.inputs if source.coord is not None]
+        return own_output(coord, self.layers, self.wires, self.ports)
+
+    def param_specs(self) -> dict[str, ParamSpec]:
+        """Key → spec of every tensor that the network owns; shared ones appear at their source alone.
+
+        Buffers, which layers change themselves, are among them: all that is stored of a network.
+        """
+        return {key: spec for key, spec in self._all_params() if key not in self._shared}
+
+    def _all_params(self) -> Iterator[tuple[str, ParamSpec]]:
+        for coord, spec in self.layers.items():
+            for param in spec.tensors():
+                yield f"{coord}/{param.name}", param
+
+    def resolve(self, key: str) -> str:
+        """Key under which a parameter is stored, after following shared links."""
+        return self._shared.get(key, key)
+
+    def with_layer(self, coord: Coord, spec: LayerSpec | None) -> Network:
+        """Return a copy with `spec` at `coord`, or without a layer there."""
+        coord = Coord.of(coord)
+        layers = {c: s for c, s in self.layers.items() if c != coord}
+        if spec is not None:
+            layers[coord] = spec
+        return dataclasses.replace(self, layers=layers)
+
+    def with_link(self, link: Link) -> Network:
+        """Return a copy with one more link."""
+        return dataclasses.replace(self, links=(*self.links, link))
+
+    def morph(
+        self,
+        params: Mapping[str, WeightStore],
+        dtype: Targets,
+        scheme: str | None = None,
+        *,
+        keep_masters: bool = True,
+    ) -> NetworkMorph:
+        """Convert weights of this network to other numeric types, in place. An error changes nothing.
+
+        Matrices, filters and tables are converted; gains and biases stay as they are. What is converted is a tensor's
+        float32 master where one is kept, else its stored values. A tensor that layers share is converted once.
+
+        Parameters
+        ----------
+        params : weights of this network
+        dtype : ``"int4"``, ``"q8_0"``, ``"bf16"`` … for all layers, or coordinate → such a type for some
+        scheme : how codes are scaled, ``"g64"``, ``"row"`` or ``"g32:f32"``; None: the type's default, or what `dtype`
+            says itself, as ``"int4:g64"``
+        keep_masters : keep the float32 values beside the new form, so that converting back restores their bits; they
+            take 4 bytes a weight. Otherwise masters kept so far are dropped.
+
+        Returns
+        -------
+        NetworkMorph
+            for each layer, and for all together: NMSE, cosine, largest difference, bits per weight
+
+        Raises
+        ------
+        SpecError : a coordinate is outside of the grid, has no layer or a layer without weights, or two coordinates
+            ask for two forms of a tensor that they share
+        DTypeError : a type or scheme is unknown, or cannot hold NaN or an infinity that a tensor has
+        CheckpointError : `params` lacks a tensor
+
+        Examples
+        --------
+        >>> from volumetric import Coord, Grid, Network, initialise
+        >>> from volumetric.layers import Dense
+        >>> network = Network(
+        ...     grid=Grid(1), layers={Coord(0): Dense(in_features=64, out_features=8)}, input_shape=(64,),
+        ...     input_dtype="float32",
+        ... )
+        >>> report = network.morph(initialise(network), {"0.0.0.0": "int4"}, "g64")
+        >>> report.layers[0].bits_per_weight, report.error.cosine > 0.99
+        (4.25, True)
+        """
+        from volumetric.network.network_morph import morph
+
+        return morph(self, params, dtype, scheme, keep_masters=keep_masters)
+
+    def to_json(self) -> str:
+        """JSON text that `from_json` turns back into an equal network; the same network gives the same bytes."""
+        from volumetric.network.network_json import network_to_json
+
+        return network_to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Network:
+        """Read what `to_json` wrote. Raises `SpecError` naming the place of anything unknown or ill-typed."""
+        from volumetric.network.network_json import network_from_json
+
+        return network_from_json(text)
+
+
+def _placed(layers: Mapping[Coord, LayerSpec] | Sequence[LayerSpec], grid: Grid | None) -> dict[Coord, LayerSpec]:
+    """Return layers by coordinate, in reading order."""
+    if isinstance(layers, LayerSpec):
+        layers = [layers]
+    if not isinstance(layers, Mapping):
+        if grid is not None and len(layers) > len(grid):
+            sides = "×".join(map(str, grid.sides))
+            raise SpecError(
+                f"{len(layers)} layers are more than a grid of {sides} has places", hint="leave the grid out"
+            )
+        places = map(Coord, range(len(layers))) if grid is None else iter(grid)
+        layers = dict(zip(places, layers, strict=False))
+    placed = {Coord.of(coord): spec for coord, spec in layers.items()}
+    for coord, spec in placed.items():
+        if not isinstance(spec, LayerSpec):
+            made = f"{spec.__name__}(…)" if isinstance(spec, type) else _EXAMPLE
+            raise SpecError(f"layer at {coord}: expected a layer, got {spec!r:.60}", hint=f"as {made}")
+    return dict(sorted(placed.items()))
+
+
+def _around(layers: Mapping[Coord, LayerSpec]) -> Grid:
+    """Return the smallest grid that has places for all layers."""
+    sides = zip(*((c.z, c.y, c.x, c.slot) for c in layers), strict=True)
+    return Grid(*(max(side) + 1 for side in sides))
+
+
+def _same(shapes: list[tuple[Source, Shape]]) -> Shape:
+    """Return the one shape of values that are summed."""
+    source, shape = shapes[0]
+    for other, its in shapes[1:]:
+        if its != shape:
+            raise ShapeError(f"cannot add {other} of shape {its} to {source} of shape {shape}")
+    return shape
+
+
+def _no_ids(sources: list[Source]) -> None:
+    """Raise `ShapeError` if there are ids among what is summed."""
+    if sources:
+        raise ShapeError(
+            f"cannot add to {sources[0]}, which is ids", hint="let layers of their own read ids, and add what they make"
+        )
+
+
+@makes_networks
+def _alone(layer: LayerSpec, input_shape: Shape) -> Network:
+    """Return a network of one layer that reads numbers."""
+    return Network(layers=[layer], input_shape=input_shape, input_dtype="float32")
+
+
+def initialise(network: Network, seed: int = 0) -> Params:
+    """Fill the parameters of a fresh network. Each tensor has a random stream of its own, whatever the order.
+
+    Raises
+    ------
+    ArgumentError : `network` is no network, or `seed` no whole number from 0 on
+    """
+    if not isinstance(network, Network):
+        raise ArgumentError(
+            f"initialise: the network is of type {type(network).__name__}", hint="as initialise(network)"
+        )
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ArgumentError(f"initialise: seed must be a whole number from 0 on, got {shown(seed)}", hint="as seed=1")
+    stores: dict[str, WeightStore] = {}
+    idle = np.random.Generator(np.random.Philox(seed))
+    for key, spec in network.param_specs().items():
+        rng = idle
+        if is_drawn(spec):  # a stream takes longer to begin than most tensors to fill
+            rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))))
+        stores[key] = WeightStore.from_array(filled(spec, rng))
+    return Params(stores)
+
+
+def check_params(network: Network, params: Mapping[str, WeightStore]) -> None:
+    """Raise `CheckpointError` naming what is missing, unexpected or mis-shaped in `params`."""
+    specs = network.param_specs()
+    problems = [f"missing {key}" for key in specs if key not in params]
+    problems += [f"unexpected {key}" for key in params if key not in specs]
+    problems += [
+        f"{key} has shape {params[key].shape}, expected {spec.shape}"
+        for key, spec in specs.items()
+        if key in params and params[key].shape != spec.shape
+    ]
+    if problems:
+        more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise CheckpointError(
+            "parameters do not fit the network: " + "; ".join(problems[:5]) + more,
+            hint="they are of another network: initialise(network) makes fresh ones, load(…) has those of a model",
+        )

@@ -1,0 +1,182 @@
+"""Network ↔ JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
+from volumetric.base.tables import convert, expect_keys, read
+from volumetric.layers import LAYERS, LayerSpec
+from volumetric.layers.base import fields_of
+from volumetric.network.grid import Coord, Grid, Link, Port
+from volumetric.network.network import Network
+
+FORMAT = "volumetric.network"
+VERSION = 1
+_KEYS = ("format", "version", "grid", "input", "layers", "links", "disabled", "inputs", "outputs")
+
+
+def network_to_json(network: Network) -> str:
+    """Return JSON text with sorted coordinates and defaults left out."""
+    return to_text(network_to_dict(network))
+
+
+def to_text(data: Mapping[str, Any]) -> str:
+    """Return an object as the text of a file."""
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def network_to_dict(network: Network) -> dict[str, Any]:
+    """Return what `network_to_json` writes."""
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "grid": list(network.grid.sides),
+        "input": {"shape": list(network.input_shape), "dtype": network.input_dtype},
+        "layers": {str(coord): spec_to_dict(spec) for coord, spec in network.layers.items()},
+        "links": [_link_to_dict(link) for link in network.links],
+        "disabled": [str(coord) for coord in sorted(network.disabled)],
+    }
+    if network.inputs:
+        data["inputs"] = {name: _port_to_dict(port) for name, port in network.inputs.items()}
+    if network.outputs:
+        data["outputs"] = {name: str(coord) for name, coord in network.outputs.items()}
+    return data
+
+
+def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
+    """Kind and the fields that differ from their defaults."""
+    out: dict[str, Any] = {"kind": spec.kind}
+    defaults = {f.name: f.default for f in dataclasses.fields(spec)}  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
+    for name, value in fields_of(spec).items():
+        if name == spec.children_field:
+            one = isinstance(value, LayerSpec)
+            out[name] = spec_to_dict(value) if one else [spec_to_dict(child) for child in value]
+        elif value != defaults[name]:
+            out[name] = _given(value)
+    return out
+
+
+def _given(value: Any) -> Any:
+    """Builtins of a field; of a dataclass what differs from its defaults."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return msgspec.to_builtins(value)
+    pairs = {f.name: (getattr(value, f.name), f.default) for f in dataclasses.fields(value)}
+    return {name: _given(one) for name, (one, default) in pairs.items() if one != default}
+
+
+def _link_to_dict(link: Link) -> dict[str, str | int]:
+    given = {f.name: getattr(link, f.name) for f in dataclasses.fields(link) if f.name != "delay"}
+    out: dict[str, str | int] = {name: str(value) for name, value in given.items() if value is not None}
+    return {**out, "delay": link.delay} if link.delay else out
+
+
+def _port_to_dict(port: Port) -> dict[str, Any]:
+    default = {} if port.default is None else {"default": port.default}
+    return {
+        "coord": str(port.coord),
+        "shape": list(port.shape),
+        "dtype": port.dtype,
+        "combine": port.combine,
+        **default,
+    }
+
+
+def network_from_json(text: str | bytes) -> Network:
+    """Inverse of `network_to_json`."""
+    return network_from_dict(read_text(text, "network"))
+
+
+def read_text(text: str | bytes, what: str) -> Any:
+    """Return the JSON value that a text holds; `what` is its name in the error."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{what}: not valid JSON ({error})") from None
+
+
+def check_head(data: Any, allowed: tuple[str, ...], what: str, *, form: str, version: int) -> None:
+    """Raise `SpecError` unless `data` is an object of a format and version that is read, without unknown keys."""
+    expect_keys(data, allowed, "$", "an object")
+    if data.get("format") != form:
+        raise SpecError(f"{what}: format is {data.get('format')!r}, expected {form!r}")
+    if data.get("version") != version:
+        raise SpecError(f"{what}: version {data.get('version')!r} is not supported", hint=f"this is version {version}")
+
+
+def network_from_dict(data: Any) -> Network:
+    """Inverse of `network_to_dict`."""
+    check_head(data, _KEYS, "network", form=FORMAT, version=VERSION)
+    given = convert(data.get("input", {}), dict[str, Any], "$.input")
+    expect_keys(given, ("shape", "dtype"), "$.input", "an object")
+    layers = convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
+    inputs = convert(data.get("inputs", {}), dict[str, dict[str, Any]], "$.inputs")
+    outputs = convert(data.get("outputs", {}), dict[str, str], "$.outputs")
+    return Network(
+        grid=Grid(*convert(data.get("grid"), tuple[int, int, int, int], "$.grid")),
+        layers={Coord.parse(c): spec_from_dict(d, f"$.layers.{c}") for c, d in layers.items()},
+        links=tuple(_link(d, f"$.links[{i}]") for i, d in enumerate(convert(data.get("links", []), list, "$.links"))),
+        disabled=frozenset(map(Coord.parse, convert(data.get("disabled", []), list[str], "$.disabled"))),
+        input_shape=convert(given.get("shape", []), tuple[int, ...], "$.input.shape"),
+        input_dtype=convert(given.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"),
+        inputs={name: _port(d, f"$.inputs.{name}") for name, d in inputs.items()},
+        outputs={name: Coord.parse(coord) for name, coord in outputs.items()},
+    )
+
+
+def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
+    """Inverse of `spec_to_dict`; unknown kinds, unknown fields and wrong types are errors that name `where`."""
+    kind = data.get("kind") if isinstance(data, Mapping) else None
+    if not isinstance(kind, str) or kind not in LAYERS:
+        raise SpecError(f"{where}: unknown layer kind {kind!r}", hint=suggestion(kind, LAYERS))
+    cls = LAYERS[kind]
+    hints = get_type_hints(cls)
+    names = [f.name for f in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
+    expect_keys(data, ("kind", *names), where, "an object")
+    fields: dict[str, Any] = {}
+    for name in names:
+        if name not in data:
+            continue
+        place = f"{where}.{name}"
+        if name == cls.children_field and hints[name] is LayerSpec:
+            fields[name] = spec_from_dict(convert(data[name], dict[str, Any], place), place)
+        elif name == cls.children_field:
+            children = convert(data[name], list[dict[str, Any]], place)
+            fields[name] = tuple(spec_from_dict(child, f"{place}[{i}]") for i, child in enumerate(children))
+        else:
+            fields[name] = read(data[name], hints[name], place)
+    try:
+        return cls(**fields)
+    except TypeError as error:
+        raise SpecError(f"{where}: {kind}: {error}") from None
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}", hint=error.hint) from None
+
+
+def _link(data: Any, where: str) -> Link:
+    names = tuple(f.name for f in dataclasses.fields(Link))
+    expect_keys(data, names, where, "an object")
+    given: dict[str, Any] = convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
+    given["delay"] = convert(data.get("delay", 0), int, f"{where}.delay")
+    for end in ("source", "target"):
+        if end not in given:
+            raise SpecError(f"{where}: a link needs a {end}")
+        given[end] = Coord.parse(given[end])
+    if "kind" not in given:
+        raise SpecError(f"{where}: a link needs a kind")
+    return Link(**given)
+
+
+def _port(data: dict[str, Any], where: str) -> Port:
+    expect_keys(data, tuple(f.name for f in dataclasses.fields(Port)), where, "an object")
+    if "coord" not in data:
+        raise SpecError(f"{where}: an input needs a coord")
+    hints = get_type_hints(Port)
+    given = {name: convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
+    return Port(coord=Coord.parse(convert(data["coord"], str, f"{where}.coord")), **given)

@@ -1,0 +1,176 @@
+"""Converting the weights of a network to other numeric types in place, and saying layer by layer what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from volumetric.base.errors import CheckpointError, DTypeError, SpecError
+from volumetric.dtypes import DType, Packed, Scheme, parse_dtype
+from volumetric.network.grid import Coord
+from volumetric.network.weights import Difference, MorphReport, WeightStore
+
+if TYPE_CHECKING:
+    from volumetric.network.network import Network
+
+Form: TypeAlias = "str | DType | Scheme"
+Targets: TypeAlias = "Form | Mapping[Coord | str, Form]"
+"""One numeric type for all layers, or coordinate → type: the other layers keep theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerMorph:
+    """What converting the weights of one layer did.
+
+    Attributes
+    ----------
+    coord, kind : which layer
+    scheme : the form that its weights have now
+    keys : tensors converted; gains and biases stay as they are and do not count
+    elements : numbers in them
+    bits_per_weight : stored bits for each number, scales, offsets and padding included
+    error : figures over all tensors of the layer together
+    """
+
+    coord: Coord
+    kind: str
+    scheme: Scheme
+    keys: tuple[str, ...]
+    elements: int
+    bits_per_weight: float
+    error: MorphReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkMorph:
+    """What a conversion did: figures for each layer, in reading order, and over all of them together.
+
+    Attributes
+    ----------
+    layers : one entry for each layer with converted weights; a shared tensor counts where it is first used
+    elements, bits_per_weight, error : as in `LayerMorph`, over everything converted
+    """
+
+    layers: tuple[LayerMorph, ...]
+    elements: int
+    bits_per_weight: float
+    error: MorphReport
+
+    def __str__(self) -> str:
+        """Return a table with a line for each layer."""
+        lines = [f"{'layer':24} {'scheme':18} {'bits':>6} {'NMSE':>10} {'cosine':>9} {'max abs':>10}"]
+        lines += [_line(f"{x.coord} {x.kind}", str(x.scheme), x.bits_per_weight, x.error) for x in self.layers]
+        return "\n".join([*lines, _line("all", "", self.bits_per_weight, self.error)])
+
+
+def _line(name: str, scheme: str, bits: float, error: MorphReport) -> str:
+    figures = f"{bits:6.3f} {error.nmse:10.3e} {error.cosine:9.6f} {error.max_abs:10.3e}"
+    return f"{name:24} {scheme:18} {figures}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Converted:
+    store: WeightStore
+    packed: Packed
+    difference: Difference
+
+
+def morph(
+    network: Network,
+    params: Mapping[str, WeightStore],
+    dtype: Targets,
+    scheme: str | None = None,
+    *,
+    keep_masters: bool = True,
+) -> NetworkMorph:
+    """See `Network.morph`."""
+    wanted = _wanted(network, dtype, scheme)
+    missing = [key for keys in wanted.values() for key in keys if key not in params]
+    if missing:
+        raise CheckpointError(
+            f"parameters do not fit the network: missing {', '.join(missing[:5])}",
+            hint="initialise(network) makes fresh ones, load(…).params are those of a model",
+        )
+    converted: dict[str, _Converted] = {}
+    layers: list[LayerMorph] = []
+    for coord, keys in wanted.items():
+        converted |= {key: _convert(key, params[key], to) for key, to in keys.items()}
+        layers.append(_layer(network, coord, {key: converted[key] for key in keys}))
+    for one in converted.values():  # only now, so that an error above has changed nothing
+        if keep_masters:
+            one.store.master()
+        else:
+            one.store.drop_master()
+        one.store.adopt(one.packed)
+    return NetworkMorph(layers=tuple(layers), **_figures(list(converted.values())))
+
+
+def _wanted(network: Network, dtype: Targets, scheme: str | None) -> dict[Coord, dict[str, Scheme]]:
+    """Coordinate → key → scheme of everything to convert; each tensor appears once."""
+    if isinstance(dtype, Mapping):
+        forms = {_coordinate(network, at): _scheme(form, scheme) for at, form in dtype.items()}
+    else:
+        forms = dict.fromkeys(network.layers, _scheme(dtype, scheme))
+    wanted: dict[Coord, dict[str, Scheme]] = {}
+    owner: dict[str, tuple[Coord, Scheme]] = {}
+    for coord, to in sorted(forms.items()):
+        keys = [network.resolve(f"{coord}/{p.name}") for p in network.layers[coord].params() if p.packable]
+        if not keys and isinstance(dtype, Mapping):
+            raise SpecError(f"{network.layers[coord].kind} at {coord} has no weights to convert")
+        for key in keys:
+            first, earlier = owner.setdefault(key, (coord, to))
+            if earlier != to:
+                raise SpecError(f"{key} is shared by {first} and {coord}, and cannot be {earlier} and {to} at once")
+            if first == coord:
+                wanted.setdefault(coord, {})[key] = to
+    return wanted
+
+
+def _coordinate(network: Network, at: Coord | str) -> Coord:
+    coord = Coord.parse(at) if isinstance(at, str) else at
+    network.grid.index(coord)
+    if coord not in network.layers:
+        raise SpecError(f"there is no layer at {coord}", hint=f"layers are at {_some(network)}")
+    return coord
+
+
+def _some(network: Network) -> str:
+    names = [str(coord) for coord in network.layers]
+    return ", ".join(names[:6]) + (" …" if len(names) > 6 else "")
+
+
+def _scheme(form: Form, scheme: str | None) -> Scheme:
+    """Return the scheme of a type; `scheme` gives its modifiers, as ``"g64"`` or ``"row:f32"``."""
+    if scheme is None:
+        return Scheme.parse(form)
+    if isinstance(form, Scheme):
+        raise DTypeError(f"{form} is a whole scheme and takes no {scheme!r}", hint="pass a numeric type, or no scheme")
+    return Scheme.parse(f"{parse_dtype(form)}:{scheme}")
+
+
+def _convert(key: str, store: WeightStore, to: Scheme) -> _Converted:
+    try:
+        packed, difference = store.converted(to)
+    except DTypeError as error:
+        raise DTypeError(f"{key}: {error}", hint=error.hint) from None
+    return _Converted(store=store, packed=packed, difference=difference)
+
+
+def _layer(network: Network, coord: Coord, converted: Mapping[str, _Converted]) -> LayerMorph:
+    one = next(iter(converted.values()))
+    return LayerMorph(
+        coord=coord,
+        kind=network.layers[coord].kind,
+        scheme=one.packed.scheme,
+        keys=tuple(converted),
+        **_figures(list(converted.values())),
+    )
+
+
+def _figures(converted: list[_Converted]) -> dict[str, Any]:
+    elements = sum(one.difference.elements for one in converted)
+    bits = sum(8 * one.packed.nbytes for one in converted)
+    error = reduce(Difference.__add__, (one.difference for one in converted), Difference())
+    return {"elements": elements, "bits_per_weight": bits / elements if elements else 0.0, "error": error.report()}

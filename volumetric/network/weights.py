@@ -1,0 +1,267 @@
+"""WeightStore: one tensor in a numeric form, and Params: the stores of a network by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError
+from volumetric.dtypes import Packed, Scheme, decode, encode
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorphReport:
+    """How far converted numbers are from what they were made of, in dequantised space.
+
+    Attributes
+    ----------
+    nmse : mean squared error over mean square
+    cosine : cosine of the angle between the two
+    max_abs : largest absolute difference
+    """
+
+    nmse: float
+    cosine: float
+    max_abs: float
+
+    @classmethod
+    def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> MorphReport:
+        """Compare two arrays of one shape; two zero arrays agree fully."""
+        return Difference.between(before, after).report()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Sums over numbers a and what became of them, b; those of several tensors add up.
+
+    Attributes
+    ----------
+    elements : how many
+    power, other, dot, error : sums of a², b², a b and (a − b)²
+    max_abs : largest ``|a − b|``
+    """
+
+    elements: int = 0
+    power: float = 0.0
+    other: float = 0.0
+    dot: float = 0.0
+    error: float = 0.0
+    max_abs: float = 0.0
+
+    @classmethod
+    def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> Difference:
+        """Compare two arrays of one shape, in float64."""
+        total = cls()
+        before, after = before.ravel(), after.ravel()
+        for at in range(0, before.size, _PIECE):  # in pieces: float64 copies of a whole embedding are large
+            total += cls._of(*(x[at : at + _PIECE].astype(np.float64) for x in (before, after)))
+        return total
+
+    @classmethod
+    def _of(cls, a: NDArray[np.float64], b: NDArray[np.float64]) -> Difference:
+        with np.errstate(invalid="ignore"):  # infinities that stay leave NaN as their difference
+            d = a - b
+        top = float(np.abs(d).max(initial=0.0))
+        return cls(
+            elements=a.size, power=float(a @ a), other=float(b @ b), dot=float(a @ b), error=float(d @ d), max_abs=top
+        )
+
+    def __add__(self, other: Difference) -> Difference:
+        return Difference(
+            elements=self.elements + other.elements,
+            power=self.power + other.power,
+            other=self.other + other.other,
+            dot=self.dot + other.dot,
+            error=self.error + other.error,
+            max_abs=float(np.maximum(self.max_abs, other.max_abs)),  # unlike max, it lets NaN through
+        )
+
+    def report(self) -> MorphReport:
+        """Return the figures; where everything is zero the two agree fully."""
+        norm = math.sqrt(self.power * self.other)
+        return MorphReport(
+            nmse=self.error / self.power if self.power else float(self.error > 0),
+            cosine=self.dot / norm if norm else float(self.power == self.other),
+            max_abs=self.max_abs,
+        )
+
+
+class WeightStore:
+    """One tensor: its stored form, perhaps produced from a file on demand, and a float32 master where one is kept.
+
+    Parameters
+    ----------
+    shape : logical shape
+    scheme : numeric form of the stored tensor
+    source : the packed tensor, or a function that produces it at each call and keeps nothing
+    rows : produces rows ``start:stop`` of what `source` would, where that takes less than the whole
+    release : called by `release`; lets the owner of a mapped file drop the pages of this tensor
+    """
+
+    __slots__ = ("_master", "_release", "_rows", "_source", "scheme", "shape")
+
+    def __init__(
+        self,
+        shape: Shape,
+        scheme: Scheme,
+        source: Packed | Callable[[], Packed],
+        *,
+        rows: Callable[[int, int], Packed] | None = None,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        self.shape = tuple(shape)
+        self.scheme = scheme
+        self._source: Packed | Callable[[], Packed] | None = source
+        self._rows = rows
+        self._release = release
+        self._master: NDArray[np.float32] | None = None
+
+    @classmethod
+    def from_packed(cls, packed: Packed) -> WeightStore:
+        """Hold a packed tensor."""
+        return cls(packed.shape, packed.scheme, packed)
+
+    @classmethod
+    def from_array(cls, values: NDArray[np.floating]) -> WeightStore:
+        """Hold a float16, bfloat16, float32 or float64 array without converting it."""
+        return cls.from_packed(Packed.from_array(values))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored form, scales and offsets included; nothing is read."""
+        return math.ceil(prod(self.shape) * self.scheme.bits_per_weight(self.shape) / 8)
+
+    @property
+    def has_master(self) -> bool:
+        """Whether a float32 master is kept."""
+        return self._master is not None
+
+    def stored(self) -> Packed:
+        """Return the tensor in its own scheme. A tensor that lives in a file is produced anew and not retained."""
+        if self._source is None:
+            self._source = encode(self.master(), self.scheme)
+        packed = self._source if isinstance(self._source, Packed) else self._source()
+        if packed.shape != self.shape:
+            raise ShapeError(f"a weight store of shape {self.shape} received a tensor of shape {packed.shape}")
+        return packed
+
+    def pieces(self, rows: int) -> Iterator[Packed]:
+        """Yield what `stored` returns as consecutive tensors of at most `rows` rows.
+
+        A tensor in a file is read, and its pages are released, piece by piece where the file allows it.
+        """
+        if self._rows is None:
+            packed = self.stored()
+            total = packed.rows
+            yield from (packed.row_slice(at, min(at + rows, total)) for at in range(0, total, rows))
+        else:
+            total = prod(self.shape[:-1])
+            for at in range(0, total, rows):
+                yield self._rows(at, min(at + rows, total))
+                self.release()
+
+    def values(self) -> NDArray[np.float32]:
+        """Return the float32 values of the stored form, without keeping them."""
+        return decode(self.stored(), np.float32)
+
+    def master(self) -> NDArray[np.float32]:
+        """Return the float32 master, decoding and keeping it if there is none yet. Do not write to it: use `assign`."""
+        if self._master is None:
+            self._master = self.values()
+            self._master.flags.writeable = False
+        return self._master
+
+    def assign(self, value: NDArray[np.float32]) -> None:
+        """Make `value` the new master; raise `ShapeError` if it has another shape."""
+        if value.shape != self.shape:
+            raise ShapeError(f"cannot assign an array of shape {value.shape} to a weight of shape {self.shape}")
+        self._master = np.array(value, np.float32)
+        self._master.flags.writeable = False
+        self._changed()
+
+    def morph(self, scheme: Scheme) -> MorphReport:
+        """Convert the stored form to `scheme`; what is converted is the master where kept, else the stored values.
+
+        A kept master stays, so that morphing back restores the bits.
+        """
+        packed, difference = self.converted(scheme)
+        self.adopt(packed)
+        return difference.report()
+
+    def converted(self, scheme: Scheme) -> tuple[Packed, Difference]:
+        """Return what `morph` would store, and how far it is from what it is made of; nothing changes."""
+        before = self.values() if self._master is None else self._master
+        packed = encode(before, scheme)
+        return packed, Difference.between(before, decode(packed, np.float32))
+
+    def adopt(self, packed: Packed) -> None:
+        """Make `packed` the stored form; a kept master stays. Raises `ShapeError` if it has another shape."""
+        if packed.shape != self.shape:
+            raise ShapeError(f"a weight of shape {self.shape} cannot take a tensor of shape {packed.shape}")
+        self.scheme = packed.scheme
+        self._changed()
+        self._source = packed
+
+    def through(self, scheme: Scheme, change: Callable[[Packed], Packed]) -> WeightStore:
+        """Return a store of what `change` makes of this one's stored form, all of it or some rows, at each reading."""
+        rows = self._rows
+        return WeightStore(
+            self.shape,
+            scheme,
+            lambda: change(self.stored()),
+            rows=None if rows is None else lambda start, stop: change(rows(start, stop)),
+            release=self.release,
+        )
+
+    def copy(self) -> WeightStore:
+        """Return another store of the same tensor, and master, of which changes to this one are not seen."""
+        return copy(self)
+
+    def drop_master(self) -> None:
+        """Keep only the stored form."""
+        self._source = self.stored() if self._source is None else self._source
+        self._master = None
+
+    def release(self) -> None:
+        """Tell the owner of a mapped file that the pages of this tensor may leave memory; they come back on demand."""
+        if self._release is not None:
+            self._release()
+
+    def _changed(self) -> None:
+        self._source = None
+        self._rows = None
+        self._release = None
+
+
+class Params(Mapping[str, WeightStore]):
+    """Weights of a network: ``"z.y.x.slot/name"`` → `WeightStore`, in the network's order."""
+
+    __slots__ = ("_stores",)
+
+    def __init__(self, stores: Mapping[str, WeightStore]) -> None:
+        self._stores = dict(stores)
+
+    def __getitem__(self, key: str) -> WeightStore:
+        return self._stores[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stores)
+
+    def __len__(self) -> int:
+        return len(self._stores)
+
+    def schemes(self) -> dict[Scheme, int]:
+        """Scheme → number of elements stored in it, most first."""
+        counts: dict[Scheme, int] = {}
+        for store in self._stores.values():
+            counts[store.scheme] = counts.get(store.scheme, 0) + int(np.prod(store.shape, dtype=np.int64))
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))

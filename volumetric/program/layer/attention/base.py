@@ -1,0 +1,317 @@
+"""What an attention rule is: how the positions that an edge writes read those of its source."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, Final, TypeAlias, TypeVar, dataclass_transform
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.base.hints import suggestion
+from volumetric.base.registry import Registry, modules_of
+from volumetric.graph.build import GraphBuilder
+from volumetric.layers.base import ParamSpec
+from volumetric.program.layer import names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Who may read whom: an edge's positions as an attention rule sees them.
+
+    Attributes
+    ----------
+    queries, keys : how many positions are written, N, and read, M
+    mask : bool ``[N, M]``, whether a query may see a key; None: all may
+    places : coordinates on the canvas of queries ``[N, axes]`` and of keys ``[M, axes]``, for rules that go by distance
+
+    Raises
+    ------
+    ShapeError
+        There is nothing to write or nothing to read, or mask or places are of other positions.
+    """
+
+    queries: int
+    keys: int
+    mask: Array | None = None
+    places: tuple[Array, Array] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        for count, what in ((self.queries, "writes"), (self.keys, "reads")):
+            if count < 1:
+                raise ShapeError(f"an edge {what} no position", hint="a region has at least one")
+        size = (self.queries, self.keys)
+        if self.mask is not None and (self.mask.shape != size or self.mask.dtype != np.bool_):
+            raise ShapeError(
+                f"a mask of {self.queries} queries and {self.keys} keys is bool {list(size)}, "
+                f"got {self.mask.dtype} {list(self.mask.shape)}"
+            )
+        if self.places is not None:
+            axes = {place.shape[1:] for place in self.places}
+            if tuple(len(place) for place in self.places) != size or len(axes) != 1 or len(axes.pop()) != 1:
+                shapes = " and ".join(str(list(place.shape)) for place in self.places)
+                raise ShapeError(f"places are [{size[0]}, axes] and [{size[1]}, axes], got {shapes}")
+
+    @property
+    def parts(self) -> list[tuple[Array, Array]]:
+        """Queries that see the same keys, with these keys, both rising; not those that see none."""
+        if self.mask is None:
+            return [(np.arange(self.queries), np.arange(self.keys))]
+        rows, part = np.unique(self.mask, axis=0, return_inverse=True)
+        groups = (np.flatnonzero(part.reshape(-1) == n) for n in range(len(rows)))
+        found = [(ids, np.flatnonzero(row)) for ids, row in zip(groups, rows, strict=True) if row.any()]
+        return sorted(found, key=lambda of: int(of[0][0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Base of all rules: ``a = attend(queries, source)``, ``[B, N, d]`` from ``[B, N, d]`` and ``[B, M, d]``.
+
+    Rules are declared with `attention`, one file each, and are plain values: what an edge learns is in its parameters.
+    """
+
+    name: ClassVar[str] = ""
+    whole: ClassVar[bool] = False
+    """Whether what a query reads depends on more than single pairs with the keys it sees, such as on their order. A
+    mask then parts the queries by the keys that they see; each part is computed as if there were no others."""
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        """Return the parameters of an edge, for rows of width `d` and a number of positions written.
+
+        Raises `SpecError` where the rule cannot have such rows.
+        """
+        raise NotImplementedError(self.name)
+
+    def seen(self, pairs: Pairs) -> Array | None:
+        """Which query reads which key, bool ``[N, M]``; None: each reads all."""
+        return pairs.mask
+
+    def written(self, pairs: Pairs) -> Array:
+        """Which queries get something: bool ``[N]``. The others are as if there were no edge."""
+        seen = self.seen(pairs)
+        return np.ones(pairs.queries, np.bool_) if seen is None else np.asarray(np.any(seen, axis=1))
+
+
+DECLARED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "by_heads": "cross linear cosine sigmoid gated sparse local random_fixed",
+        "composed": "perceiver mixture",
+        "frequencies": "hyena",
+        "moved": "pooling copy none",
+        "scanned": "mamba rwkv",
+    }
+)
+"""Module → rules that it declares, with their nodes."""
+
+RULES: Registry[type[Attention]] = Registry(
+    modules_of("volumetric.program.layer.attention", DECLARED), group="volumetric.attention"
+)
+"""Name → rule, filled by `attention`."""
+
+A = TypeVar("A", bound=type[Attention])
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def attention(name: str) -> Callable[[A], A]:
+    """Make a class a frozen rule and register it under a name."""
+
+    def declare(cls: A) -> A:
+        made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        made.name = name
+        RULES[name] = made
+        return made
+
+    return declare
+
+
+def rule_of(name: str, options: Mapping[str, int | float | str] | None = None, heads: int | None = None) -> Attention:
+    """Return a rule.
+
+    Parameters
+    ----------
+    name : of the rule, or another name of it
+    options : its fields
+    heads : of a rule that has heads, unless its options tell; None: as it is by default
+
+    Raises
+    ------
+    SpecError
+        No rule has this name, it has no such option, or the option cannot be this.
+    """
+    known = [*names.RULES, *names.ALIASES]
+    if name not in known and not RULES.declared(name):
+        listed = "one of " + ", ".join(sorted(names.RULES))
+        raise SpecError(f"no attention rule is called {name!r}", hint=suggestion(name, known, listed))
+    of = RULES[names.ALIASES.get(name, name)]
+    fields = [f.name for f in dataclasses.fields(of)]
+    for option in options or {}:
+        if option not in fields:
+            listed = "it has " + (", ".join(fields) or "none")
+            hint = suggestion(option, fields, listed)
+            raise SpecError(f"the rule {of.name} has no option {option!r}", hint=hint)
+    given = {"heads": heads} if heads is not None and "heads" in fields else {}
+    return of(**given | dict(options or {}))  # pyright: ignore[reportArgumentType]  (rules check their fields)
+
+
+def positive(rule: Attention, *names: str) -> None:
+    """Raise `SpecError` unless each named field is a whole number above zero."""
+    for name in names:
+        value = getattr(rule, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise SpecError(f"{rule.name}: {name} must be a whole number above 0, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Edges that read alike, side by side.
+
+    Attributes
+    ----------
+    rule : of all of them
+    p : parameters by name, ``[E, …]``
+    queries, keys, values : ``[E or 1, B, N, d]``, and ``[E or 1, B, M, d]``; where `p` has no maps for keys and values
+        of a rule `BY_HEADS`, they are mapped already
+    pairs : who sees whom
+    """
+
+    work: GraphBuilder
+    rule: Attention
+    p: Mapping[str, int]
+    queries: int
+    keys: int
+    values: int
+    pairs: Pairs
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Edges, streams and width."""
+        edges = [self.work.shape(i)[0] for i in (self.queries, self.keys, self.values, *self.p.values())]
+        _, batch, _, d = self.work.shape(self.queries)
+        return max(edges), batch, d
+
+
+Lowering: TypeAlias = Callable[[Reading], int]
+"""Emits what is read, ``[E, B, N, d]``; what is not written may be anything."""
+
+BY_HEADS: Final = frozenset(DECLARED["by_heads"].split())
+"""Rules whose keys and values are maps of what is read, row by row."""
+LOWERINGS: Registry[Lowering] = Registry(modules_of("volumetric.program.layer.attention", DECLARED), group=RULES.group)
+L = TypeVar("L", bound=Lowering)
+
+
+def lowering(*names: str) -> Callable[[L], L]:
+    """Register what emits the nodes of rules."""
+
+    def register(function: L) -> L:
+        LOWERINGS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def stacked(work: GraphBuilder, tensors: Sequence[int]) -> int:
+    """Emit tensors of one shape side by side along a new first axis."""
+    shape = work.shape(tensors[0])
+    if not shape:
+        return work.concat([work.reshape(i, (1,)) for i in tensors], 0)
+    return work.reshape(work.concat(tensors, 0), (len(tensors), *shape))  # along their own first axis: fewer nodes
+
+
+def attend(
+    work: GraphBuilder,
+    rule: Attention,
+    p: Mapping[str, int],
+    queries: int,
+    source: int,
+    pairs: Pairs,
+    values: int | None = None,
+) -> int:
+    """Emit what `Attention.forward` computes, for edges side by side.
+
+    Parameters
+    ----------
+    p : parameters by name, ``[E, …]``; without those of ``k.`` and ``v.`` rows are keys and values as they are
+    queries : ``[E, B, N, d]``, or ``[1, B, N, d]`` for all edges
+    source, values : ``[E, B, M, d]`` or ``[1, B, M, d]``
+    pairs : who sees whom, the same for all edges
+
+    Returns
+    -------
+    ``[E, B, N, d]``, zeros where `Attention.written` says that nothing is
+
+    Raises
+    ------
+    ShapeError
+        Tensors are of other sizes than `pairs`.
+    """
+    of = Reading(
+        work=work,
+        rule=rule,
+        p=p,
+        queries=queries,
+        keys=source,
+        values=source if values is None else values,
+        pairs=pairs,
+    )
+    edges, batch, d = of.size
+    for what, i, count in (
+        ("queries", queries, pairs.queries),
+        ("source", source, pairs.keys),
+        ("values", of.values, pairs.keys),
+    ):
+        lead, *size = work.shape(i)
+        if size != [batch, count, d] or lead not in (1, edges):
+            raise ShapeError(f"{rule.name}: {what} are {[edges, batch, count, d]}, got {list(work.shape(i))}")
+    if rule.whole and pairs.mask is not None:
+        return _by_parts(of)
+    y, written = LOWERINGS[rule.name](of), rule.written(pairs)
+    if not written.all():
+        y = work.binary("mul_nonzero", y, work.constant(written.astype(np.float64).reshape(1, 1, -1, 1), "written"))
+    return work.broadcast(y, (edges, batch, pairs.queries, d))
+
+
+def _by_parts(of: Reading) -> int:
+    """Emit a rule that sees its source as a whole, once for all parts of a mask that are equally large."""
+    work, pairs = of.work, of.pairs
+    edges, batch, d = of.size
+    alike: dict[tuple[int, int], list[tuple[Array, Array]]] = {}
+    for ids, keys in pairs.parts:
+        alike.setdefault((len(ids), len(keys)), []).append((ids, keys))
+    from_ = np.full((edges, batch, pairs.queries), -1, np.int64)
+    made: list[int] = []
+    count = 0
+    for (asks, told), parts in alike.items():
+        ids, keys = (np.stack([part[side] for part in parts]) for side in (0, 1))
+        own = Reading(
+            work=work,
+            rule=of.rule,
+            p=of.p,
+            queries=_taken(work, of.queries, ids),
+            keys=_taken(work, of.keys, keys),
+            values=_taken(work, of.values, keys),
+            pairs=Pairs(asks, told),
+        )
+        size = (edges, batch, len(parts), asks)
+        y = work.broadcast(LOWERINGS[of.rule.name](own), (edges, batch * len(parts), asks, d))
+        made.append(work.reshape(y, (int(np.prod(size)), d)))
+        from_[:, :, ids.reshape(-1)] = count + np.arange(np.prod(size)).reshape(edges, batch, -1)
+        count += int(np.prod(size))
+    if (from_ < 0).any():
+        from_[from_ < 0] = count
+        made.append(work.zeros((1, d)))
+    rows = work.gather_rows(work.concat(made, 0), work.constant(from_.reshape(-1).astype(np.int32), "rows"))
+    return work.reshape(rows, (edges, batch, pairs.queries, d))
+
+
+def _taken(work: GraphBuilder, x: int, ids: Array) -> int:
+    """Emit positions ``[parts, n]`` of ``[E, B, N, d]`` as ``[E, B · parts, n, d]``."""
+    edges, batch, count, d = work.shape(x)
+    whole = np.arange(edges * batch)[:, None] * count + ids.reshape(-1)
+    table = work.reshape(x, (edges * batch * count, d))
+    rows = work.gather_rows(table, work.constant(whole.reshape(-1).astype(np.int32), "positions"))
+    return work.reshape(rows, (edges, batch * len(ids), ids.shape[1], d))

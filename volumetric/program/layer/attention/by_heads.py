@@ -1,0 +1,237 @@
+"""Rules whose queries and keys meet head by head, and their nodes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, get_args
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.base.rng import generator
+from volumetric.graph.build import GraphBuilder
+from volumetric.layers.base import ParamSpec
+from volumetric.program.layer.attention.base import Pairs, Reading, attention, lowering, positive
+from volumetric.program.layer.attention.heads import (
+    ByHeads,
+    affine,
+    asked,
+    by_edge,
+    cross,
+    direction,
+    flags,
+    hidden,
+    read,
+    scores,
+    softmax,
+    together,
+)
+
+
+@attention("cross")
+class Cross(ByHeads):
+    """``a = W_o softmax(q kᵀ / √e) v + b_o``, by heads of e = d / heads features (Vaswani et al. 2017)."""
+
+
+CLOSED = -4.0
+"""What gates begin with: σ(-4) is 0.018, so that a new edge disturbs little."""
+
+
+def gate(name: str = "gate") -> ParamSpec:
+    """Parameter of a gate: one number, behind a sigmoid."""
+    return ParamSpec(name=name, shape=(1,), init="uniform", bounds=(CLOSED, CLOSED), packable=False)
+
+
+@attention("gated")
+class Gated(ByHeads):
+    """``a = σ(g) · cross``, g one number, -4 at first."""
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return *self.maps(d), gate()
+
+
+@attention("sparse")
+class Sparse(ByHeads):
+    """``cross`` over the `top_k` largest logits of each query and head, of equal ones the earlier.
+
+    Attributes
+    ----------
+    top_k : keys that count, all if there are fewer
+    """
+
+    top_k: int = 8
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "top_k")
+
+
+@attention("sigmoid")
+class Sigmoid(ByHeads):
+    """``a = W_o σ(q kᵀ / √e) v + b_o`` by heads: a sum, which grows with the number of keys."""
+
+
+@attention("cosine")
+class Cosine(ByHeads):
+    """``a = W_o softmax(τ q̂ k̂ᵀ) v + b_o`` by heads, ``q̂ = q / max(|q|, 1e-12)``; τ is learned, 10 at first."""
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        sharpness = ParamSpec(name="temperature", shape=(1,), init="uniform", bounds=(10.0, 10.0), packable=False)
+        return *self.maps(d), sharpness
+
+
+LEAST = 1e-6
+"""Added to the sum that results are divided by."""
+
+
+@attention("linear")
+class Linear(ByHeads):
+    """``a = W_o φ(q) (φ(k)ᵀ v) / (φ(q) · Σ φ(k) + 1e-6) + b_o`` by heads, φ(x) = elu(x) + 1.
+
+    Katharopoulos et al. 2020, arXiv 2006.16236.
+    """
+
+
+Metric = Literal["order", "grid"]
+
+
+@attention("local")
+class Local(ByHeads):
+    """``cross`` over keys nearby; a query that has none nearby is not written.
+
+    Attributes
+    ----------
+    window : key j is near query i where ``|i - ⌊j N / M⌋| ≤ ⌊window / 2⌋``, in the order of positions, or where their
+        distance on the canvas is at most ``window / 2``
+    metric : ``"order"`` or ``"grid"``, which of the two
+    """
+
+    window: int = 8
+    metric: Metric = "order"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "window")
+        if self.metric not in get_args(Metric):
+            raise SpecError(f"local: unknown metric {self.metric!r}", hint="one of " + ", ".join(get_args(Metric)))
+
+    def seen(self, pairs: Pairs) -> Array | None:
+        if self.metric == "order":
+            key = np.arange(pairs.keys) * pairs.queries // pairs.keys
+            near = np.abs(np.arange(pairs.queries)[:, None] - key) <= self.window // 2
+        elif pairs.places is None:
+            raise SpecError("local with metric='grid' needs places on a canvas", hint="metric='order' goes without")
+        else:
+            asks, told = (place.astype(np.int64) for place in pairs.places)
+            near = 4 * np.square(asks[:, None] - told).sum(2) <= self.window**2
+        return near if pairs.mask is None else near & pairs.mask
+
+
+@attention("random_fixed")
+class RandomFixed(ByHeads):
+    """``cross`` over a few keys of each query, drawn without repetition from those that it may see.
+
+    Attributes
+    ----------
+    count : keys of a query, all if there are fewer
+    seed : query i draws by the stream i of this seed: the same keys whenever the program runs
+    """
+
+    count: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "count")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
+            raise SpecError(f"random_fixed: seed must be a whole number from 0 on, got {self.seed!r}")
+
+    def seen(self, pairs: Pairs) -> Array | None:
+        if self.count >= pairs.keys:
+            return pairs.mask
+        return _drawn(self.count, self.seed, pairs)
+
+
+@lru_cache(maxsize=256)
+def _drawn(count: int, seed: int, pairs: Pairs) -> Array:
+    """Keys of each query, drawn once for the pairs of an edge."""
+    found = np.zeros((pairs.queries, pairs.keys), np.bool_)
+    for i in range(pairs.queries):
+        may = np.arange(pairs.keys) if pairs.mask is None else np.flatnonzero(pairs.mask[i])
+        found[i, generator(seed, i).permutation(may)[:count]] = True
+    found.setflags(write=False)
+    return found
+
+
+def _rule(of: Reading) -> ByHeads:
+    assert isinstance(of.rule, ByHeads)  # by its name
+    return of.rule
+
+
+@lowering("cross", "local", "random_fixed")
+def _cross(of: Reading) -> int:
+    rule = _rule(of)
+    return cross(of.work, of.p, rule.heads, of.queries, of.keys, of.values, rule.seen(of.pairs))
+
+
+@lowering("gated")
+def _gated(of: Reading) -> int:
+    work = of.work
+    return work.binary("mul", _cross(of), by_edge(work, work.unary(of.p["gate"], "sigmoid")))
+
+
+@lowering("sparse")
+def _sparse(of: Reading) -> int:
+    work, rule = of.work, _rule(of)
+    assert isinstance(rule, Sparse)
+    logits = hidden(work, scores(work, of.p, rule.heads, of.queries, of.keys), rule.seen(of.pairs))
+    size = groups, count, wide = work.shape(logits)
+    if rule.top_k < wide:
+        best = work.keep_largest(work.reshape(logits, (groups * count, wide)), rule.top_k)
+        logits = work.reshape(best, size)
+    return read(work, of.p, rule.heads, softmax(work, logits), of.values)
+
+
+@lowering("sigmoid")
+def _sigmoid(of: Reading) -> int:
+    work, rule = of.work, _rule(of)
+    weights = work.unary(scores(work, of.p, rule.heads, of.queries, of.keys), "sigmoid")
+    seen = rule.seen(of.pairs)
+    if seen is not None:
+        weights = work.binary("mul_nonzero", weights, flags(work, seen))
+    return read(work, of.p, rule.heads, weights, of.values)
+
+
+@lowering("cosine")
+def _cosine(of: Reading) -> int:
+    work, rule = of.work, _rule(of)
+    q, k = (direction(work, asked(work, of.p, n, x, rule.heads)) for n, x in (("q.", of.queries), ("k.", of.keys)))
+    logits = work.gemm(q, k, trans_b=True)
+    groups, count, wide = work.shape(logits)
+    edges = work.shape(of.p["temperature"])[0]
+    by = work.reshape(logits, (edges, groups // edges, count, wide))
+    logits = work.reshape(work.binary("mul", by, by_edge(work, of.p["temperature"])), (groups, count, wide))
+    return read(work, of.p, rule.heads, softmax(work, hidden(work, logits, rule.seen(of.pairs))), of.values)
+
+
+@lowering("linear")
+def _linear(of: Reading) -> int:
+    work, rule = of.work, _rule(of)
+    q, k = (_feature(work, asked(work, of.p, n, x, rule.heads)) for n, x in (("q.", of.queries), ("k.", of.keys)))
+    v, seen = asked(work, of.p, "v.", of.values, rule.heads), rule.seen(of.pairs)
+    if seen is None:
+        met = work.gemm(q, work.gemm(k, v, trans_a=True))
+        total = work.gemm(q, work.reduce(k, "sum", (1,)), trans_b=True)
+    else:
+        weights = work.binary("mul_nonzero", work.gemm(q, k, trans_b=True), flags(work, seen))
+        met, total = work.gemm(weights, v), work.reduce(weights, "sum", (2,))
+    made = work.binary("div", met, work.affine(total, 1.0, LEAST))
+    edges = work.shape(of.p["o.weight"])[0]
+    return affine(work, of.p, "o.", together(work, made, edges, rule.heads))
+
+
+def _feature(work: GraphBuilder, x: int) -> int:
+    """``elu(x) + 1``."""
+    zero = work.scalar(0.0)
+    return work.add(work.binary("max", x, zero), work.unary(work.binary("min", x, zero), "exp"))

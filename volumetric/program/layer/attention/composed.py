@@ -1,0 +1,97 @@
+"""Rules that are made of others, and their nodes."""
+
+from __future__ import annotations
+
+from volumetric.base.errors import SpecError
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.dense import affine_params
+from volumetric.program.layer.attention.base import Reading, attention, lowering, positive
+from volumetric.program.layer.attention.heads import ByHeads, affine, cross
+
+COMPRESS, READOUT = "compress.", "readout."
+
+
+@attention("perceiver")
+class Perceiver(ByHeads):
+    """``Z = cross(latents ← source)``, ``a = cross(queries ← Z)`` (Jaegle et al. 2021).
+
+    Attributes
+    ----------
+    latents : how many
+    """
+
+    whole = True
+
+    latents: int = 8
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "latents")
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        latents = ParamSpec(name="latents", shape=(self.latents, d), init="normal", packable=False)
+        return latents, *self.maps(d, COMPRESS, READOUT)
+
+
+@attention("mixture")
+class Mixture(ByHeads):
+    """``a = Σ_j w_j cross_j``, expert j on the j-th part of the keys, ``w = softmax(top_k(W q + b))`` for each query.
+
+    Parts have ``max(1, ⌊M / experts⌋)`` keys, and the last what is left; an expert without keys is not chosen.
+
+    Attributes
+    ----------
+    experts : how many
+    top_k : experts that a query listens to
+    """
+
+    whole = True
+
+    experts: int = 4
+    top_k: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "experts", "top_k")
+        if self.top_k > self.experts:
+            raise SpecError(f"mixture: top_k {self.top_k} is more than its {self.experts} experts")
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        maps = self.maps(d, *(f"experts.{j}." for j in range(self.experts)))
+        return *maps, *affine_params("router.", self.experts, d, bias=True)
+
+    def ranges(self, keys: int) -> list[tuple[int, int]]:
+        """Keys of each expert that has some: the first, and one past the last."""
+        size, last = max(1, keys // self.experts), self.experts - 1
+        parts = [(j * size, keys if j == last else min((j + 1) * size, keys)) for j in range(self.experts)]
+        return [(start, stop) for start, stop in parts if start < stop]
+
+
+@lowering("perceiver")
+def _perceiver(of: Reading) -> int:
+    work, rule = of.work, of.rule
+    assert isinstance(rule, Perceiver)
+    _, batch, d = of.size
+    edges, count, _ = work.shape(of.p["latents"])
+    latents = work.broadcast(work.reshape(of.p["latents"], (edges, 1, count, d)), (edges, batch, count, d))
+    told = cross(work, of.p, rule.heads, latents, of.keys, of.values, prefix=COMPRESS)
+    return cross(work, of.p, rule.heads, of.queries, told, told, prefix=READOUT)
+
+
+@lowering("mixture")
+def _mixture(of: Reading) -> int:
+    work, rule = of.work, of.rule
+    assert isinstance(rule, Mixture)
+    parts = rule.ranges(of.pairs.keys)
+    logits = work.part(affine(work, of.p, "router.", of.queries), 3, 0, len(parts))
+    edges, batch, count, wide = work.shape(logits)
+    rows = work.reshape(logits, (edges * batch * count, wide))
+    if rule.top_k < wide:
+        rows = work.keep_largest(rows, rule.top_k)
+    weights = work.reshape(work.softmax(rows), (edges, batch, count, wide))
+    made = []
+    for j, (start, stop) in enumerate(parts):
+        keys, values = (work.part(x, 2, start, stop) for x in (of.keys, of.values))
+        own = cross(work, of.p, rule.heads, of.queries, keys, values, prefix=f"experts.{j}.")
+        made.append(work.binary("mul_nonzero", own, work.part(weights, 3, j, j + 1)))
+    return work.add(*made)

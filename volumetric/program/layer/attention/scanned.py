@@ -1,0 +1,164 @@
+"""Rules that go through their source in order, and their nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.linear_scan import linear_scan
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.dense import affine_params
+from volumetric.program.layer.attention.base import Attention, Reading, attention, lowering, positive
+from volumetric.program.layer.attention.heads import affine, by_edge, softmax, square_maps
+
+EPS = 1e-5
+"""Of the norm of queries."""
+
+
+@attention("mamba")
+class Mamba(Attention):
+    """A selective state-space layer, on rows ``[…, T, embed_dim]``.
+
+    ::
+
+        [v, z] = x Wiᵀ
+        u = silu(conv(v))
+        [r, b, c] = u Wxᵀ
+        dt = softplus(r Wdᵀ + bd)
+        s[t] = exp(dt[t] ⊗ A) ⊙ s[t − 1] + (dt[t] ⊙ u[t]) ⊗ b[t]        A = −exp(a_log)
+        y[t] = ((s[t] c[t] + D ⊙ u[t]) ⊙ silu(z[t])) Woᵀ
+
+    Each channel keeps `state_size` numbers, which decay, take in the row and are read out by factors that follow from
+    the row itself. ``conv`` is causal, of each channel on its own. What a sequence leaves behind are the last
+    ``kernel_size − 1`` rows of v and s, of one size however long it is; resets forget both.
+
+    On fast devices the scan of a call is one operation on its rows, beside packed products; nothing of the size rows ×
+    channels × elements is stored. Training writes it as a ``linear_scan``, whose gradient is one too.
+
+    Gu & Dao 2023 (arXiv 2312.00752).
+
+    Attributes
+    ----------
+    state_size : rates
+    """
+
+    whole = True
+
+    state_size: int = 16
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "state_size")
+
+    @staticmethod
+    def rank(d: int) -> int:
+        """Width of r."""
+        return max(1, d // 16)
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return (
+            *affine_params("in.", 2 * d, d, bias=True),
+            *affine_params("x.", self.rank(d) + 2 * self.state_size, d, bias=True),
+            *affine_params("dt.", d, self.rank(d), bias=True),
+            ParamSpec(name="d", shape=(d,), init="ones", packable=False),
+            ParamSpec(name="norm.weight", shape=(d,), init="ones", packable=False),
+            ParamSpec(name="norm.bias", shape=(d,), init="zeros", packable=False),
+            *affine_params("o.", d, d, bias=True),
+        )
+
+
+BOUND, LEAST = 10.0, 1e-6
+"""Largest key, either way; what is added to the sum that is divided by."""
+
+
+@attention("rwkv")
+class RWKV(Attention):
+    """``a = W_o (σ(r) · wkv) + b_o``, query i with the mean up to key i (Peng et al. 2023, arXiv 2305.13048).
+
+    With ``κ = exp(clip(k, ±10))`` and ``w = exp(-exp(decay))`` for each feature,
+    ``wkv_t = (num + e^u κ_t v_t) / (den + e^u κ_t + 1e-6)``; then ``num ← w num + κ_t v_t`` and ``den ← w den + κ_t``.
+    Queries beyond the last key take that one's. It has no heads.
+    """
+
+    whole = True
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return (
+            *square_maps(d, "r.", "k.", "v.", "o."),
+            ParamSpec(name="decay", shape=(d,), init="uniform", bounds=(-5.0, -5.0), packable=False),
+            ParamSpec(name="bonus", shape=(d,), init="zeros", packable=False),
+        )
+
+
+@lowering("mamba")
+def _mamba(of: Reading) -> int:
+    work, p, rule = of.work, of.p, of.rule
+    assert isinstance(rule, Mamba)
+    _, batch, d = of.size
+    edges, count, size = work.shape(p["d"])[0], of.pairs.keys, rule.state_size
+    x, z = work.split(affine(work, p, "in.", of.values), (d, d), 3)
+    r, b, c = work.split(affine(work, p, "x.", x), (rule.rank(d), size, size), 3)
+    step = work.unary(affine(work, p, "dt.", r), "softplus")
+    rates = work.constant(-np.arange(1.0, size + 1)[None, None, None, None], "rates")
+    flat, whole = (edges * batch, count, d * size), (edges, batch, count, d, size)
+
+    def each(values: int) -> int:
+        return work.reshape(values, (edges, batch, count, d, 1))
+
+    def every(values: int) -> int:
+        return work.reshape(values, (edges, batch, count, 1, size))
+
+    decay = work.unary(work.binary("mul", each(step), rates), "exp")
+    driven = work.binary("mul", each(work.binary("mul", step, x)), every(b))
+    s = linear_scan(work, work.reshape(driven, flat), work.reshape(decay, flat), work.zeros((flat[0], flat[2])))
+    met = work.reduce(work.binary("mul", work.reshape(s, whole), every(c)), "sum", (4,))
+    told = work.add(work.reshape(met, whole[:4]), work.binary("mul", x, by_edge(work, p["d"])))
+    told = work.reshape(work.binary("mul", told, work.unary(z, "silu")), (edges * batch, count, d))
+    return affine(work, p, "o.", work.reshape(_alike(of, told, edges), (edges, batch, of.pairs.queries, d)))
+
+
+def _alike(of: Reading, told: int, edges: int) -> int:
+    """Emit softmax attention of normalised queries over what is both key and value, ``[E · B, N, d]``."""
+    work, p = of.work, of.p
+    lead, batch, count, d = work.shape(of.queries)
+    rows = work.norm(work.reshape(of.queries, (lead * batch * count, d)), kind="layer", eps=EPS)
+    q = work.binary("mul", work.reshape(rows, (lead, batch, count, d)), by_edge(work, p["norm.weight"]))
+    q = work.affine(work.add(q, by_edge(work, p["norm.bias"])), d**-0.5)
+    logits = work.gemm(work.reshape(q, (edges * batch, count, d)), told, trans_b=True)
+    return work.gemm(softmax(work, logits), told)
+
+
+@lowering("rwkv")
+def _rwkv(of: Reading) -> int:
+    work, p = of.work, of.p
+    _, batch, d = of.size
+    keys, queries, edges = of.pairs.keys, of.pairs.queries, work.shape(p["decay"])[0]
+    size = (edges, batch, keys, d)
+    k = work.binary("min", affine(work, p, "k.", of.keys), work.scalar(BOUND))
+    weight = work.unary(work.binary("max", k, work.scalar(-BOUND)), "exp")
+    seen = work.binary("mul", weight, affine(work, p, "v.", of.values))
+    fade = work.unary(work.unary(work.unary(p["decay"], "exp"), "neg"), "exp")
+    fades = work.reshape(work.broadcast(by_edge(work, fade), size), (edges * batch, keys, d))
+    first = by_edge(work, work.unary(p["bonus"], "exp"))
+
+    def met(u: int) -> int:
+        before = _before(work, work.reshape(u, (edges * batch, keys, d)), fades)
+        return work.add(work.reshape(before, size), work.binary("mul", u, first))
+
+    wkv = work.binary("div", met(seen), work.affine(met(weight), 1.0, LEAST))
+    if queries <= keys:
+        wkv = work.part(wkv, 2, 0, queries)
+    else:
+        last = work.broadcast(work.part(wkv, 2, keys - 1, keys), (edges, batch, queries - keys, d))
+        wkv = work.concat((wkv, last), 2)
+    gate = work.unary(affine(work, p, "r.", of.queries), "sigmoid")
+    return affine(work, p, "o.", work.binary("mul", gate, wkv))
+
+
+def _before(work: GraphBuilder, u: int, fades: int) -> int:
+    """Emit the faded sums of what came before each step."""
+    groups, count, d = work.shape(u)
+    if count == 1:
+        return work.zeros((groups, 1, d))
+    s = linear_scan(work, u, fades, work.zeros((groups, d)))
+    return work.pad(work.part(s, 1, 0, count - 1), (0, 1, 0), (0, 0, 0))

@@ -1,0 +1,286 @@
+"""A program: a canvas, the edges between its regions, also those that their families ask for, and ports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown, suggestion
+from volumetric.layers.checks import check_choice, check_flag, check_whole, tuple_of
+from volumetric.program.layer.edge import BY_OPERATOR, Edge
+from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.names import FAMILIES, Named, check_name, named
+from volumetric.program.layer.ports import In, Level, Out, Port, Signal, width_of
+from volumetric.program.layer.region import Canvas
+
+BY_FAMILIES: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        ("observation", "state"): "observe",
+        ("state", "observation"): "predict",
+        ("state", "state"): "integrate",
+        ("state", "memory"): "write",
+        ("memory", "state"): "retrieve",
+        ("state", "action"): "act",
+        ("action", "state"): "intervene",
+        ("state", "residual"): "emit_residual",
+        ("observation", "residual"): "emit_residual",
+        ("residual", "state"): "correct",
+        **{(family, family): "attend" for family in FAMILIES if family != "state"},
+    }
+)
+"""Families of (reads, writes) → operator."""
+
+
+class Autowire(Struct, frozen=True, forbid_unknown_fields=True):
+    """Stands in a list of edges for all that families ask for.
+
+    Attributes
+    ----------
+    loops : regions read themselves, too
+    """
+
+    loops: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_flag("autowire: loops", self.loops)
+
+
+def operator_of(reads: str, writes: str) -> str | None:
+    """Return the operator between two families, None if they have nothing to do with each other."""
+    return BY_FAMILIES.get((reads, writes), "attend" if reads == writes else None)
+
+
+def wired(canvas: Canvas, given: Iterable[Edge | Autowire]) -> Iterator[Edge]:
+    """Yield edges, and in the place of an `Autowire` those by families between pairs that no other edge joins.
+
+    None of these writes a constant. None replaces what others bring: an edge whose operator replaces adds instead where
+    it is an *intervene*, which meets all that a state gets, or where several would replace the same region.
+    """
+    edges = list(given)
+    joined = {(edge.reads, edge.writes) for edge in edges if isinstance(edge, Edge)}
+    for edge in edges:
+        if isinstance(edge, Edge):
+            yield edge
+            continue
+        for writes, to in canvas.regions.items():
+            if to.carrier == "constant":
+                continue
+            for reads, source in canvas.regions.items():
+                operator = operator_of(source.family, to.family)
+                free = (reads, writes) not in joined and (edge.loops or reads != writes)
+                if operator is not None and free:
+                    joined.add((reads, writes))
+                    yield Edge(reads=reads, writes=writes, operator=operator, write=_write(canvas, operator, writes))
+
+
+def _write(canvas: Canvas, operator: str, writes: str) -> Literal["add"] | None:
+    """Return how an edge by families writes, None: as its operator does."""
+    if BY_OPERATOR.get(operator, (None, "add"))[1] != "replace":
+        return None
+    of, family = canvas.regions, canvas.regions[writes].family
+    rivals = sum(operator_of(source.family, family) == operator for source in of.values())
+    return "add" if operator == "intervene" or rivals > 1 else None
+
+
+VERSION = 1
+MOST_EDGES = 100_000
+
+
+class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, cache_hash=True):
+    """What a program computes, as a value.
+
+    Attributes
+    ----------
+    canvas : regions, and where they are
+    edges : who reads and writes whom, in order; an `Autowire` among them stands for edges by families
+    ports : parts of a row by name, in order: those that come in side by side, and those that go out
+    version : of this description, 1
+    meters : running summaries of errors; regions with carrier ``"residual"`` or ``"filter"`` have one anyway
+    time : a canvas holds the ``"window"`` of its frames and runs once for a row, or it holds the latest one and rows
+        are a ``"stream"``; None: a stream if it has one frame
+    heads : of attention, where an edge names none
+    share : parameters belong to an ``"edge"``, or all edges of a ``"rule"`` have one set
+    parity : computes as the package canvas-engineering does, where that differs: a position with gates alone loses what
+        it held, edges of rule none count, and carriers and losses have no equations
+    metadata : words for people and tools
+    """
+
+    canvas: Canvas
+    edges: tuple[Edge, ...] = ()
+    ports: Mapping[str, Port] = Named()
+    version: int = VERSION
+    meters: tuple[Meter, ...] = ()
+    time: Literal["window", "stream"] | None = None
+    heads: int = 4
+    share: Literal["edge", "rule"] = "edge"
+    parity: bool = False
+    metadata: Mapping[str, str] = Named()
+
+    if TYPE_CHECKING:  # lists are taken, too, and edges by families
+
+        def __init__(
+            self,
+            canvas: Canvas,
+            edges: Sequence[Edge | Autowire] = (),
+            ports: Mapping[str, Port] = ...,
+            version: int = ...,
+            meters: Sequence[Meter] = (),
+            time: Literal["window", "stream"] | None = None,
+            heads: int = 4,
+            share: Literal["edge", "rule"] = "edge",
+            parity: bool = False,
+            metadata: Mapping[str, str] = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.canvas, Canvas):
+            raise SpecError(f"a program: canvas must be a Canvas, got {shown(self.canvas)}")
+        if not isinstance(self.version, int) or isinstance(self.version, bool) or self.version != VERSION:
+            raise SpecError(
+                f"a program: version {shown(self.version)} is not known", hint=f"versions up to {VERSION} are read"
+            )
+        force_setattr(self, "version", VERSION)
+        check_whole("a program: heads", self.heads)
+        if self.time is not None:
+            check_choice("a program: time", self.time, ("window", "stream"))
+        check_choice("a program: share", self.share, ("edge", "rule"))
+        check_flag("a program: parity", self.parity)
+        force_setattr(self, "metadata", named("a program: metadata", self.metadata, str))
+        force_setattr(self, "edges", self._edges())
+        force_setattr(self, "meters", self._meters())
+        force_setattr(self, "ports", self._ports())
+
+    def to_json(self) -> str:
+        """Return the program as text; equal programs have equal texts."""
+        from volumetric.program.layer.text import program_to_json
+
+        return program_to_json(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Program:
+        """Return the program that a text describes; what is wrong with it is a `SpecError` that names the place."""
+        from volumetric.program.layer.text import program_from_json
+
+        return program_from_json(text)
+
+    @property
+    def timing(self) -> Literal["window", "stream"]:
+        """What `time` says, or what follows from the number of frames."""
+        return self.time or ("stream" if self.canvas.frames == 1 else "window")
+
+    @property
+    def inputs(self) -> dict[str, In | Level | Signal]:
+        """Ports that have columns of the row that comes in, in order."""
+        return {name: port for name, port in self.ports.items() if not isinstance(port, Out)}
+
+    @property
+    def outputs(self) -> dict[str, Out]:
+        """Ports that have columns of the row that goes out, in order."""
+        return {name: port for name, port in self.ports.items() if isinstance(port, Out)}
+
+    def network(self) -> Any:
+        """Return a `Network` of this program alone: a row of it is all ports side by side.
+
+        Raises
+        ------
+        SpecError : there is no input or no output port, or a clock looks at what there is not
+        """
+        from volumetric.layers.alone import network_of
+        from volumetric.program.layer.spec import Program as Layer
+
+        return network_of(Layer(program=self), (sum(map(width_of, self.inputs.values())),))
+
+    def _known(self, region: str, what: str) -> None:
+        if region not in self.canvas.regions:
+            regions = self.canvas.regions
+            hint = suggestion(region, regions, f"there are {shown(', '.join(regions))}")
+            raise SpecError(f"{what}: there is no region {region!r}", hint=hint)
+
+    def _edges(self) -> tuple[Edge, ...]:
+        if self.timing == "stream" and self.canvas.frames != 1:
+            raise SpecError(
+                f"a program: a stream has a canvas of 1 frame, this one has {self.canvas.frames}",
+                hint='frames=1, or time="window"',
+            )
+        given = tuple_of("a program: edges", self.edges, (Edge, Autowire))
+        for edge in given:
+            if isinstance(edge, Edge):
+                self._known(edge.reads, f"an edge that writes {edge.writes!r}")
+                self._known(edge.writes, f"an edge that reads {edge.reads!r}")
+        edges = _named_edges(self._within(wired(self.canvas, given)))
+        for edge in edges:
+            heads = edge.heads or self.heads
+            if self.canvas.width % heads:
+                raise SpecError(f"edge {edge.name!r}: {heads} heads do not divide a width of {self.canvas.width}")
+            if edge.lag is not None and edge.lag < 0 and self.timing == "stream":
+                raise SpecError(f"edge {edge.name!r}: a lag of {edge.lag} reads what a stream has not yet")
+        return edges
+
+    def _within(self, edges: Iterable[Edge]) -> list[Edge]:
+        """All edges, if there are not too many."""
+        found: list[Edge] = []
+        for edge in edges:
+            found.append(edge)
+            if len(found) > MOST_EDGES:
+                refuse_edges(len(found), self.canvas.width)
+        return found
+
+    def _meters(self) -> tuple[Meter, ...]:
+        meters = tuple_of("a program: meters", self.meters, Meter)
+        for meter in meters:
+            self._known(meter.region, "a meter")
+        twice = [name for name, count in Counter(meter.region for meter in meters).items() if count > 1]
+        if twice:
+            raise SpecError(f"a program: region {twice[0]!r} has two meters", hint="one with all kinds")
+        return meters
+
+    def _ports(self) -> Named[Port]:
+        ports = named("a program: ports", self.ports, (In, Level, Signal, Out))
+        for name, port in ports.items():
+            check_name("a port", name)
+            if isinstance(port, Signal):
+                continue
+            self._known(port.region, f"port {name!r}")
+            carrier = self.canvas.regions[port.region].carrier
+            if isinstance(port, Level) and carrier != "diffusive":
+                raise SpecError(f"port {name!r}: region {port.region!r} has carrier {carrier!r}, not 'diffusive'")
+        return ports
+
+
+def refuse_edges(count: int, width: int) -> None:
+    """Raise `SpecError` for so many edges, with the memory that their weights would take."""
+    width = min(max(width, 1), 2**16)
+    gib = 4 * count * 4 * (width * width + width) / 2**30
+    raise SpecError(
+        f"a program of {count:,} edges would take {gib:,.1f} GiB for the weights of attention of width {width}; "
+        f"at most {MOST_EDGES:,} edges are possible",
+        hint="larger regions with fewer edges",
+    )
+
+
+def _named_edges(edges: list[Edge]) -> tuple[Edge, ...]:
+    """The edges, each with a name of its own."""
+    taken = {edge.name for edge in edges if edge.name is not None}
+    if len(taken) != sum(edge.name is not None for edge in edges):
+        twice = [name for name, count in Counter(edge.name for edge in edges).items() if name and count > 1]
+        raise SpecError(f"a program: two edges are called {twice[0]!r}", hint="each needs its own name, or none")
+    next_of: Counter[str] = Counter()
+    found: list[Edge] = []
+    for edge in edges:
+        name = edge.name
+        while name is None:
+            pair = f"{edge.writes}<{edge.reads}"
+            free = f"{pair}#{next_of[pair]}"
+            next_of[pair] += 1
+            name = None if free in taken else free
+        taken.add(name)
+        found.append(edge if edge.name else replace(edge, name=name))
+    return tuple(found)

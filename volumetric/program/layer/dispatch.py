@@ -1,0 +1,373 @@
+"""Dispatch: what all edges that fire write, from the canvas as it was before the step."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.weighing import weigh_rows
+from volumetric.program.layer.attention import (
+    attend,
+    attend_directly,
+    is_direct,
+    mapped,
+    reads_turned,
+    stacked,
+    turned,
+)
+from volumetric.program.layer.parameters import metered_by, rows_of
+from volumetric.program.layer.plan import ALWAYS, Group, Plan, Slot, Target, names_in
+from volumetric.program.layer.targets import Factor, Term, Writing
+from volumetric.program.layer.tasks import gate_of
+
+Guard: TypeAlias = Callable[[int], AbstractContextManager[None]]
+"""Group of a plan → nodes emitted inside need not make what brings nothing to any stream."""
+Kind: TypeAlias = "tuple[Sequence[Target], Sequence[Term], Factor]"
+"""Targets that are computed side by side, what they become, and where some edge has written."""
+Starts: TypeAlias = "dict[tuple[int, int], tuple[int, int]]"
+"""Region and steps back → its first row in a table, and rows of a stream."""
+Weights: TypeAlias = Sequence[Mapping[str, int]]
+"""Parameters of each group by the names that its rule has for them, ``[E, …]``."""
+
+_KNOWN = ("k.known", "v.known")
+"""What groups that read constants have in place of the maps to keys and values."""
+
+
+def weights_of(
+    work: GraphBuilder,
+    plan: Plan,
+    p: Mapping[str, int],
+    stacks: Mapping[tuple[str, ...], int] = MappingProxyType({}),
+    *,
+    learns: bool = True,
+) -> list[dict[str, int]]:
+    """Emit the parameters of edges side by side, group by group: the same in each step.
+
+    Of groups that read constants alone, keys and values are there in place of their maps, as ``k.known`` and
+    ``v.known``, ``[tasks · rows, d]``.
+
+    Parameters
+    ----------
+    p : parameters that are in none of the stacks
+    stacks : those that lie side by side already
+    learns : they have gradients, so that all edges are computed by nodes that have, too
+    """
+    found: list[dict[str, int]] = []
+    for group in plan.groups:
+        own = {
+            name: stacks[keys] if keys in stacks else stacked(work, [p[key] for key in keys])
+            for name, keys in names_in(plan.facts, group).items()
+        }
+        if group.known:
+            rows = [p[rows_of(plan.facts.places[task.source[0]].name)] for task in group.tasks]
+            known = {name: mapped(work, own, name.removesuffix("known"), rows) for name in _KNOWN}
+            own = {name: of for name, of in own.items() if not name.startswith(("k.", "v."))} | known
+        direct = not learns and is_direct(group.tasks[0].rule, group.pairs, plan.facts.program.canvas.width)
+        found.append(turned(work, own) if direct else own)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What a dispatch leaves.
+
+    Attributes
+    ----------
+    canvas : ``[B, positions, d]``
+    written : 1 where some edge has written, else 0, ``[B, positions, 1]``
+    results : edge → what it brought, ``[B, written, d]``, for edges of a program with parity that feed a meter
+    """
+
+    canvas: int
+    written: int
+    results: Mapping[int, int]
+
+
+def dispatch(
+    work: GraphBuilder,
+    plan: Plan,
+    weights: Weights,
+    p: Mapping[str, int],
+    canvas: int,
+    told: Mapping[tuple[int, int], int] | None = None,
+    live: int | None = None,
+    guard: Guard | None = None,
+    *,
+    learns: bool = True,
+) -> Dispatched:
+    """Emit what `layers.program.dispatch` computes.
+
+    Parameters
+    ----------
+    weights : as `weights_of` emits them
+    p : parameters; of them only gates are read
+    canvas : ``[B, positions, d]``
+    told : region and steps back → rows that edges read, ``[B, rows, d]``; of those that are missing positions of the
+        canvas are read
+    live : which edges fire in which stream, ``[B, columns]`` of 0 and 1, by the columns of the plan
+    guard : around what need not run
+    learns : gradients are wanted; without them positions become what they do in one operation
+    """
+    step = _Step(work, plan, p, canvas, told or {}, live, guard or (lambda column: nullcontext()))
+    return step.run(weights, learns=learns)
+
+
+class Rows:
+    """Tensors of rows of one width, one behind the other; they are joined where rows of several are taken at once."""
+
+    def __init__(self, work: GraphBuilder, width: int, *parts: int) -> None:
+        self._work, self._width = work, width
+        self._parts = list[int]()
+        self._whole: int | None = None
+        self.starts = list[int]()
+        """First row of each tensor."""
+        self._count = 0
+        for part in parts:
+            self.add(part)
+
+    def add(self, part: int) -> int:
+        """Put a tensor ``[rows, width]`` behind the others; return the number of its first row."""
+        self.starts.append(self._count)
+        self._parts.append(part)
+        self._whole = None
+        self._count += self._work.shape(part)[0]
+        return self.starts[-1]
+
+    def taken(self, ids: Array) -> int:
+        """Emit rows by their numbers, ``[*ids.shape, width]``."""
+        flat = ids.reshape(-1)
+        found = self._run(flat)
+        return self._work.reshape(self._gathered(flat) if found is None else found, (*ids.shape, self._width))
+
+    def join(self) -> None:
+        """Join all rows now, and not where nodes need not run of which others read them."""
+        self._whole = self._work.concat(self._parts, 0)
+
+    @property
+    def whole(self) -> int:
+        """All rows."""
+        if self._whole is None:
+            self._whole = self._work.concat(self._parts, 0)
+        return self._whole
+
+    def _run(self, ids: Array) -> int | None:
+        """Rows one behind the other of one tensor need not be copied."""
+        first, last = int(ids[0]), int(ids[-1])
+        at = bisect_right(self.starts, first) - 1
+        start = self.starts[at]
+        inside = last - start < self._work.shape(self._parts[at])[0]
+        if not inside or last - first + 1 != len(ids) or (np.diff(ids) != 1).any():
+            return None
+        return self._work.part(self._parts[at], 0, first - start, last - start + 1)
+
+    def _gathered(self, ids: Array) -> int:
+        return self._work.gather_rows(self.whole, self._work.constant(ids.astype(np.int32), "rows"))
+
+
+def _place(from_: Array, targets: Sequence[Target], first: int) -> None:
+    """Note where rows of positions lie: those of targets from `first` on, target by target, stream by stream."""
+    batch, n = len(from_), len(targets[0].positions)
+    for number, target in enumerate(targets):
+        from_[:, target.positions] = first + np.arange(batch * n).reshape(batch, n) + number * batch * n
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    work: GraphBuilder
+    plan: Plan
+    p: Mapping[str, int]
+    canvas: int
+    told: Mapping[tuple[int, int], int]
+    live: int | None
+    guard: Guard
+    _known: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        batch, positions, d = self.work.shape(self.canvas)
+        return batch, positions, d
+
+    def run(self, weights: Weights, *, learns: bool) -> Dispatched:
+        work, (batch, positions, d) = self.work, self.size
+        rows = Rows(work, d)
+        rows.add(work.reshape(self.canvas, (batch * positions, d)))
+        starts = self._others(rows)
+        brought = Rows(work, d)
+        rows.join()
+        for number, (group, own) in enumerate(zip(self.plan.groups, weights, strict=True)):
+            with nullcontext() if set(group.columns) == {ALWAYS} else self.guard(number):
+                brought.add(self._group(group, own, rows, starts))
+        # A row of zeros, for positions to which an edge brings nothing; `weigh` reads it nowhere.
+        ends = np.array([*brought.starts, brought.add(work.zeros((1, d))) if learns or not brought.starts else -1])
+        kinds = [(targets, *self._writing(targets, ends).terms()) for targets in self.plan.targets]
+        whole = (self._joined if learns else self._weighed)(kinds, rows, brought)
+        results = self._results(rows, brought, ends) if self.plan.facts.program.parity else {}
+        return Dispatched(work.reshape(whole, (batch, positions, d)), self._written(kinds), results)
+
+    def _joined(self, kinds: Sequence[Kind], rows: Rows, brought: Rows) -> int:
+        """Emit the canvas as sums of terms, kind by kind."""
+        work, (batch, positions, d) = self.work, self.size
+        canvas, from_ = Rows(work, d), np.arange(batch * positions).reshape(batch, positions)
+        canvas.add(work.reshape(self.canvas, (batch * positions, d)))
+        for targets, terms, _ in kinds:
+            n = len(targets[0].positions)
+            made = self._summed(targets, terms, rows, brought)
+            count = canvas.add(work.reshape(made, (len(targets) * batch * n, d)))
+            _place(from_, targets, count)
+        return canvas.taken(from_)
+
+    def _weighed(self, kinds: Sequence[Kind], rows: Rows, brought: Rows) -> int:
+        """Emit the canvas as weighted rows of it and of what edges bring."""
+        work, (batch, positions, d) = self.work, self.size
+        most = max((len(terms) for _, terms, _ in kinds), default=1)
+        split, order = batch * positions, np.zeros((batch, positions), np.int64)
+        ids = np.zeros((split, max(most, 1)), np.int32)
+        ids[:, 0] = np.arange(split)
+        weights, count = [work.constant(np.eye(1, ids.shape[1]), "weights")], 1  # of what nobody writes
+        for targets, terms, _ in kinds:
+            n = len(targets[0].positions)
+            size = len(targets), batch, n
+            here = self._here(targets)
+            for k, (of, _) in enumerate(terms):
+                ids[here, k] = here if of is None else split + of
+            columns = [self._tensor(factor, (*size, 1)) for _, factor in terms]
+            columns += [work.zeros((*size, 1))] * (ids.shape[1] - len(columns))
+            weights.append(work.reshape(work.concat(columns, 3), (int(np.prod(size)), ids.shape[1])))
+            _place(order, targets, count)
+            count += int(np.prod(size))
+        table = Rows(work, ids.shape[1])
+        for part in weights:
+            table.add(part)
+        by = work.reshape(table.taken(order), ids.shape)
+        near = work.reshape(self.canvas, (split, d))
+        return weigh_rows(work, near, brought.whole, work.constant(ids, "rows"), by)
+
+    def _written(self, kinds: Sequence[Kind]) -> int:
+        """Emit where some edge has written, ``[B, positions, 1]``."""
+        work, (batch, positions, _) = self.work, self.size
+        flags, from_ = Rows(work, 1), np.zeros((batch, positions), np.int64)
+        flags.add(work.zeros((1, 1)))
+        for targets, _, written in kinds:
+            n = len(targets[0].positions)
+            part = self._tensor(written, (len(targets), batch, n, 1))
+            _place(from_, targets, flags.add(work.reshape(part, (len(targets) * batch * n, 1))))
+        return work.reshape(flags.taken(from_), (batch, positions, 1))
+
+    def _summed(self, targets: Sequence[Target], terms: Sequence[Term], rows: Rows, brought: Rows) -> int:
+        """Emit sums of terms, ``[targets, B, positions, d]``."""
+        work, (batch, _, d), made = self.work, self.size, list[int]()
+        for ids, factor in terms:
+            # Without a row of zeros any will do where nothing is brought: it is multiplied by 0.
+            x = rows.taken(self._here(targets)) if ids is None else brought.taken(np.maximum(ids, 0))
+            one = not isinstance(factor, int) and (factor == 1).all()
+            made.append(x if one else work.binary("mul_nonzero", x, self._tensor(factor)))
+        return work.add(*made) if made else work.zeros((len(targets), batch, len(targets[0].positions), d))
+
+    def _here(self, targets: Sequence[Target]) -> Array:
+        """Numbers of the rows that targets are, ``[targets, B, positions]``."""
+        at = np.stack([target.positions for target in targets])
+        return np.arange(self.size[0])[:, None] * self.size[1] + at[:, None]
+
+    def _tensor(self, of: Factor, shape: tuple[int, ...] | None = None) -> int:
+        made = of if isinstance(of, int) else self.work.constant(np.asarray(of, np.float64), "factor")
+        return made if shape is None else self.work.broadcast(made, shape)
+
+    def _others(self, rows: Rows) -> Starts:
+        """Add rows that edges read beside those of the canvas; where each source begins, and rows of a stream."""
+        starts: Starts = {}
+        for source, tensor in self.told.items():
+            batch, wide, d = self.work.shape(tensor)
+            starts[source] = rows.add(self.work.reshape(tensor, (batch * wide, d))), wide
+        return starts
+
+    def _group(self, group: Group, weights: Mapping[str, int], rows: Rows, starts: Starts) -> int:
+        """Emit what a group of edges brings, ``[rows, d]``, in the order of edges, streams, parts, positions."""
+        work, (batch, positions, d) = self.work, self.size
+        of_stream = np.arange(batch)[:, None, None]
+        asks: list[Array] = []
+        tells: list[Array] = []
+        for place, (task, numbers) in enumerate(zip(group.tasks, group.parts, strict=True)):
+            if group.known:
+                start, wide, own = place * group.known, 0, np.arange(group.known)
+            else:
+                start, wide, own = self._source(task.source, starts)
+            parts = [task.parts[number] for number in numbers]
+            asks.append(of_stream * positions + np.stack([task.place.positions[part.written] for part in parts]))
+            tells.append(start + of_stream * wide + np.stack([own[part.read] for part in parts]))
+        lead = group.edges, len(group.tasks) // group.edges * batch * group.count
+        known = [weights[name] for name in _KNOWN if group.known]
+        maps = {name: of for name, of in weights.items() if name not in _KNOWN}
+        if reads_turned(weights):
+            ask, tell = (
+                work.constant(np.stack(ids).reshape(*lead, -1).astype(np.int32), "rows") for ids in (asks, tells)
+            )
+            made = attend_directly(work, group.tasks[0].rule, maps, (rows.whole, ask, tell), group.pairs, known)
+            return work.reshape(made, (group.rows(batch), d))
+
+        def taken(table: Rows, ids: list[Array]) -> int:
+            return work.reshape(table.taken(np.stack(ids)), (*lead, ids[0].shape[-1], d))
+
+        told = [taken(table, tells) for table in ([Rows(work, d, one) for one in known] or [rows])]
+        made = attend(work, group.tasks[0].rule, maps, taken(rows, asks), told[0], group.pairs, told[-1])
+        return work.reshape(made, (group.rows(batch), d))
+
+    def _source(self, source: tuple[int, int], starts: Starts) -> tuple[int, int, Array]:
+        """First row, rows of a stream, and those of them that edges read."""
+        if source in starts:
+            return *starts[source], np.arange(starts[source][1])
+        place = self.plan.facts.places[source[0]]
+        if source[1] or place.through != "positions":
+            raise SpecError(f"rows of region {place.name!r}, {source[1]} steps back, are not told")
+        return 0, self.size[1], place.positions
+
+    def _writing(self, targets: Sequence[Target], ends: Array) -> Writing:
+        return Writing(
+            work=self.work,
+            plan=self.plan,
+            targets=targets,
+            batch=self.size[0],
+            ends=ends,
+            flags=self._flags,
+            gates=lambda slots: [self.p[gate_of(slot.task)] for slot in slots],
+        )
+
+    def _results(self, rows: Rows, brought: Rows, ends: Array) -> dict[int, int]:
+        """Emit what edges bring that feed meters."""
+        work, (batch, _, d), found = self.work, self.size, dict[int, int]()
+        for target in (target for targets in self.plan.targets for target in targets):
+            for number, slot in enumerate(target.slots):
+                task = slot.task
+                if not metered_by(task, self.plan.facts.places[task.wire.reads]):
+                    continue
+                terms = self._writing([target], ends).result(number)
+                whole = Rows(work, d)
+                made = self._summed([target], terms, rows, brought)
+                whole.add(work.reshape(made, (batch * len(target.positions), d)))
+                at = np.searchsorted(target.positions, task.place.positions)
+                found[task.wire.index] = whole.taken(np.arange(batch)[:, None] * len(target.positions) + at)
+        return found
+
+    def _flags(self, slots: Sequence[Slot]) -> int | None:
+        """Emit which edges fire, ``[targets, B, 1, 1]``; None: all always do."""
+        work, (batch, _, _) = self.work, self.size
+        columns = tuple(self.plan.columns[slot.task.wire.index] for slot in slots)
+        if self.live is None or set(columns) == {ALWAYS}:
+            return None
+        if columns not in self._known:
+            known = work.shape(self.live)[1]
+            table = work.permute(self.live, (1, 0))
+            if ALWAYS in columns:
+                table = work.concat((table, work.broadcast(work.constant(np.ones((1, 1)), "always"), (1, batch))), 0)
+            ids = np.array([known if column == ALWAYS else column for column in columns], np.int32)
+            found = work.gather_rows(table, work.constant(ids, "columns"))
+            self._known[columns] = work.reshape(found, (len(columns), batch, 1, 1))
+        return self._known[columns]

@@ -1,0 +1,143 @@
+"""Edges: a region reads another, and is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from volumetric.base.errors import SpecError
+from volumetric.layers.checks import as_number, check_choice, check_whole
+from volumetric.layers.clock import Clock, Inner
+from volumetric.program.layer.masks import Bits, Full, Mask, Rects, Tile
+from volumetric.program.layer.names import (
+    OPERATORS,
+    Named,
+    check_edge_name,
+    check_name,
+    check_word,
+    named,
+    rule_of,
+    shown,
+)
+from volumetric.program.layer.region import clock_of, clock_text
+
+Write = Literal["add", "replace", "gate"]
+Fill = Literal["drop", "hold", "lerp"]
+LONGEST_LAG = 65_536
+BY_OPERATOR: Final[Mapping[str, tuple[str | None, Write]]] = MappingProxyType(
+    {
+        "retrieve": ("cross", "add"),
+        "write": ("copy", "replace"),
+        "act": ("copy", "replace"),
+        "compress": ("pooling", "add"),
+        "intervene": (None, "replace"),
+        "bind": ("cross", "add"),
+    }
+)
+"""Rule and way of writing of operators that have their own; others have the region's rule, and ``"add"``."""
+
+
+class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """At each step the region `writes` asks the region `reads`, and is written with the answer.
+
+    Attributes
+    ----------
+    reads : region whose positions are keys and values
+    writes : region whose positions are queries, and are written
+    rule : by which it asks; None: that of the operator, then that of the region written, then cross
+    operator : what the edge is for; says rule and way of writing where they are not given
+    write : ``"add"`` (weighted mean over all edges that add), ``"gate"`` (on top, through a learned gate) or
+        ``"replace"`` (the last one in order wins over all); None: that of the operator, or ``"add"``
+    weight : share in the mean of edges that add; with 0 it writes nothing and is not counted
+    when : condition, given as a value of `layers.clock` or as its text, and kept as text; None: always
+    mask : which positions look at which; one that looks at none is not written and not counted
+    lag : steps back that are read, frame by frame; negative: ahead, on a canvas that holds its window; None: all frames
+        at once
+    fill : of a frame that is not there: ``"drop"`` nothing is read, ``"hold"`` the latest before, ``"lerp"`` between
+        the nearest
+    order : of ``"lerp"``: 1 is linear between one before and one after; n takes the n + 1 nearest frames, with weights
+        ∝ 1 / distanceⁿ
+    heads : of its attention; None: as the program
+    options : settings of its rule by name
+    name : of its parameters and states; None: ``"writes<reads#k"``, k counting edges of the pair
+    """
+
+    reads: str
+    writes: str
+    rule: str | None = None
+    operator: str = "attend"
+    write: Write | None = None
+    weight: float = 1.0
+    when: str | None = None
+    mask: Mask | None = None
+    lag: int | None = None
+    fill: Fill = "hold"
+    order: int = 1
+    heads: int | None = None
+    options: Mapping[str, int | float | str] = Named()
+    name: str | None = None
+
+    if TYPE_CHECKING:  # conditions are taken as values, too
+
+        def __init__(
+            self,
+            reads: str,
+            writes: str,
+            rule: str | None = None,
+            operator: str = "attend",
+            write: Write | None = None,
+            weight: float = 1.0,
+            when: Clock | str | None = None,
+            mask: Mask | None = None,
+            lag: int | None = None,
+            fill: Fill = "hold",
+            order: int = 1,
+            heads: int | None = None,
+            options: Mapping[str, int | float | str] = ...,
+            name: str | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_name("an edge: reads", self.reads)
+        check_name("an edge: writes", self.writes)
+        what = f"edge {self.writes}<{self.reads}"
+        if self.rule is not None:
+            force_setattr(self, "rule", rule_of(what, self.rule))
+        check_choice(f"{what}: operator", self.operator, OPERATORS)
+        if self.write is not None:
+            check_choice(f"{what}: write", self.write, ("add", "replace", "gate"))
+        force_setattr(self, "weight", as_number(f"{what}: weight", self.weight, 0.0))
+        force_setattr(self, "when", clock_text(f"{what}: when", self.when))
+        if isinstance(self.holds, Inner):
+            raise SpecError(f"{what}: inner steps are of regions, not of a condition", hint="say them in its clock")
+        if self.mask is not None and not isinstance(self.mask, Full | Tile | Rects | Bits):
+            raise SpecError(f"{what}: mask must be Full, Tile, Rects or Bits, got {shown(self.mask)}")
+        if self.lag is not None:
+            check_whole(f"{what}: lag", self.lag, -LONGEST_LAG, most=LONGEST_LAG)
+        check_choice(f"{what}: fill", self.fill, ("drop", "hold", "lerp"))
+        check_whole(f"{what}: order", self.order, most=16)
+        if self.heads is not None:
+            check_whole(f"{what}: heads", self.heads)
+        force_setattr(self, "options", _options(what, self.options))
+        if self.name is not None:
+            check_edge_name(self.name)
+
+    @property
+    def holds(self) -> Clock | None:
+        """When it reads and writes, None: always."""
+        return None if self.when is None else clock_of(self.when)
+
+
+def _options(what: str, given: Mapping[str, int | float | str]) -> Named[int | float | str]:
+    """The options, whole numbers as such: equal ones are written alike."""
+    found: dict[str, int | float | str] = {}
+    for name, value in named(f"{what}: options", given, (int, float, str)).items():
+        check_word(f"{what}: an option", name)
+        number = value if isinstance(value, str) else as_number(f"{what}: option {name!r}", value)
+        found[name] = int(number) if isinstance(number, float) and number.is_integer() else number
+    return Named(found)

@@ -1,0 +1,72 @@
+"""What regions are held to, beside what their edges do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from volumetric.base.errors import SpecError
+from volumetric.program.layer.declared import Program
+from volumetric.program.layer.facts import Facts, Wire
+from volumetric.program.layer.learning import Constraints
+from volumetric.program.layer.reach import reached_from
+
+BY_ORDER = ("copy", "local", "random_fixed", "mixture", "mamba", "rwkv", "hyena")
+"""Rules that look at the order of what they read: they are not equivariant to permutations."""
+IN_PLACE = ("random_fixed", "mixture", "rwkv", "mamba", "hyena")
+"""Rules that treat a position otherwise after a move or a turn of what is read."""
+
+
+def violations(facts: Facts) -> list[str]:
+    """Return what constraints of regions forbid and the program does, one sentence each."""
+    return [
+        f"region {place.name!r}: {sentence}"
+        for place in facts.places
+        if place.region.constraints is not None
+        for sentence in _of(facts, place.index, place.region.constraints)
+    ]
+
+
+def check_held(facts: Facts) -> None:
+    """Raise `SpecError` where the program does what a constraint of it forbids."""
+    found = violations(facts)
+    if found:
+        more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
+        raise SpecError(found[0] + more, hint="change the edge, or drop the constraint")
+
+
+def _of(facts: Facts, index: int, held: Constraints) -> Iterator[str]:
+    place = facts.places[index]
+    writers = [facts.wires[number] for number in facts.writers[index]]
+    if held.conservation is not None:
+        for wire in writers:
+            if wire.write == "replace":
+                yield f"conservation {held.conservation!r}, but edge {wire.name!r} replaces what it holds"
+    if held.equivariance is not None:
+        for wire in writers:
+            why = _uneven(wire, held.equivariance)
+            if why is not None:
+                yield f"equivariance {held.equivariance!r}, but edge {wire.name!r} {why}"
+    if held.monotone is not None and place.carrier in ("diffusive", "filter"):
+        yield f"it is {held.monotone.replace('_', '-')}, but its carrier is {place.carrier!r}"
+    if held.causal == "acyclic" and place.name in reached_from(facts.program, place.name):
+        yield "it is acyclic, but what it reads comes from it"
+    if held.causal == "forward_only":
+        yield from _backward(facts.program, place.name)
+
+
+def _uneven(wire: Wire, equivariance: str) -> str | None:
+    """Why an edge is not equivariant, None: it is."""
+    rules = BY_ORDER if equivariance == "permutation" else IN_PLACE
+    if wire.rule in rules:
+        return f"has rule {wire.rule!r}"
+    return None if wire.mask is None else "has a mask"
+
+
+def _backward(program: Program, name: str) -> Iterator[str]:
+    begins = {region: spec.box[0][0] for region, spec in program.canvas.regions.items()}
+    for edge in program.edges:
+        if edge.writes == name and begins[edge.reads] < begins[name]:
+            yield (
+                f"it is forward-only, but it reads {edge.reads!r}, which begins at frame {begins[edge.reads]}, "
+                f"before its own, {begins[name]}"
+            )

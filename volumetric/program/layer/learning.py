@@ -1,0 +1,109 @@
+"""What a region learns by, and what its dynamics are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown
+from volumetric.layers.checks import as_number, check_choice, check_text, tuple_of
+from volumetric.program.layer.names import KEEPS, LOSSES, MODES, Named, named
+
+Mode = Literal["supervised", "ssl_prediction", "posterior_match", "retrieval", "calibration", "none"]
+Keep = Literal["auto", "runtime", "freeze", "constant", "export"]
+
+
+class Learning(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How a region learns.
+
+    Attributes
+    ----------
+    mode : recipe
+    losses : loss → its weight, or a list of losses, each of weight 1; None: those of the mode
+    keep : what becomes of the region where it is deployed, as in `Region`; ``"auto"``: by its family
+    """
+
+    mode: Mode = "supervised"
+    losses: Mapping[str, float] | None = None
+    keep: Keep = "auto"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_choice("Learning: mode", self.mode, MODES)
+        check_choice("Learning: keep", self.keep, KEEPS)
+        if self.losses is not None:
+            force_setattr(self, "losses", _losses(self.losses))
+
+
+class Constraints(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a region and its edges are held to; checked when a program is made a layer.
+
+    Attributes
+    ----------
+    equivariance : ``"permutation"``: edges that write it have rules that do not look at the order of what they read;
+        ``"translation"`` and ``"rotation"``: they have no mask of their own either that a move or turn would change
+    conservation : ``"capacity"`` or ``"energy"``: no edge replaces what the region holds
+    causal : ``"acyclic"``: what the region reads does not come from it, by any way; ``"forward_only"``: it reads no
+        region that begins at an earlier frame
+    monotone : ``"non_decreasing"`` or ``"non_increasing"``: the carrier is neither diffusive nor a filter
+    """
+
+    equivariance: Literal["translation", "rotation", "permutation"] | None = None
+    conservation: Literal["capacity", "energy"] | None = None
+    causal: Literal["acyclic", "forward_only"] | None = None
+    monotone: Literal["non_decreasing", "non_increasing"] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for name, words in _CONSTRAINTS.items():
+            if getattr(self, name) is not None:
+                check_choice(f"Constraints: {name}", getattr(self, name), words)
+
+
+class Semantic(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a region means, so that those of two programs can be compared.
+
+    Attributes
+    ----------
+    type : in words
+    vector : an embedding of these words, if there is one
+    model : that made it; vectors of several models are not compared
+    """
+
+    type: str | None = None
+    vector: tuple[float, ...] | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for name in ("type", "model"):
+            if getattr(self, name) is not None:
+                check_text(f"Semantic: {name}", getattr(self, name))
+        if self.vector is not None:
+            if not isinstance(self.vector, list | tuple) or not self.vector:
+                raise SpecError(f"Semantic: vector is a list of numbers, got {shown(self.vector)}")
+            force_setattr(self, "vector", tuple(as_number("Semantic: vector", x) for x in self.vector))
+
+
+_CONSTRAINTS = {
+    "equivariance": ("translation", "rotation", "permutation"),
+    "conservation": ("capacity", "energy"),
+    "causal": ("acyclic", "forward_only"),
+    "monotone": ("non_decreasing", "non_increasing"),
+}
+
+
+def _losses(given: Any) -> Named[float]:
+    if isinstance(given, list | tuple):
+        words = tuple_of("Learning: losses", given, str)
+        if len(set(words)) != len(words):
+            raise SpecError(f"Learning: a loss is there twice in {shown(list(words))}")
+        given = dict.fromkeys(words, 1.0)
+    losses = named("Learning: losses", given, (int, float))
+    for name in losses:
+        check_choice("Learning: losses", name, LOSSES)
+    return Named({name: as_number(f"Learning: {name}", weight, 0.0) for name, weight in losses.items()})

@@ -1,0 +1,149 @@
+"""Masks: which of the positions that an edge writes look at which of those that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown
+from volumetric.layers.checks import check_whole, tuple_of
+
+Rect: TypeAlias = tuple[int, int, int, int]
+
+
+class Full(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="full"):
+    """Every position looks at every other, as without a mask."""
+
+
+class Tile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="tile"):
+    """Positions look at those in their own tile of the canvas, at any frame.
+
+    Attributes
+    ----------
+    shape : sides of a tile along the axes of space, in canvas coordinates: position s is in tile ⌊s / side⌋; axes that
+        are not given have tiles of 1
+    """
+
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        force_setattr(self, "shape", tuple_of("Tile: shape", self.shape, int))
+        if not self.shape:
+            raise SpecError("Tile: shape needs a side")
+        for side in self.shape:
+            check_whole("Tile: a side", side)
+
+
+class Rects(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="rects"):
+    """Blocks of pairs: of each, ``(w0, w1, r0, r1)``, positions w0 … w1 - 1 written look at r0 … r1 - 1 of those read.
+
+    Positions count in the order of their regions. Blocks may overlap; what is in none of them is not looked at.
+    """
+
+    rects: tuple[Rect, ...]
+
+    if TYPE_CHECKING:  # lists are taken, too
+
+        def __init__(self, rects: Sequence[Rect]) -> None: ...
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        rects = tuple_of("Rects", self.rects, (list, tuple))
+        force_setattr(self, "rects", tuple(tuple_of("Rects: a block", rect, int) for rect in rects))
+        for rect in self.rects:
+            if len(rect) != 4 or not (0 <= rect[0] < rect[1] and 0 <= rect[2] < rect[3]):
+                raise SpecError(
+                    f"Rects: {shown(rect)} is no block", hint="(w0, w1, r0, r1) with 0 ≤ w0 < w1 and 0 ≤ r0 < r1"
+                )
+
+
+class Bits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="bits"):
+    """A mask pair by pair.
+
+    Attributes
+    ----------
+    rows : one for each position written: a text of "1" where it looks at the position read, and "0" where not; given as
+        an array ``[written, read]`` of truths or of 0 and 1, too
+    """
+
+    rows: tuple[str, ...]
+
+    if TYPE_CHECKING:  # arrays are taken, too
+
+        def __init__(self, rows: Sequence[str] | Sequence[Sequence[int]] | Array) -> None: ...
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        rows: Any = self.rows
+        if isinstance(rows, np.ndarray) or (
+            isinstance(rows, list | tuple) and any(not isinstance(r, str) for r in rows)
+        ):
+            rows = _rows_of(rows)
+        rows = tuple_of("Bits", rows, str)
+        force_setattr(self, "rows", rows)
+        if not rows or not rows[0]:
+            raise SpecError("Bits: a mask without positions")
+        if len(set(map(len, rows))) != 1:
+            raise SpecError("Bits: rows have several lengths", hint="one digit for each position read")
+        wrong = "".join(set("".join(rows)) - set("01"))
+        if wrong:
+            raise SpecError(f"Bits: {shown(min(wrong))} is neither 0 nor 1")
+
+    @property
+    def array(self) -> Array:
+        """The mask as truths ``[written, read]``."""
+        digits = np.frombuffer("".join(self.rows).encode("ascii"), np.uint8)
+        return (digits == ord("1")).reshape(len(self.rows), -1)
+
+
+Mask: TypeAlias = Full | Tile | Rects | Bits
+
+
+def _rows_of(array: Any) -> tuple[str, ...]:
+    try:
+        found = np.asarray(array)
+    except ValueError:
+        raise SpecError("Bits: rows have several lengths") from None
+    if found.ndim != 2 or found.dtype.kind not in "biuf" or not np.isin(found, (0, 1)).all():
+        raise SpecError(
+            "Bits: needs an array [written, read] of 0 and 1", hint=f"got {found.dtype} {list(found.shape)}"
+        )
+    return tuple("".join("1" if one else "0" for one in row) for row in found.astype(bool).tolist())
+
+
+def mask_of(mask: Mask | None, written: Array, read: Array, what: str) -> Array | None:
+    """Return a mask as truths ``[written, read]``; None: all are true.
+
+    Parameters
+    ----------
+    written, read : coordinates ``[n, axes]`` of the positions, frame first
+    what : of whom the mask is, for errors
+    """
+    shape = len(written), len(read)
+    if mask is None or isinstance(mask, Full):
+        return None
+    if isinstance(mask, Bits):
+        found = mask.array
+        if found.shape != shape:
+            raise SpecError(f"{what}: a mask of {list(found.shape)}, expected {list(shape)} [written, read]")
+    elif isinstance(mask, Rects):
+        found = np.zeros(shape, bool)
+        for w0, w1, r0, r1 in mask.rects:
+            if w1 > shape[0] or r1 > shape[1]:
+                raise SpecError(f"{what}: block {(w0, w1, r0, r1)} leaves a mask of {list(shape)} [written, read]")
+            found[w0:w1, r0:r1] = True
+    else:
+        axes = written.shape[1] - 1
+        if len(mask.shape) > axes:
+            raise SpecError(f"{what}: a tile of {len(mask.shape)} sides in space of {axes} axes")
+        sides = np.asarray([*mask.shape, *[1] * (axes - len(mask.shape))])
+        tiles = [at[:, 1:] // sides for at in (written, read)]
+        found = (tiles[0][:, None] == tiles[1][None]).all(-1)
+    return None if found.all() else found

@@ -1,0 +1,155 @@
+"""The words of programs: families, carriers, operators, rules; what names may be, and objects of names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeVar
+
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import shown
+from volumetric.layers.checks import check_choice, check_text
+
+FAMILIES: Final = ("observation", "state", "memory", "residual", "action")
+"""Families that the tables know; a region may be of any other."""
+CARRIERS: Final = ("deterministic", "residual", "filter", "memory", "diffusive", "constant")
+OPERATORS: Final = (
+    "attend",
+    "observe",
+    "predict",
+    "correct",
+    "bind",
+    "retrieve",
+    "write",
+    "act",
+    "compress",
+    "integrate",
+    "intervene",
+    "emit_residual",
+)
+RULES: Final = (
+    "cross",
+    "linear",
+    "cosine",
+    "sigmoid",
+    "gated",
+    "perceiver",
+    "pooling",
+    "copy",
+    "none",
+    "sparse",
+    "local",
+    "random_fixed",
+    "mixture",
+    "mamba",
+    "rwkv",
+    "hyena",
+)
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "self_attention": "cross",
+        "cogvideox": "cross",
+        **{f"{name}_attention": name for name in ("cross", "linear", "cosine", "sigmoid", "sparse", "local")},
+    }
+)
+"""Other names of rules."""
+MODES: Final = ("supervised", "ssl_prediction", "posterior_match", "retrieval", "calibration", "none")
+LOSSES: Final = (
+    "task",
+    "next_step",
+    "masked_prediction",
+    "predictive_consistency",
+    "calibration",
+    "retrieval_accuracy",
+    "write_utility",
+    "sparsity",
+)
+KEEPS: Final = ("auto", "runtime", "freeze", "constant", "export")
+
+NAME: Final = r"[A-Za-z_](?:[A-Za-z0-9_.\[\]-]{0,126}[A-Za-z0-9_\]-])?"
+"""What a region, a port and an event may be called."""
+_NAME = re.compile(NAME, re.ASCII)
+_EDGE = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]<#-]{0,299}", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
+
+
+def check_name(what: str, name: Any) -> None:
+    """Raise `SpecError` unless `name` can be that of a region, a port or an event."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise SpecError(
+            f"{what} cannot be called {shown(name)}",
+            hint='a letter or "_", then letters, digits, "_", "-", "[", "]" and, not at the end, ".", 128 in all',
+        )
+
+
+def check_edge_name(name: Any) -> None:
+    """Raise `SpecError` unless `name` can be that of an edge."""
+    if not isinstance(name, str) or _EDGE.fullmatch(name) is None:
+        raise SpecError(
+            f"an edge cannot be called {shown(name)}",
+            hint='a letter or "_", then letters, digits, "_", "-", ".", "[", "]", "<" and "#", 300 in all',
+        )
+
+
+def check_word(what: str, word: Any) -> None:
+    """Raise `SpecError` unless `word` is one."""
+    if not isinstance(word, str) or _WORD.fullmatch(word) is None:
+        raise SpecError(f"{what} cannot be {shown(word)}", hint='a letter or "_", then letters, digits, "_" and "-"')
+
+
+def rule_of(what: str, name: Any) -> str:
+    """Return the name of a rule that one may call by several."""
+    name = ALIASES.get(name, name) if isinstance(name, str) else name
+    check_choice(f"{what}: rule", name, RULES)
+    return name
+
+
+T = TypeVar("T")
+
+
+class Named(dict[str, T]):
+    """Values by name. Two are equal where order is, too: the text of equal ones is equal."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare names, values and their order."""
+        return isinstance(other, Mapping) and list(self.items()) == list(other.items())
+
+    def __ne__(self, other: object) -> bool:
+        """Compare as ``==`` does."""
+        return not self == other
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  (a dict has none, for it changes)
+        """Hash what is compared."""
+        return hash(tuple(self.items()))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Copy and pickle by the constructor, for items cannot be put in afterwards."""
+        return type(self), (dict(self),)
+
+    def __copy__(self) -> Named[T]:
+        """Return itself."""
+        return self
+
+    def __or__(self, other: Any) -> Any:
+        """Return a plain dict of both."""
+        return dict(self) | dict(other)
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("what programs are made of does not change; make a new one")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]  (refuses)
+
+
+def named(what: str, given: Any, kind: type[T] | tuple[type[T], ...]) -> Named[T]:
+    """Return an object as `Named`; raise `SpecError` unless its values are of a kind and its keys are text."""
+    if not isinstance(given, Mapping):
+        raise SpecError(f"{what} must be names with their values, got {shown(given)}")
+    for name, value in given.items():
+        check_text(f"{what}: a name", name)
+        if not isinstance(value, kind):
+            kinds = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
+            raise SpecError(f"{what}: {shown(name)} must be {kinds}, got {shown(value)}")
+        if isinstance(value, str):
+            check_text(f"{what}: {shown(name)}", value)
+    return given if isinstance(given, Named) else Named(given)

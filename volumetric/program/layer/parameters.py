@@ -1,0 +1,142 @@
+"""All that a program learns, of its regions, edges and ports, and what it keeps of a stream."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.dense import affine_params
+from volumetric.program.layer.carriers import ROWS, carrier_params, norm_params
+from volumetric.program.layer.facts import Facts, Place, check_weights
+from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.recipes import recipe_params
+from volumetric.program.layer.tasks import Task, params_of, tasks_of
+
+
+@lru_cache(maxsize=32)
+def all_params(facts: Facts) -> tuple[ParamSpec, ...]:
+    """Return the parameters of ports, regions, their recipes and edges, in this order; refuse what no memory holds."""
+    found = *port_params(facts), *region_params(facts), *recipe_params(facts), *params_of(facts)
+    check_weights(found)
+    return found
+
+
+def port_params(facts: Facts) -> tuple[ParamSpec, ...]:
+    """Return the parameters of all ports: ``ports.<name>.<…>``, and codes of the regions that inputs write."""
+    d, found = facts.program.canvas.width, dict[str, ParamSpec]()
+    for name, port in facts.program.ports.items():
+        specs: tuple[ParamSpec, ...] = ()
+        if isinstance(port, In):
+            specs = affine_params(f"ports.{name}.", d, port.dim, bias=True)
+            specs += tuple(
+                ParamSpec(name=code, shape=(d,), init="normal", packable=False)
+                for code in codes_of(facts.place(port.region))
+            )
+        elif isinstance(port, Out):
+            wide = read_width(facts, port)
+            specs = norm_params(f"ports.{name}.norm.", wide) + affine_params(
+                f"ports.{name}.", port.dim, wide, bias=True
+            )
+        found |= {spec.name: spec for spec in specs}
+    return tuple(found.values())
+
+
+def codes_of(place: Place) -> tuple[str, str, str]:
+    """Return the names of the learned vectors of a region, of its family, and of ⌊log₂ period⌋."""
+    scale = math.floor(math.log2(place.region.period))
+    return f"codes.region.{place.name}", f"codes.family.{place.region.family}", f"codes.period.{scale}"
+
+
+def read_width(facts: Facts, port: Out) -> int:
+    """Return how many numbers an output reads of its region."""
+    d, place = facts.program.canvas.width, facts.place(port.region)
+    rows = place.rows if place.through == "memory" else len(place.positions)
+    return d * rows if port.pool == "flatten" else d
+
+
+AGE = "age"
+"""State: steps of a stream so far, up to the longest lag."""
+
+
+def region_params(facts: Facts) -> tuple[ParamSpec, ...]:
+    """Return the parameters of all regions."""
+    return tuple(of for place in facts.places for of in carrier_params(facts, place))
+
+
+def longest(facts: Facts) -> dict[int, int]:
+    """Return how many steps back each region is read, where it is."""
+    found: dict[int, int] = {}
+    for task in tasks_of(facts):
+        number, back = task.source
+        if back:
+            found[number] = max(found.get(number, 0), back)
+    return found
+
+
+def states_of(facts: Facts) -> dict[str, Shape]:
+    """Return what a program keeps of a stream beside its canvas, by name; all of it begins with zeros.
+
+    ``<region>.keys`` and ``.values`` of a memory and ``.slots`` that persist (the first and the last less what is
+    learned), ``.past`` rows as they were told in the last steps, newest first, ``.meter``, and the `AGE`.
+    """
+    d, back = facts.program.canvas.width, longest(facts)
+    found: dict[str, Shape] = {}
+    for place in facts.places:
+        name, identity = place.name, place.region.identity
+        if place.carrier == "memory":
+            rows = place.region.slots or len(place.positions)
+            found |= {f"{name}.keys": (rows, d), f"{name}.values": (rows, d)}
+        if identity is not None and identity.mode == "persistent":
+            found[f"{name}.slots"] = (identity.capacity, d)
+        if place.index in back:
+            found[f"{name}.past"] = (back[place.index], place.rows, d)
+        if place.meter is not None:
+            found[f"{name}.meter"] = (len(place.meter.kinds) + 1,)
+    return found | ({AGE: (1,)} if back else {})
+
+
+def metered_by(task: Task, read: Place) -> bool:
+    """Whether an edge of a program with parity feeds the meter of the region that it reads."""
+    return read.region.carrier == "residual" and task.wire.edge.lag is None
+
+
+def rows_of(region: str) -> str:
+    """Return the name of the parameter that a constant of this name holds, ``[rows, d]``."""
+    return f"regions.{region}.{ROWS}"
+
+
+def constants_of(facts: Facts) -> tuple[Place, ...]:
+    """Return the regions that are constants."""
+    return tuple(place for place in facts.places if place.carrier == "constant")
+
+
+def disturbances(facts: Facts) -> list[str]:
+    """Return what would change a constant, one sentence each."""
+    found: list[str] = []
+    constants = constants_of(facts)
+    if not constants:
+        return found
+    counts = np.bincount(
+        np.concatenate([place.positions for place in facts.places]), minlength=facts.program.canvas.positions
+    )
+    for place in constants:
+        what = f"region {place.name!r} is a constant"
+        found += [f"{what}, but edge {facts.wires[number].name!r} writes it" for number in facts.writers[place.index]]
+        for name, port in facts.program.inputs.items():
+            if isinstance(port, In) and port.region == place.name:
+                found.append(f"{what}, but port {name!r} puts something in")
+        if counts[place.positions].max() > 1:
+            found.append(f"{what}, but another region is at positions of it")
+    return found
+
+
+def check_constants(facts: Facts) -> None:
+    """Raise `SpecError` where something would change a constant."""
+    found = disturbances(facts)
+    if found:
+        raise SpecError(found[0], hint="leave it out, or give the region another carrier")

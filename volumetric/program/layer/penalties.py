@@ -1,0 +1,220 @@
+"""What regions lose of their own while a program trains, by their recipes, and what training draws for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric.base.errors import SpecError
+from volumetric.graph.numeric.noise import stream_of
+from volumetric.layers.scope import Scope, linear
+from volumetric.program.layer.attention import heads
+from volumetric.program.layer.carriers import chosen, layer_norm, noised, predicted
+from volumetric.program.layer.facts import Facts, Place
+from volumetric.program.layer.recipes import HIDDEN, LEAST, SHARPNESS, diffuses, hides, recipe_of, stream_at
+from volumetric.program.layer.settle import Held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a step was.
+
+    Attributes
+    ----------
+    whole : the canvas before it, with nothing hidden and without the noise of training
+    before : the canvas that edges read
+    brought : the canvas behind the dispatch
+    after : the canvas behind it
+    written : ``[B, positions, 1]`` of 0 and 1
+    errors : of regions, ``[B, N, d]``
+    hidden : region → which positions were, ``[B, N, 1]`` of 0 and 1
+    """
+
+    whole: int
+    before: int
+    brought: int
+    after: int
+    written: int
+    errors: Mapping[int, int]
+    hidden: Mapping[int, int]
+
+
+def masked(held: Held, canvas: int, hidden: Mapping[int, int]) -> int:
+    """Emit the canvas with the learned vector of a region where its positions are hidden, ``[B, N, 1]``."""
+    work, new = held.work, list[tuple[Place, int]]()
+    for number, where in hidden.items():
+        place = held.facts.places[number]
+        x, vector = held.taken(canvas, place), held.own(place)["mask"]
+        spread = work.broadcast(work.reshape(vector, (1, 1, work.shape(vector)[0])), work.shape(x))
+        new.append((place, chosen(work, where, spread, x)))
+    return held.placed(canvas, new)
+
+
+def penalty(held: Held, step: Seen, before: Mapping[str, int]) -> int | None:
+    """Emit what all losses of a step come to, ``[B, 1]``, and keep what the next one needs; None without losses.
+
+    Parameters
+    ----------
+    held : behind the step; its states of losses are replaced
+    before : states before the step
+    """
+    work, total = held.work, list[int]()
+    for place in held.facts.places:
+        losses = recipe_of(place)
+        if not losses:
+            continue
+        of = _Losses(held, place, held.own(place), step, before)
+        found = [work.affine(made, weight) for name, weight in losses.items() if (made := of.emit(name)) is not None]
+        if found:
+            flag, made = held.fires.get(place.index), work.add(*found)
+            total.append(made if flag is None else work.binary("mul_nonzero", made, flag))
+    return work.add(*total) if total else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """Losses of a region, each ``[B, 1]``."""
+
+    held: Held
+    place: Place
+    p: Mapping[str, int]
+    step: Seen
+    before: Mapping[str, int]
+
+    def emit(self, name: str) -> int | None:
+        work, place, step = self.held.work, self.place, self.step
+        if name == "next_step":
+            return self._next_step()
+        if name == "write_utility":
+            z, there = self._written()
+            return self._over(work.unary(linear(work, self.p, ("memory.write.",), z), "sigmoid"), there)
+        if name == "retrieval_accuracy":
+            return self._retrieval()
+        if name == "masked_prediction":
+            where = step.hidden.get(place.index)
+            if where is None:
+                return None
+            aim = self._stopped(self.held.taken(step.whole, place))
+            far = work.unary(work.binary("sub", self.held.taken(step.after, place), aim), "square")
+            return self._over(work.reduce(far, "mean", (2,)), where)
+        error, x = step.errors[place.index], self.held.taken(step.before, place)
+        if name == "sparsity":
+            return self._mean(work.unary(error, "abs"))
+        expected = predicted(work, self.p, x) if place.carrier == "filter" else x
+        if name == "predictive_consistency":
+            aim = self._stopped(self.held.taken(step.after, place))
+            return self._mean(work.unary(work.binary("sub", expected, aim), "square"))
+        spread = work.unary(linear(work, self.p, ("calibration.",), expected), "softplus")
+        spread = work.affine(spread, 1.0, LEAST)
+        each = work.add(work.binary("div", work.unary(error, "square"), spread), work.unary(spread, "log"))
+        there = self.held.taken(step.written, place)
+        return self._mean(work.binary("mul_nonzero", work.affine(each, 0.5), there))
+
+    def _next_step(self) -> int:
+        work, name, states = self.held.work, self.place.name, self.held.states
+        seen, begun = self.before[f"{name}.seen"], self.before[f"{name}.begun"]
+        x = self.held.taken(self.step.whole, self.place)
+        made = linear(work, self.p, ("next.up.",), layer_norm(work, self.p, "next.norm.", seen), activation="gelu")
+        made = linear(work, self.p, ("next.down.",), made)
+        far = self._mean(work.unary(work.binary("sub", made, self._stopped(x)), "square"))
+        flag = self.held.fires.get(self.place.index)
+        batch = work.shape(x)[0]
+        wide = None if flag is None else work.reshape(flag, (batch, 1, 1))
+        states[f"{name}.seen"] = chosen(work, wide, x, seen)
+        ones = work.broadcast(work.constant(np.ones((1, 1)), "one"), (batch, 1))
+        states[f"{name}.begun"] = ones if flag is None else work.binary("max", begun, flag)
+        return work.binary("mul_nonzero", far, begun)
+
+    def _retrieval(self) -> int:
+        work, name, states = self.held.work, self.place.name, self.held.states
+        z, there = self._written()
+        batch, count, d = work.shape(z)
+        learned = self.p["memory.keys"]
+        keys = work.add(work.reshape(learned, (1, *work.shape(learned))), states[f"{name}.keys"])
+        asked = work.affine(linear(work, self.p, ("memory.q.",), z), d**-0.5)
+        read = work.gemm(heads.softmax(work, work.gemm(asked, keys, trans_b=True)), states[f"{name}.values"])
+        wrote, kept = linear(work, self.p, ("memory.v.",), z), self.before[f"{name}.values"]
+        among = work.concat((wrote, kept), 1)
+        logits = work.gemm(heads.direction(work, read), heads.direction(work, among), trans_b=True)
+        logits = work.affine(logits, 1 / SHARPNESS)
+        slots = work.shape(kept)[1]
+        seen = work.permute(there, (0, 2, 1))
+        seen = work.concat((seen, work.broadcast(work.constant(np.ones((1, 1, 1)), "one"), (batch, 1, slots))), 2)
+        far = work.affine(work.affine(seen, -1.0, 1.0), -1e9)
+        logits = work.add(work.binary("mul_nonzero", logits, seen), far)
+        # Cosines over the temperature are small enough for exp, and one candidate of a memory always counts.
+        total = work.unary(work.reduce(work.unary(logits, "exp"), "sum", (2,)), "log")
+        diagonal = work.constant(np.eye(count, count + slots)[None], "diagonal")
+        right = work.reduce(work.binary("mul", logits, diagonal), "sum", (2,))
+        return self._over(work.binary("sub", total, right), there)
+
+    def _written(self) -> tuple[int, int]:
+        """Emit rows that were written, zeros for the others, and which they are, ``[B, N, 1]``."""
+        work = self.held.work
+        there = self.held.taken(self.step.written, self.place)
+        return work.binary("mul_nonzero", self.held.taken(self.step.brought, self.place), there), there
+
+    def _mean(self, x: int) -> int:
+        work = self.held.work
+        return work.reshape(work.reduce(x, "mean", (1, 2)), (work.shape(x)[0], 1))
+
+    def _over(self, x: int, where: int) -> int:
+        """Emit the mean of ``[B, N, 1]`` over the positions where a flag is 1; 0 without any."""
+        work = self.held.work
+        total = work.reduce(work.binary("mul_nonzero", x, where), "sum", (1,))
+        count = work.binary("max", work.reduce(where, "sum", (1,)), work.scalar(1.0))
+        return work.reshape(work.binary("div", total, count), (work.shape(x)[0], 1))
+
+    def _stopped(self, x: int) -> int:
+        """Emit the same numbers without a gradient."""
+        work = self.held.work
+        same = work.emit("unary", (x,), name="affine", alpha=1.0, beta=0.0)[0]
+        work.detached.add(same)
+        return same
+
+
+def hidden_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, int]:
+    """Emit which positions training hides: region → ``[T, B, N, 1]`` of 0 and 1, as `recipes.hidden_in` has it."""
+    work, training, found = scope.work, scope.training, dict[int, int]()
+    for place in hides(facts) if training is not None else ():
+        assert training is not None
+        count, stream = len(place.positions), stream_of(f"{scope.path}/{place.name}")
+        whole = work.broadcast(work.constant(np.ones((1, 1, 1)), "ones"), (training.first + batch, length, count))
+        stay = work.emit("dropout", (whole, _key(scope)), p=HIDDEN, stream=stream)[0]
+        stay = work.part(stay, 0, training.first, training.first + batch)
+        gone = work.permute(work.binary("greater", work.scalar(0.5), stay), (1, 0, 2))
+        found[place.index] = work.reshape(gone, (length, batch, count, 1))
+    return found
+
+
+def noise_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, int]:
+    """Emit the noise on diffusive regions: region → ε ``[T, B, N, d]``, as `diffusion.noise_in` has it."""
+    work, training, found = scope.work, scope.training, dict[int, int]()
+    for place in diffuses(facts) if training is not None else ():
+        assert training is not None
+        count, d = len(place.positions), facts.program.canvas.width
+        first, stream = training.first * length * count * d, stream_at(scope.path, place)
+        nothing = work.zeros((batch, length, count, d))
+        drawn = work.emit("normal", (nothing, _key(scope)), stream=stream, first=first)[0]
+        found[place.index] = work.permute(drawn, (1, 0, 2, 3))
+    return found
+
+
+def diffused(held: Held, canvas: int, noise: Mapping[int, int], levels: Mapping[int, tuple[int, int]]) -> int:
+    """Emit the canvas with noise ``[B, N, d]`` on what regions hold that fire, each by its level before the step."""
+    work, new = held.work, list[tuple[Place, int]]()
+    for number, of in noise.items():
+        place = held.facts.places[number]
+        x, flag = held.taken(canvas, place), held.fires.get(number)
+        y = noised(work, x, levels[number][0], of)
+        where = None if flag is None else work.reshape(flag, (work.shape(flag)[0], 1, 1))
+        new.append((place, chosen(work, where, y, x)))
+    return held.placed(canvas, new)
+
+
+def _key(scope: Scope) -> int:
+    if scope.training is None or scope.training.noise is None:
+        raise SpecError(f"program at {scope.path} needs the key of a pass")
+    return scope.training.noise

@@ -1,0 +1,278 @@
+"""A dispatch before there are numbers: which edges are computed side by side, and where what they bring goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.program.layer.attention import BY_HEADS, Pairs
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.tasks import Task, names_of, tasks_of
+
+ALWAYS = -1
+"""Column of what always fires."""
+_WORTH = 1 << 14
+"""Products in the keys of a constant for one stream from which leaving them out saves more than one more operation
+costs, which is about a microsecond."""
+Way = Literal["observed", "predicted", "gate", "replace"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Group:
+    """Parts of edges with one rule, and of equal sizes and masks, that are computed side by side.
+
+    Attributes
+    ----------
+    tasks : the edges; those that share parameters are as more streams of one
+    parts : for each edge the numbers of its parts, of all as many
+    pairs : of each part
+    columns : for each edge the number that says whether it fires, or `ALWAYS`
+    alone : each edge has parameters of its own
+    known : rows of the constants that they read, all of as many, or 0: they read others, too. Keys and values of a
+        constant are the same in each row and stream
+    """
+
+    tasks: tuple[Task, ...]
+    parts: tuple[tuple[int, ...], ...]
+    pairs: Pairs
+    columns: tuple[int, ...]
+    alone: bool
+    known: int
+
+    @property
+    def count(self) -> int:
+        """Parts of an edge."""
+        return len(self.parts[0])
+
+    @property
+    def edges(self) -> int:
+        """Edges that are apart in products."""
+        return len(self.tasks) if self.alone else 1
+
+    def rows(self, batch: int) -> int:
+        """Rows that all of it brings."""
+        return len(self.tasks) * batch * self.count * self.pairs.queries
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Layer:
+    """For each position one part of an edge at most.
+
+    Attributes
+    ----------
+    group, edge : number of the group, -1 where there is none, and of the edge in it, int64 ``[positions]``
+    first, step : row of this edge for the first stream, and rows from stream to stream, int64 ``[positions]``
+    share : of the part, ``[positions]``, 0 where there is none
+    """
+
+    group: Array
+    edge: Array
+    first: Array
+    step: Array
+    share: Array
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Slot:
+    """What an edge brings to positions.
+
+    Attributes
+    ----------
+    task : the edge
+    way : how it counts
+    layers : parts that bring something, one or more to a position
+    shares : sum of their shares, ``[positions]``; 0 where the edge writes nothing
+    """
+
+    task: Task
+    way: Way
+    layers: tuple[Layer, ...]
+    shares: Array
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Target:
+    """Positions that some edges write: a region, or regions that overlap.
+
+    Attributes
+    ----------
+    positions : rising
+    slots : what edges bring, in their order
+    kept : where what is added comes on top of what was there, bool
+    """
+
+    positions: Array
+    slots: tuple[Slot, ...]
+    kept: Array
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Equal for targets that can be computed side by side."""
+        return len(self.positions), *((slot.way, len(slot.layers)) for slot in self.slots)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plan:
+    """A dispatch.
+
+    Attributes
+    ----------
+    groups : what is computed
+    targets : where it goes; those of a kind are side by side
+    columns : for each edge the number that says whether it fires, or `ALWAYS`
+    """
+
+    facts: Facts
+    groups: tuple[Group, ...]
+    targets: tuple[tuple[Target, ...], ...]
+    columns: tuple[int, ...]
+
+
+@lru_cache(maxsize=32)
+def plan_of(facts: Facts, columns: tuple[int, ...] | None = None, *, apart: bool = True, folded: bool = False) -> Plan:
+    """Return how to compute a dispatch.
+
+    Parameters
+    ----------
+    columns : for each edge which number says whether it fires, `ALWAYS` if it always does; None: all do
+    apart : edges are computed side by side only if they fire together
+    folded : keys and values of constants are computed beforehand, so that edges that read them are apart from others
+    """
+    columns = columns or (ALWAYS,) * len(facts.wires)
+    tasks = tasks_of(facts)
+    groups, where = _groups(facts, tasks, columns, apart=apart, folded=folded)
+    kept = positions_kept(facts)
+    alike: dict[tuple[object, ...], list[Target]] = {}
+    for positions, writers in _clusters(tasks):
+        slots = tuple(_slot(task, positions, groups, where) for task in writers)
+        target = Target(positions, slots, kept[positions])
+        alike.setdefault(target.kind, []).append(target)
+    return Plan(facts, groups, tuple(map(tuple, alike.values())), columns)
+
+
+def names_in(facts: Facts, group: Group) -> dict[str, tuple[str, ...]]:
+    """Return names of the parameters of the edges of a group, by the name that their rule has for them."""
+    names = [names_of(facts, task) for task in group.tasks[: group.edges]]
+    return {name: tuple(of[name] for of in names) for name in names[0]}
+
+
+def stacks_of(plan: Plan) -> list[tuple[str, ...]]:
+    """Return parameters that a dispatch only reads side by side, in this order."""
+    found = [names for group in plan.groups for names in names_in(plan.facts, group).values()]
+    uses = Counter(name for names in found for name in names)
+    return [names for names in found if len(names) > 1 and all(uses[name] == 1 for name in names)]
+
+
+Where = dict[tuple[int, int], tuple[int, int, int]]
+"""Edge and part → group, and place among its edges and among their parts."""
+
+
+def _groups(
+    facts: Facts, tasks: Sequence[Task], columns: Sequence[int], *, apart: bool, folded: bool
+) -> tuple[tuple[Group, ...], Where]:
+    found: dict[tuple[object, ...], list[tuple[Task, tuple[int, ...]]]] = {}
+    known = {task.wire.index: _known(facts, task) if folded else 0 for task in tasks}
+    for task in tasks:
+        kinds: dict[tuple[object, ...], list[int]] = {}
+        for number, part in enumerate(task.parts):
+            kinds.setdefault(_kind(task, part.pairs), []).append(number)
+        for kind, numbers in kinds.items():
+            column = columns[task.wire.index] if apart else ALWAYS
+            key = (task.rule, kind, len(numbers), column, known[task.wire.index])
+            if facts.program.share == "rule":
+                key = (*key, task.owner)
+            found.setdefault(key, []).append((task, tuple(numbers)))
+    groups: list[Group] = []
+    where: Where = {}
+    for members in found.values():
+        first, numbers = members[0]
+        for edge, (task, parts) in enumerate(members):
+            where |= {(task.wire.index, part): (len(groups), edge, k) for k, part in enumerate(parts)}
+        own = facts.program.share == "edge" and bool(first.rule.params(facts.program.canvas.width, first.queries))
+        groups.append(
+            Group(
+                tasks=tuple(task for task, _ in members),
+                parts=tuple(parts for _, parts in members),
+                pairs=first.parts[numbers[0]].pairs,
+                columns=tuple(columns[task.wire.index] for task, _ in members),
+                alone=own,
+                known=known[first.wire.index],
+            )
+        )
+    return tuple(groups), where
+
+
+def _known(facts: Facts, task: Task) -> int:
+    """Rows of the constant that an edge reads, if it is worth while to compute its keys and values beforehand."""
+    place, back = facts.places[task.source[0]], task.source[1]
+    if place.carrier != "constant" or back or task.rule.name not in BY_HEADS:
+        return 0
+    return place.rows if place.rows * facts.program.canvas.width**2 >= _WORTH else 0
+
+
+def _kind(task: Task, pairs: Pairs) -> tuple[object, ...]:
+    """Equal for pairs that a rule treats alike, with parameters of the same sizes."""
+    seen = task.rule.seen(pairs)
+    return pairs.queries, pairs.keys, None if seen is None else seen.tobytes(), task.queries
+
+
+def _clusters(tasks: Sequence[Task]) -> list[tuple[Array, list[Task]]]:
+    """Positions that are written, those of regions that overlap together, and the edges that write them, in order."""
+    cluster: dict[int, int] = {}  # position → cluster
+    members: dict[int, set[int]] = {}
+    for number, place in {task.place.index: task.place for task in tasks}.items():
+        own = set(place.positions.tolist())
+        for met in {cluster[at] for at in own if at in cluster}:
+            own |= members.pop(met)
+        members[number] = own
+        cluster |= dict.fromkeys(own, number)
+    by_cluster: dict[int, list[Task]] = {}
+    for task in tasks:
+        by_cluster.setdefault(cluster[int(task.place.positions[0])], []).append(task)
+    return [(np.array(sorted(members[number])), writers) for number, writers in by_cluster.items()]
+
+
+def _slot(task: Task, positions: Array, groups: Sequence[Group], where: Where) -> Slot:
+    at = np.searchsorted(positions, task.place.positions)
+    depth = np.zeros(len(positions), np.int64)
+    layers: list[Layer] = []
+    for number, part in enumerate(task.parts):
+        group, edge, k = where[task.wire.index, number]
+        count, n = groups[group].count, groups[group].pairs.queries
+        mine = at[part.written[part.seen]]
+        while len(layers) <= depth[mine].max(initial=-1):
+            layers.append(_empty(len(positions)))
+        for level in np.unique(depth[mine]):
+            which = depth[mine] == level
+            layer, to = layers[level], mine[which]
+            layer.group[to], layer.step[to], layer.share[to] = group, count * n, part.share
+            # Rows are in the order of edges, streams, parts, positions.
+            layer.first[to] = k * n + np.flatnonzero(part.seen)[which]
+            layer.edge[to] = edge
+        depth[mine] += 1
+    shares = np.zeros(len(positions))
+    shares[at] = task.shares
+    ways: dict[str, Way] = {"add": "predicted" if task.predicts else "observed", "gate": "gate", "replace": "replace"}
+    return Slot(task, ways[task.wire.write], tuple(layers), shares)
+
+
+def _empty(count: int) -> Layer:
+    group, edge, first, step = (np.full(count, value, np.int64) for value in (-1, 0, 0, 0))
+    return Layer(group, edge, first, step, np.zeros(count))
+
+
+def positions_kept(facts: Facts) -> Array:
+    """Return the positions where what edges add comes on top of what was there, bool ``[positions]``."""
+    kept = np.zeros(facts.program.canvas.positions, np.bool_)
+    if facts.program.parity:
+        return kept
+    for task in tasks_of(facts):
+        if task.wire.write == "add" and task.place.region.keeps_old and task.place.carrier != "residual":
+            kept[task.place.positions[task.shares > 0]] = True
+    return kept

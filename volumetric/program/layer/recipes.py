@@ -1,0 +1,130 @@
+"""Learning recipes: losses that regions have of their own, beside that of the task.
+
+Each is a number for each stream and step; a layer adds the sum over all steps, times its weight, to that of the task's
+terms. Losses are there where a region says how it learns (`Region.learning`); `learning_of` has what families are for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
+from volumetric.graph.numeric.noise import stream_of
+from volumetric.layers.base import ParamSpec
+from volumetric.layers.dense import affine_params
+from volumetric.program.layer.carriers import norm_params
+from volumetric.program.layer.facts import METERED, Facts, Place
+from volumetric.program.layer.learning import Learning, Mode
+from volumetric.program.layer.names import MODES
+from volumetric.program.layer.ports import Level
+
+OF_MODE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "supervised": (),
+        "ssl_prediction": ("next_step", "masked_prediction"),
+        "posterior_match": ("predictive_consistency", "calibration"),
+        "retrieval": ("retrieval_accuracy", "write_utility"),
+        "calibration": ("calibration", "sparsity"),
+        "none": (),
+    }
+)
+"""Mode → its losses, beside the network's own."""
+OF_FAMILY: Final[Mapping[str, Mode]] = MappingProxyType(
+    {
+        "observation": "ssl_prediction",
+        "state": "posterior_match",
+        "memory": "retrieval",
+        "residual": "calibration",
+        "action": "supervised",
+    }
+)
+CARRIERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "predictive_consistency": ("filter",),
+        "calibration": METERED,
+        "sparsity": METERED,
+        "retrieval_accuracy": ("memory",),
+        "write_utility": ("memory",),
+    }
+)
+"""Loss → carriers of which a region has one to have it; others are of any region."""
+HIDDEN = 0.15
+"""Share of positions that `masked_prediction` hides."""
+SHARPNESS = 0.1
+"""Temperature of `retrieval_accuracy`."""
+LEAST = 1e-4
+"""Least variance of `calibration`."""
+
+
+def learning_of(family: str) -> Learning:
+    """Return how regions of a family learn; of a family that is not known: not by themselves."""
+    return Learning(OF_FAMILY.get(family, "none"))
+
+
+def recipe_of(place: Place) -> dict[str, float]:
+    """Return the losses of a region and their weights, without that of the task.
+
+    Raises
+    ------
+    SpecError
+        The carrier of the region has nothing that a loss is about.
+    """
+    learning = place.learning
+    if learning is None:
+        return {}
+    assert learning.mode in MODES
+    losses = dict.fromkeys(OF_MODE[learning.mode], 1.0) if learning.losses is None else dict(learning.losses)
+    losses = {name: weight for name, weight in losses.items() if name != "task" and weight}
+    for name in losses:
+        if name in CARRIERS and place.carrier not in CARRIERS[name]:
+            raise SpecError(
+                f"region {place.name!r}: {name} needs a carrier {' or '.join(map(repr, CARRIERS[name]))}, "
+                f"this one has {place.carrier!r}",
+                hint=f"give the region such a carrier, or losses without {name}",
+            )
+    return losses
+
+
+def recipe_params(facts: Facts) -> tuple[ParamSpec, ...]:
+    """Return the parameters that only losses have, ``regions.<name>.<…>``."""
+    d, found = facts.program.canvas.width, list[ParamSpec]()
+    for place in facts.places:
+        losses, made = recipe_of(place), list[ParamSpec]()
+        if "next_step" in losses:
+            made += norm_params("next.norm.", d)
+            made += (*affine_params("next.up.", d, d, bias=True), *affine_params("next.down.", d, d, bias=True))
+        if "masked_prediction" in losses:
+            made.append(ParamSpec(name="mask", shape=(d,), init="normal", packable=False))
+        if "calibration" in losses:
+            made += affine_params("calibration.", d, d, bias=False)
+        found += (dataclasses.replace(of, name=f"regions.{place.name}.{of.name}") for of in made)
+    return tuple(found)
+
+
+def recipe_states(facts: Facts) -> dict[str, Shape]:
+    """Return what losses keep of a stream: what a region held, and whether it has held anything."""
+    d, found = facts.program.canvas.width, dict[str, Shape]()
+    for place in facts.places:
+        if "next_step" in recipe_of(place):
+            found |= {f"{place.name}.seen": (len(place.positions), d), f"{place.name}.begun": (1,)}
+    return found
+
+
+def hides(facts: Facts) -> tuple[Place, ...]:
+    """Return the regions of which training hides positions."""
+    return tuple(place for place in facts.places if "masked_prediction" in recipe_of(place))
+
+
+def diffuses(facts: Facts) -> tuple[Place, ...]:
+    """Return the regions that training puts noise on: diffusive ones to which a port tells the level."""
+    told = {port.region for port in facts.program.inputs.values() if isinstance(port, Level)}
+    return tuple(place for place in facts.places if place.carrier == "diffusive" and place.name in told)
+
+
+def stream_at(path: str, place: Place) -> int:
+    """Return the number of a region's own stream of noise, in a layer at a path."""
+    return stream_of(f"{path}/{place.name}/noise")

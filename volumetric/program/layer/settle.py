@@ -1,0 +1,265 @@
+"""A step of a program around its dispatch: the rows that edges read, and what regions keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.operations.weighing import weigh_rows
+from volumetric.program.layer.carriers import bound, chosen, denoised, filtered, followed, remembered, updated
+from volumetric.program.layer.clocks import follow_together, metered_alike
+from volumetric.program.layer.dispatch import Dispatched
+from volumetric.program.layer.facts import METERED, Facts, Place
+from volumetric.program.layer.parameters import AGE, constants_of, longest, metered_by, rows_of
+from volumetric.program.layer.tasks import tasks_of
+
+New: TypeAlias = "tuple[Place, int, int, int | None]"
+"""A region, its rows, what they are in place of, and where: ``[B, 1 or N, 1]`` of 0 and 1, None: everywhere."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """What a program keeps, for one step: `states` are replaced as the step goes.
+
+    Attributes
+    ----------
+    p : parameters by name
+    states : ``[B, …]``, as `layers.program.states.states_of` names them
+    fires : region → whether it fires in a stream, ``[B, 1]`` of 0 and 1; one that is missing always does
+    guard : around what need not run where a region fires in no stream, or, part by part, where of several each does not
+    learns : gradients are wanted
+    """
+
+    work: GraphBuilder
+    facts: Facts
+    p: Mapping[str, int]
+    states: dict[str, int]
+    fires: Mapping[int, int]
+    guard: Callable[..., AbstractContextManager[None]]
+    learns: bool = True
+
+    def rows(self, canvas: int) -> dict[tuple[int, int], int]:
+        """Emit the rows that edges read and that are no positions of the canvas, by region and steps back."""
+        found: dict[tuple[int, int], int] = {}
+        back = longest(self.facts)
+        for place in self.facts.places:
+            if place.through != "positions":
+                found[place.index, 0] = self._now(place, canvas)
+            if place.index in back:
+                now = found[place.index, 0] if (place.index, 0) in found else self.taken(canvas, place)
+                found |= self._past(place, now, back[place.index])
+        return found
+
+    def constants(self, batch: int) -> list[tuple[Place, int]]:
+        """Emit the rows of constants, ``[B, N, d]``, where they are positions; others become `states` of the row."""
+        found: list[tuple[Place, int]] = []
+        for place in constants_of(self.facts):
+            rows = self.p[rows_of(place.name)]
+            count, d = self.work.shape(rows)
+            whole = self.work.broadcast(self.work.reshape(rows, (1, count, d)), (batch, count, d))
+            if place.through == "positions":
+                found.append((place, whole))
+            else:
+                self.states[f"{place.name}.values"] = whole
+        return found
+
+    def present(self) -> dict[int, int]:
+        """Emit which edges find what they read, ``[B, 1]`` of 0 and 1, for those that may not; before `grow`."""
+        found: dict[int, int] = {}
+        for task in tasks_of(self.facts):
+            back = task.source[1]
+            if back and task.wire.edge.fill != "lerp":
+                least = self.work.scalar(back - 0.5)
+                found[task.wire.index] = self.work.binary("greater", self.states[AGE], least)
+        return found
+
+    def grow(self) -> None:
+        """Count the step."""
+        if AGE in self.states:
+            most = self.work.scalar(float(max(longest(self.facts).values())))
+            self.states[AGE] = self.work.binary("min", self.work.affine(self.states[AGE], 1.0, 1.0), most)
+
+    def settle(
+        self, before: int, made: Dispatched, levels: Mapping[int, tuple[int, int]] | None = None
+    ) -> tuple[int, dict[int, int]]:
+        """Emit the canvas behind the step, and the errors of regions that have a meter, ``[B, N, d]``.
+
+        Meters that are followed side by side have taken their errors already, for which no loss asks.
+
+        Parameters
+        ----------
+        before : the canvas that edges read, ``[B, positions, d]``
+        levels : diffusive region → noise levels before and behind the step, ``[B, 1, 1]``
+        """
+        work, errors, new = self.work, dict[int, int](), list[New]()
+        side_by_side = work.parted and not self.facts.program.parity
+        alike = metered_alike(self.facts, self.fires) if side_by_side else []
+        for places in alike:
+            follow_together(work, places, self.states, (before, made.canvas), self.fires, self.guard)
+        done = {place.index for places in alike for place in places}
+        for place in self.facts.places:
+            if place.index in done:
+                continue
+            metered = place.meter is not None and not self.facts.program.parity
+            diffused = place.carrier == "diffusive" and levels is not None and place.index in levels
+            if not metered and place.carrier not in (*METERED, "memory") and not diffused:
+                continue
+            # What is read below, also where the region does not fire, is not emitted inside of its guard.
+            flag, written = self._flag(place, 3), self.taken(made.written, place)
+            written = written if flag is None else work.binary("mul", written, flag)
+            with self.guard(place.index) if place.carrier == "deterministic" else nullcontext():
+                x, z = self.taken(before, place), self.taken(made.canvas, place)
+            with self.guard(place.index):
+                error = work.binary("sub", z, x)
+                if place.carrier == "filter":
+                    y, error = filtered(work, self.own(place), x, z, written)
+                    new.append((place, y, z, flag))
+                elif diffused and levels is not None:
+                    y = denoised(work, x, z, *levels[place.index])
+                    new.append((place, y, z, written))
+                elif place.carrier == "residual":
+                    error = work.binary("mul_nonzero", z, written)
+            if place.carrier == "memory":
+                self._remember(place, z, written)
+            if metered or place.carrier in METERED:
+                errors[place.index] = error
+        if self.learns or all(flag is None for *_, flag in new):
+            return self.placed(made.canvas, [(place, chosen(work, flag, y, z)) for place, y, z, flag in new]), errors
+        return self._blended(made.canvas, new), errors
+
+    def measure(self, errors: Mapping[int, int]) -> None:
+        """Let meters take errors, where their region fires."""
+        for number, error in errors.items():
+            place = self.facts.places[number]
+            if place.meter is not None:
+                name = f"{place.name}.meter"
+                with self.guard(number):
+                    made = followed(self.work, place.meter, self.states[name], error)
+                self.states[name] = chosen(self.work, self.fires.get(number), made, self.states[name])
+
+    def measure_read(self, results: Mapping[int, int], before: int, live: Mapping[int, int]) -> None:
+        """Let meters of a program with parity take what edges bring less their queries.
+
+        Parameters
+        ----------
+        results : edge → what it brings, ``[B, written, d]``
+        live : edge → whether it fires, ``[B, 1]``; one that is missing always does
+        """
+        for task in tasks_of(self.facts):
+            place = self.facts.places[task.wire.reads]
+            if metered_by(task, place) and place.meter is not None:
+                name, number = f"{place.name}.meter", task.wire.index
+                error = self.work.binary("sub", results[number], self.taken(before, task.place))
+                self.states[name] = updated(self.work, place.meter, self.states[name], error, live.get(number))
+
+    def own(self, place: Place) -> dict[str, int]:
+        """Return the parameters of a region by their names there."""
+        start = f"regions.{place.name}."
+        return {name.removeprefix(start): i for name, i in self.p.items() if name.startswith(start)}
+
+    def _flag(self, place: Place, axes: int) -> int | None:
+        """Emit whether a region fires, with so many axes."""
+        flag = self.fires.get(place.index)
+        if flag is None:
+            return None
+        return self.work.reshape(flag, (self.work.shape(flag)[0], *[1] * (axes - 1)))
+
+    def taken(self, x: int, place: Place) -> int:
+        """Emit the positions of a region."""
+        work = self.work
+        batch, count, d = work.shape(x)
+        at = place.positions
+        if len(at) and int(at[-1]) - int(at[0]) + 1 == len(at):
+            return work.part(x, 1, int(at[0]), int(at[-1]) + 1)
+        ids = (np.arange(batch)[:, None] * count + at).reshape(-1).astype(np.int32)
+        rows = work.gather_rows(work.reshape(x, (batch * count, d)), work.constant(ids, "positions"))
+        return work.reshape(rows, (batch, len(at), d))
+
+    def placed(self, canvas: int, new: list[tuple[Place, int]]) -> int:
+        """Emit the canvas with new rows of regions; of positions in several of them the last region's count."""
+        if not new:
+            return canvas
+        work = self.work
+        if not self.learns:  # in one pass over the canvas
+            return self._blended(canvas, [(place, rows, rows, None) for place, rows in new])
+        batch, count, d = work.shape(canvas)
+        from_ = np.arange(batch * count).reshape(batch, count)
+        parts, at = [work.reshape(canvas, (batch * count, d))], batch * count
+        for place, rows in new:
+            n = len(place.positions)
+            from_[:, place.positions] = at + np.arange(batch * n).reshape(batch, n)
+            parts.append(work.reshape(rows, (batch * n, d)))
+            at += batch * n
+        ids = work.constant(from_.reshape(-1).astype(np.int32), "canvas")
+        return work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, count, d))
+
+    def _blended(self, canvas: int, new: Sequence[New]) -> int:
+        """Emit the canvas with new rows of regions where their flags are 1."""
+        work = self.work
+        batch, count, d = work.shape(canvas)
+        terms = 1 if all(flag is None for *_, flag in new) else 2
+        ids = np.arange(batch * count, dtype=np.int32).reshape(batch, count, 1).repeat(terms, axis=2)
+        order, at, far = np.zeros((batch, count), np.int32), 1, batch * count
+        weights = [work.constant(np.eye(1, terms), "weights")]  # of positions that stay
+        for place, _, _, flag in new:
+            n = len(place.positions)
+            rows = np.arange(batch * n).reshape(batch, n)
+            ids[:, place.positions, -1] = far + rows
+            far += batch * n
+            if flag is None and terms == 1:
+                continue
+            on = work.broadcast(work.reshape(work.scalar(1.0), (1, 1, 1)) if flag is None else flag, (batch, n, 1))
+            weights.append(work.reshape(work.concat((work.affine(on, -1.0, 1.0), on), 2), (batch * n, 2)))
+            order[:, place.positions] = at + rows
+            at += batch * n
+        if terms == 1:
+            by = work.constant(np.ones((batch * count, 1)), "weights")
+        else:
+            by = work.gather_rows(work.concat(weights, 0), work.constant(order.reshape(-1), "order"))
+        made = work.concat([work.reshape(y, (batch * len(place.positions), d)) for place, y, _, _ in new], 0)
+        near = work.reshape(canvas, (batch * count, d))
+        numbers = work.constant(ids.reshape(-1, terms), "rows")
+        return work.reshape(weigh_rows(work, near, made, numbers, by), (batch, count, d))
+
+    def _past(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
+        """Emit the rows of the last steps, and keep these."""
+        work, name = self.work, f"{place.name}.past"
+        batch, rows, d = work.shape(now)
+        one = work.reshape(now, (batch, 1, rows, d))
+        older = work.reshape(work.binary("greater", self.states[AGE], work.scalar(0.0)), (batch, 1, 1, 1))
+        past = chosen(work, older, self.states[name], work.broadcast(one, (batch, most, rows, d)))
+        self.states[name] = work.concat((one, work.part(past, 1, 0, most - 1)), 1) if most > 1 else one
+        return {(place.index, k + 1): work.reshape(work.part(past, 1, k, k + 1), (batch, rows, d)) for k in range(most)}
+
+    def _now(self, place: Place, canvas: int) -> int:
+        """Emit the rows of a memory, or slots."""
+        work, identity = self.work, place.region.identity
+        if identity is None:
+            return self.states[f"{place.name}.values"]
+        p, (batch, _, d) = self.own(place), work.shape(canvas)
+        learned = work.reshape(p["slots"], (1, identity.capacity, d))
+        heads, values = self.facts.program.heads, self.taken(canvas, place)
+        if identity.mode == "ephemeral":
+            return bound(work, p, heads, work.broadcast(learned, (batch, identity.capacity, d)), values)
+        name, flag = f"{place.name}.slots", self._flag(place, 3)
+        held = work.add(learned, self.states[name])
+        with self.guard(place.index):
+            now = bound(work, p, heads, held, values)
+            moved = work.binary("sub", now, learned)
+        self.states[name] = chosen(work, flag, moved, self.states[name])
+        return chosen(work, flag, now, held)
+
+    def _remember(self, place: Place, z: int, written: int) -> None:
+        work, p, name, flag = self.work, self.own(place), place.name, self._flag(place, 3)
+        learned = work.reshape(p["memory.keys"], (1, *work.shape(p["memory.keys"])))
+        before = {of: self.states[f"{name}.{of}"] for of in ("keys", "values")}
+        with self.guard(place.index):
+            keys, values = remembered(work, p, work.add(learned, before["keys"]), before["values"], z, written)
+            keys = work.binary("sub", keys, learned)
+        for of, now in (("keys", keys), ("values", values)):
+            self.states[f"{name}.{of}"] = chosen(work, flag, now, before[of])

@@ -1,0 +1,116 @@
+"""Program: typed regions of a canvas, and edges between them, as one layer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
+from volumetric.graph.state import StateSpec, is_sequence
+from volumetric.layers.base import LayerSpec, ParamSpec, expect_last, layer
+from volumetric.layers.scope import Scope
+from volumetric.program.layer import declared
+from volumetric.program.layer.facts import Facts, facts_of
+from volumetric.program.layer.ports import width_of
+
+
+@layer("program")
+class Program(LayerSpec):
+    """Typed regions of a canvas and edges between them, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``.
+
+    ::
+
+        fires       = clock of each region, from signals of the row and meters of the step before
+        x[region]   ← W row + b + code                   inputs, where their region fires; or on top of what is there
+        a_e         = rule_e(x[writes], rows of reads)   all edges of regions that fire, from the same x
+        x′          = Σ_add w a / Σ_add w + Σ_gate σ(g) a   onto x in states and memories; the last edge that replaces
+        x[region]   ← carrier(x, x′)                     filters, memories, denoisers; meters take the errors
+        y           = W LN(pool) + b                     outputs, from the new x
+
+    A row of input or output is all ports side by side. The region that an edge writes asks the one that it reads, by
+    one of sixteen rules. A row changes what inputs put in, every edge that fires and whose conditions hold reads the
+    canvas, or what regions are read through, as it was then, and outputs hand out what regions hold behind it. A region
+    that does not fire stays as it is. With each row things so go one edge further, or as many as a region with
+    ``inner(…, n)`` takes.
+
+    The code of a position is the sinusoid of its place, frame first, and learned vectors of its region, its family and
+    the logarithm of its period. A sequence leaves behind the canvas, counts of clocks, memories, slots, rows that edges
+    with lags will read, and meters; a reset forgets them all before a row. Clocks have no gradient: what a region
+    computes is learned in the rows in which it fires. An output on a memory reads the memory's rows. While it trains,
+    what diffusive regions with a ``Level`` port hold gets normal noise of that level before edges read it,
+    ``√ᾱ x₀ + √(1 − ᾱ) ε``.
+
+    Clocks are those of layers (docs/clocked.md#clocks), with ``region.kind`` of meters to watch, signals to wait for,
+    and ``inner(clock, n)``, by which a region computes n times more in a step.
+
+    Attributes
+    ----------
+    program : canvas, edges, ports and meters; it has an input and an output, and its clocks look at what there is
+    watched : behind the outputs a row has what `layers.program.watched` tells of it: how often each region and each
+        edge computed, how strong regions are, and what meters read
+    """
+
+    contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
+
+    program: declared.Program
+    watched: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        from volumetric.program.layer.held import check_held
+        from volumetric.program.layer.parameters import check_constants
+        from volumetric.program.layer.timing import timing_of
+
+        if not isinstance(self.program, declared.Program):
+            raise SpecError(f"program: expected a Program, got {type(self.program).__name__}")
+        for what, ports in (("takes in", self.program.inputs), ("hands out", self.program.outputs)):
+            if not ports:
+                name = 'In("region", dim)' if what == "takes in" else 'Out("region", dim)'
+                raise SpecError(f"program: no port {what} anything", hint=f'ports={{"name": {name}}}')
+        timing_of(self.facts)
+        check_constants(self.facts)
+        if not self.program.parity:  # the package tells what is broken, and goes on
+            check_held(self.facts)
+
+    @property
+    def facts(self) -> Facts:
+        """Regions, edges and ports as arrays."""
+        return facts_of(self.program)
+
+    def ports(self, which: Literal["inputs", "outputs"]) -> dict[str, tuple[int, int]]:
+        """Return the columns of a row that each port has."""
+        columns = self.facts.inputs if which == "inputs" else self.facts.outputs
+        if which == "outputs" and self.watched:
+            from volumetric.program.layer.watched import watched_columns
+
+            columns = {**columns, **watched_columns(self.facts)}
+        return {name: (of.start, of.stop) for name, of in columns.items()}
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        from volumetric.program.layer.parameters import all_params
+
+        return all_params(self.facts)
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        from volumetric.program.layer.timing import all_states
+
+        if not is_sequence(*inputs):
+            return ()
+        return tuple(StateSpec(name=name, shape=shape, kind="fixed") for name, shape in all_states(self.facts).items())
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], sum(map(width_of, self.program.inputs.values())))
+        return (*inputs[0][:-1], max(end for _, end in self.ports("outputs").values()))
+
+    @property
+    def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (of the class where all layers do)
+        """Whether training hides positions, or puts noise on diffusive regions."""
+        from volumetric.program.layer.recipes import diffuses, hides
+
+        return bool(hides(self.facts) or diffuses(self.facts))
+
+    def emit(self, scope: Scope, x: int) -> int:
+        from volumetric.program.layer.emit import emit_program  # which imports this module
+
+        return emit_program(scope, self, x)

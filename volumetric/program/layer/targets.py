@@ -1,0 +1,179 @@
+"""What positions become of what edges bring, for regions of a kind side by side: weighted sums of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.graph.build import GraphBuilder
+from volumetric.program.layer.attention import stacked
+from volumetric.program.layer.plan import Plan, Slot, Target
+
+Factor: TypeAlias = "Array | int"
+"""Numbers that are known when the graph is written, or a tensor of them; ``[targets, B or 1, positions or 1, 1]``."""
+Term: TypeAlias = "tuple[Array | None, Factor]"
+"""Numbers of rows among those that edges bring, ``[targets, B, positions]``, None: what positions hold; times what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """Targets of a kind, as they are written.
+
+    Attributes
+    ----------
+    batch : streams
+    ends : first row of each group among those that edges bring, and a number for what brings nothing
+    flags : gives which edges fire, ``[targets, B, 1, 1]``, or None: all do
+    gates : gives the gates of slots, ``[targets]``
+    """
+
+    work: GraphBuilder
+    plan: Plan
+    targets: Sequence[Target]
+    batch: int
+    ends: Array
+    flags: Callable[[Sequence[Slot]], int | None]
+    gates: Callable[[Sequence[Slot]], list[int]]
+
+    def terms(self) -> tuple[list[Term], Factor]:
+        """Emit what new values are sums of, without terms that are 0 everywhere, and where some edge has written."""
+        observed, predicted, gates = self._mean("observed"), self._mean("predicted"), self._gated()
+        # x stays where nothing is added, and where what is added comes on top of it.
+        written: Factor = np.zeros((1, 1, 1, 1))
+        for side in (observed, predicted):
+            written = written if side is None else self._most(written, side[1])
+        stays = self._rest(written)
+        if gates is not None and self.plan.facts.program.parity:
+            stays = self._times(stays, self._rest(gates[1]))
+        if observed is not None:
+            kept = np.stack([target.kept for target in self.targets]).astype(np.float64)[:, None, :, None]
+            stays = self._most(stays, self._times(kept, observed[1]))
+        terms: list[Term] = [(None, stays), *([] if observed is None else observed[0])]
+        if predicted is not None:
+            terms += [(ids, self._scaled(of, -1.0)) for ids, of in predicted[0]]
+        if gates is not None:
+            terms += gates[0]
+            written = self._most(written, gates[1])
+        for number in self._slots("replace"):
+            flag = self._flag(number)
+            rest = self._rest(flag)
+            terms = [(ids, self._times(of, rest)) for ids, of in terms]
+            terms += [(ids, self._times(of, flag)) for ids, of in self._mixed(number)]
+            written = self._most(written, flag)
+        return [term for term in terms if isinstance(term[1], int) or term[1].any()], written
+
+    def result(self, number: int) -> list[Term]:
+        """Return what a slot brings, 0 where it does not fire."""
+        return self._value(number, np.ones((1, 1, 1, 1)))
+
+    def _slots(self, way: str) -> list[int]:
+        """Numbers of the slots of a kind."""
+        return [number for number, slot in enumerate(self.targets[0].slots) if slot.way == way]
+
+    def _mean(self, way: str) -> tuple[list[Term], Factor] | None:
+        """Emit the weighted mean of what edges add, and where there is any."""
+        numbers = self._slots(way)
+        if not numbers:
+            return None
+        weights = [
+            np.array([target.slots[number].task.wire.weight for target in self.targets])[:, None, None, None]
+            for number in numbers
+        ]
+        den: Factor = np.zeros((1, 1, 1, 1))
+        for number, weight in zip(numbers, weights, strict=True):
+            den = self._plus(den, self._live(number, self._shares(number) * weight))
+        if isinstance(den, int):
+            has: Factor = self.work.binary("greater", den, self.work.scalar(0.0))
+            below: Factor = self.work.add(den, self.work.affine(has, -1.0, 1.0))
+        else:
+            has, below = (den > 0).astype(np.float64), np.where(den > 0, den, 1)
+        terms = [term for n, weight in zip(numbers, weights, strict=True) for term in self._value(n, weight)]
+        return [(ids, self._over(of, below)) for ids, of in terms], has
+
+    def _gated(self) -> tuple[list[Term], Factor] | None:
+        """Emit what comes through gates, and where."""
+        work, terms, some = self.work, list[Term](), np.zeros((1, 1, 1, 1))
+        for number in self._slots("gate"):
+            gates = self.gates([target.slots[number] for target in self.targets])
+            opened = work.reshape(work.unary(stacked(work, gates), "sigmoid"), (len(gates), 1, 1, 1))
+            flag = self._flag(number)
+            terms += [(ids, self._times(self._times(of, flag), opened)) for ids, of in self._mixed(number)]
+            some = self._most(some, flag)
+        return (terms, some) if terms else None
+
+    def _mixed(self, number: int) -> list[Term]:
+        """Return the mean of the parts of what a slot brings."""
+        shares = self._shares(number)
+        return [(ids, of / np.where(shares > 0, shares, 1)) for ids, of in self._parts(number)]
+
+    def _value(self, number: int, weight: Array) -> list[Term]:
+        """Emit what a slot brings times a weight, 0 where it does not fire."""
+        return [(ids, self._live(number, of * weight)) for ids, of in self._parts(number)]
+
+    def _parts(self, number: int) -> list[tuple[Array, Array]]:
+        """Rows of the parts of a slot, and their shares."""
+        groups = self.plan.groups
+        of_edge = np.array([group.rows(self.batch) // len(group.tasks) for group in groups])
+        found: list[tuple[Array, Array]] = []
+        for k in range(len(self.targets[0].slots[number].layers)):
+            layers = [target.slots[number].layers[k] for target in self.targets]
+            ids: list[Array] = []
+            for layer in layers:
+                first = self.ends[layer.group] + layer.edge * of_edge[layer.group] + layer.first
+                own = first + np.arange(self.batch)[:, None] * layer.step
+                ids.append(np.where(layer.group < 0, self.ends[-1], own))
+            found.append((np.stack(ids), np.stack([layer.share for layer in layers])[:, None, :, None]))
+        return found
+
+    def _shares(self, number: int) -> Array:
+        return np.stack([target.slots[number].shares for target in self.targets])[:, None, :, None]
+
+    def _flag(self, number: int) -> Factor:
+        return self._live(number, (self._shares(number) > 0).astype(np.float64))
+
+    def _live(self, number: int, factor: Array) -> Factor:
+        """Numbers, 0 where the edges do not fire."""
+        live = self.flags([target.slots[number] for target in self.targets])
+        return factor if live is None else self.work.binary("mul", self._tensor(factor), live)
+
+    def _tensor(self, of: Factor) -> int:
+        return of if isinstance(of, int) else self.work.constant(np.asarray(of, np.float64), "factor")
+
+    def _rest(self, of: Factor) -> Factor:
+        return self.work.affine(of, -1.0, 1.0) if isinstance(of, int) else 1 - of
+
+    def _times(self, a: Factor, b: Factor) -> Factor:
+        if isinstance(a, int) or isinstance(b, int):
+            known = a if not isinstance(a, int) else b
+            if not isinstance(known, int) and not known.any():
+                return np.zeros((1, 1, 1, 1))
+            return self.work.binary("mul", self._tensor(a), self._tensor(b))
+        return a * b
+
+    def _over(self, a: Factor, b: Factor) -> Factor:
+        if isinstance(a, int) or isinstance(b, int):
+            return self.work.binary("div", self._tensor(a), self._tensor(b))
+        return a / b
+
+    def _plus(self, a: Factor, b: Factor) -> Factor:
+        if isinstance(a, int) or isinstance(b, int):
+            if not isinstance(a, int) and not a.any():
+                return b
+            return self.work.add(self._tensor(a), self._tensor(b))
+        return a + b
+
+    def _most(self, a: Factor, b: Factor) -> Factor:
+        """The larger of numbers that are 0 or 1."""
+        for one, other in ((a, b), (b, a)):
+            if not isinstance(one, int) and not one.any():
+                return other
+        if isinstance(a, int) or isinstance(b, int):
+            return self.work.binary("max", self._tensor(a), self._tensor(b))
+        return np.maximum(a, b)
+
+    def _scaled(self, of: Factor, by: float) -> Factor:
+        return self.work.affine(of, by) if isinstance(of, int) else of * by

@@ -1,0 +1,141 @@
+"""What edges compute, and with which parameters: a rule over pairs of positions for each part of an edge."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.layers.base import ParamSpec
+from volumetric.program.layer.attention import Attention, Pairs, rule_of
+from volumetric.program.layer.attention.by_heads import gate
+from volumetric.program.layer.facts import Facts, Place, Wire
+from volumetric.program.layer.frames import Part
+
+GATE = "open"
+"""Parameter of an edge that writes through a gate."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reads:
+    """A part of an edge.
+
+    Attributes
+    ----------
+    pairs : who sees whom
+    written, read : numbers among the positions that the edge writes, and among the rows that it reads
+    seen : which of `written` get something, bool; the others are as if the part were not there
+    share : of the result
+    """
+
+    pairs: Pairs
+    written: Array
+    read: Array
+    seen: Array
+    share: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Task:
+    """An edge, as it is computed.
+
+    Attributes
+    ----------
+    wire : the edge
+    place : the region that it writes
+    source : the region that it reads, and how many steps back its rows are read
+    rule : with all its options
+    owner : where its parameters are, and those of all edges that share them
+    parts : what is computed apart
+    shares : sum of the shares of the parts that a position gets something of, ``[written]``; 0: it is not written
+    predicts : it writes a residual region, and reads no observation: what it brings is a prediction, which errors are
+        counted from
+    """
+
+    wire: Wire
+    place: Place
+    source: tuple[int, int]
+    rule: Attention
+    owner: str
+    parts: tuple[Reads, ...]
+    shares: Array
+    predicts: bool
+
+    @property
+    def queries(self) -> int:
+        """Most positions that are written at once."""
+        return max(part.pairs.queries for part in self.parts)
+
+
+@lru_cache(maxsize=32)
+def tasks_of(facts: Facts) -> tuple[Task, ...]:
+    """Return what edges compute, in their order; not those that never write: their weight or all shares are 0.
+
+    Raises `SpecError` where a rule cannot have its options, or positions of this width.
+    """
+    owners: dict[Hashable, str] = {}
+    tasks = (_task(facts, wire, owners) for wire in facts.wires)
+    return tuple(task for task in tasks if task.wire.weight and task.shares.any())
+
+
+def params_of(facts: Facts) -> tuple[ParamSpec, ...]:
+    """Return the parameters of all edges, each once: ``<owner>.<name>``, and gates."""
+    found: dict[str, ParamSpec] = {}
+    width = facts.program.canvas.width
+    for task in tasks_of(facts):
+        found |= {f"{task.owner}.{of.name}": of for of in task.rule.params(width, task.queries)}
+        if task.wire.write == "gate":
+            found[gate_of(task)] = gate()
+    return tuple(dataclasses.replace(of, name=name) for name, of in found.items())
+
+
+def names_of(facts: Facts, task: Task) -> dict[str, str]:
+    """Return the parameters of an edge's rule: its own name for each, and the program's."""
+    own = task.rule.params(facts.program.canvas.width, task.queries)
+    return {of.name: f"{task.owner}.{of.name}" for of in own}
+
+
+def gate_of(task: Task) -> str:
+    """Return the name of the gate through which an edge writes."""
+    return f"edges.{task.wire.name}.{GATE}"
+
+
+def _task(facts: Facts, wire: Wire, owners: dict[Hashable, str]) -> Task:
+    program, place, read = facts.program, facts.places[wire.writes], facts.places[wire.reads]
+    rule = rule_of(wire.rule, wire.edge.options, wire.heads)
+    parts = tuple(_reads(program.parity, rule, wire, part, place, read) for part in wire.parts)
+    shares = np.zeros(wire.shape[0])
+    for part in parts:
+        shares[part.written[part.seen]] += part.share
+    lag = wire.edge.lag or 0
+    task = Task(
+        wire=wire,
+        place=place,
+        source=(wire.reads, lag if program.timing == "stream" else 0),
+        rule=rule,
+        owner=f"edges.{wire.name}",
+        parts=parts,
+        shares=shares,
+        predicts=place.carrier == "residual" and read.region.family != "observation",
+    )
+    if program.share == "edge" or not parts:
+        return task
+    # Parameters may depend on the number of positions.
+    alike = (rule, rule.params(program.canvas.width, task.queries))
+    count = sum(1 for other in owners if isinstance(other, tuple) and type(other[0]) is type(rule))
+    owner = owners.setdefault(alike, f"rules.{rule.name}" + (f".{count}" if count else ""))
+    return dataclasses.replace(task, owner=owner)
+
+
+def _reads(parity: bool, rule: Attention, wire: Wire, part: Part, place: Place, read: Place) -> Reads:
+    mask = None if wire.mask is None else wire.mask[np.ix_(part.written, part.read)]
+    places = (place.coords[part.written], read.coords[part.read]) if read.through == "positions" else None
+    pairs = Pairs(len(part.written), len(part.read), mask, places)
+    seen = rule.written(pairs)
+    if parity and rule.name == "none":
+        seen = np.ones_like(seen)
+    return Reads(pairs, part.written, part.read, seen, part.share)

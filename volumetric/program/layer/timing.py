@@ -1,0 +1,142 @@
+"""When regions and edges of a program fire: its clocks and conditions, each different one once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
+from volumetric.layers.clock import Clock, Event, Inner, On
+from volumetric.layers.clock_steps import counters
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.parameters import states_of
+from volumetric.program.layer.ports import Signal
+from volumetric.program.layer.recipes import recipe_states
+from volumetric.program.layer.tasks import tasks_of
+
+CANVAS, CLOCK = "canvas", "clock"
+"""States: what positions hold, and the counts of clocks, less what they are at first."""
+ALWAYS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Clocks of a program.
+
+    Attributes
+    ----------
+    clocks : each different one
+    regions : region → number of its clock, `ALWAYS` if it has none
+    edges : edge → number of its condition, `ALWAYS` if it has none
+    inner : region → how often it computes again in a step
+    columns : for each edge a number that is equal for those that fire together, `ALWAYS` for those that always do
+    kinds : of each column the clock of the region written and its steps, the condition, and steps back that are waited
+        for, 0: none
+    """
+
+    clocks: tuple[Clock, ...]
+    regions: tuple[int, ...]
+    edges: tuple[int, ...]
+    inner: tuple[int, ...]
+    columns: tuple[int, ...]
+    kinds: tuple[tuple[int, int, int, int], ...]
+
+    @property
+    def starts(self) -> tuple[tuple[float, ...], ...]:
+        """Counts of each clock when a stream begins."""
+        return tuple(map(counters, self.clocks))
+
+    @property
+    def counts(self) -> int:
+        """Counts of all clocks."""
+        return sum(map(len, self.starts))
+
+
+@lru_cache(maxsize=32)
+def timing_of(facts: Facts) -> Timing:
+    """Return the clocks of a program.
+
+    Raises
+    ------
+    SpecError : a text is no clock, or a clock looks at what there is not; the message names region or edge
+    """
+    numbers: dict[Clock, int] = {}
+
+    def number(text: str | None, where: str, *, condition: bool = False) -> tuple[int, int]:
+        if text is None:
+            return ALWAYS, 0
+        try:
+            clock = Clock.parse(text)
+            steps = clock.steps if isinstance(clock, Inner) else 0
+            if steps and condition:
+                raise SpecError("inner steps are of regions, not of conditions", hint="give the region a clock")
+            clock = clock.clock if isinstance(clock, Inner) else clock
+            for part in clock.walk():
+                _check(facts, part)
+        except SpecError as error:
+            raise SpecError(f"{where}: {error}", hint=error.hint) from None
+        return numbers.setdefault(clock, len(numbers)), steps
+
+    regions = [number(place.region.clock, f"region {place.name!r}: clock") for place in facts.places]
+    edges = [number(wire.edge.when, f"edge {wire.name!r}: when", condition=True)[0] for wire in facts.wires]
+    waits = {
+        task.wire.index: task.source[1] for task in tasks_of(facts) if task.source[1] and task.wire.edge.fill != "lerp"
+    }
+    kinds: dict[tuple[int, int, int, int], int] = {}
+    again = any(steps for _, steps in regions)
+    columns: list[int] = []
+    for wire in facts.wires:
+        kind = *regions[wire.writes], edges[wire.index], waits.get(wire.index, 0)
+        always = kind == (ALWAYS, 0, ALWAYS, 0) and not again
+        columns.append(ALWAYS if always else kinds.setdefault(kind, len(kinds)))
+    return Timing(
+        clocks=tuple(numbers),
+        regions=tuple(of for of, _ in regions),
+        edges=tuple(edges),
+        inner=tuple(steps for _, steps in regions),
+        columns=tuple(columns),
+        kinds=tuple(kinds),
+    )
+
+
+def all_states(facts: Facts) -> dict[str, Shape]:
+    """Return all that a program keeps of a stream, by name; all of it begins with zeros."""
+    canvas, counts = facts.program.canvas, timing_of(facts).counts
+    found: dict[str, Shape] = {CANVAS: (canvas.positions, canvas.width)}
+    return found | ({CLOCK: (counts,)} if counts else {}) | states_of(facts) | recipe_states(facts)
+
+
+def meter_at(facts: Facts, event: Event) -> tuple[int, int]:
+    """Return the region whose meter an event watches, and which of its numbers."""
+    place = facts.place(event.what)
+    assert place.meter is not None  # as `timing_of` has checked
+    return place.index, place.meter.kinds.index(event.kind)
+
+
+def _check(facts: Facts, clock: Clock) -> None:
+    """Refuse a clock that looks at what there is not."""
+    if isinstance(clock, Event):
+        if clock.what not in facts.numbers:
+            raise SpecError(f"{clock}: there is no region {clock.what!r}", hint=_near(clock.what, facts.numbers))
+        meter = facts.place(clock.what).meter
+        if meter is None:
+            raise SpecError(
+                f"{clock}: region {clock.what!r} has no meter",
+                hint=f"Program(meters=[Meter({clock.what!r}, ({clock.kind!r},))]), or carrier 'residual' or 'filter'",
+            )
+        if clock.kind not in meter.kinds:
+            raise SpecError(
+                f"{clock}: the meter of {clock.what!r} has no kind {clock.kind!r}", hint=_near(clock.kind, meter.kinds)
+            )
+    if isinstance(clock, On):
+        signals = [name for name, port in facts.program.ports.items() if isinstance(port, Signal)]
+        if clock.name not in signals:
+            hint = _near(clock.name, signals) if signals else f"ports={{{clock.name!r}: Signal()}} tells it"
+            raise SpecError(f"{clock}: there is no signal {clock.name!r}", hint=hint)
+
+
+def _near(name: str, known: object) -> str:
+    names = [str(one) for one in known]  # pyright: ignore[reportGeneralTypeIssues]  (a mapping or a sequence)
+    return suggestion(name, names, "there are " + ", ".join(names))

@@ -1,0 +1,124 @@
+"""What a program that is watched hands out behind its outputs: what it computed in each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.graph.build import GraphBuilder
+from volumetric.program.layer.carriers import shown
+from volumetric.program.layer.facts import Facts
+from volumetric.program.layer.settle import Held
+from volumetric.program.layer.tasks import tasks_of
+from volumetric.program.layer.timing import ALWAYS, Timing
+
+REGIONS, EDGES, STRENGTH, METERS = "@regions", "@edges", "@strength", "@meters"
+"""Names of its parts; no port can be called so."""
+
+
+def watched_columns(facts: Facts) -> dict[str, slice]:
+    """Return the columns of what is watched, by name, from the first one behind the outputs.
+
+    Each region and each edge has the number of times that it computed in the row (0 for an edge that never writes),
+    each region the root mean square of what it holds, and each kind of a meter what clocks read of it then.
+    """
+    at = max((of.stop for of in facts.outputs.values()), default=0)
+    sizes = {
+        REGIONS: len(facts.places),
+        EDGES: len(facts.wires),
+        STRENGTH: len(facts.places),
+        METERS: len(meter_names(facts)),
+    }
+    found: dict[str, slice] = {}
+    for name, size in sizes.items():
+        found[name] = slice(at, at + size)
+        at += size
+    return found
+
+
+def meter_names(facts: Facts) -> list[str]:
+    """Return what clocks call the numbers of all meters, ``region.kind``."""
+    return [f"{p.name}.{kind}" for p in facts.places if p.meter is not None for kind in p.meter.kinds]
+
+
+def writing(facts: Facts) -> Array:
+    """Return which edges can write at all, bool ``[edges]``."""
+    found = np.zeros(len(facts.wires), np.bool_)
+    found[[task.wire.index for task in tasks_of(facts)]] = True
+    return found
+
+
+def watch(held: Held, truths: Sequence[int], lives: Sequence[int | None], canvas: int) -> list[int]:
+    """Emit what is watched of a row: flags of clocks, of columns of edges, strength of regions, meters.
+
+    Parameters
+    ----------
+    truths : where each clock fires, ``[B, 1]``
+    lives : for each step of the row which columns of edges fire, ``[B, columns]``; None: all always do
+
+    Returns
+    -------
+    ``[B, …]`` each; the first two only where there are clocks and columns
+    """
+    work, found = held.work, list[int]()
+    batch = work.shape(canvas)[0]
+    if truths:
+        found.append(work.concat(list(truths), 1))
+    live = [of for of in lives if of is not None]
+    if live:
+        found.append(work.add(*live) if len(live) > 1 else live[0])
+    strength: list[int] = []
+    meters: list[int] = []
+    for place in held.facts.places:
+        rows = held.states[f"{place.name}.values"] if place.through == "memory" else held.taken(canvas, place)
+        mean = work.reduce(work.binary("mul", rows, rows), "mean", (1, 2))
+        strength.append(work.reshape(mean, (batch, 1)))
+        if place.meter is not None:
+            meters.append(shown(work, place.meter, held.states[f"{place.name}.meter"]))
+    found.append(work.unary(work.concat(strength, 1), "sqrt"))
+    return [*found, *([work.concat(meters, 1)] if meters else [])]
+
+
+def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequence[int], made: list[int]) -> int:
+    """Emit the columns of what is watched in all rows, ``[T, B, columns]``, from what `watch` told.
+
+    Flags become counts of regions and edges by a product with 0, 1 and more, which is exact.
+
+    Parameters
+    ----------
+    columns : of each edge, `ALWAYS` for those that always act
+    """
+    given = list(made)
+    shape = work.shape(given[-1])[:2]
+    repeats = {n: 1 + steps for n, steps in enumerate(timing.inner)}
+    clocks = given.pop(0) if timing.clocks else None
+    computed = _spread(work, clocks, shape, timing.regions, repeats)
+    live = given.pop(0) if timing.kinds else None
+    acts = {n: int(can) for n, can in enumerate(writing(facts))}
+    parts = [computed, *([_spread(work, live, shape, columns, acts)] if acts else []), *given]
+    return work.concat(parts, 2)
+
+
+def _spread(
+    work: GraphBuilder, flags: int | None, shape: Sequence[int], columns: Sequence[int], times: Mapping[int, int]
+) -> int:
+    """Emit ``[T, B, things]``: of each thing the flag of its column, 1 without one, times a number."""
+    length, batch = shape
+    fixed = np.array([times[n] if column == ALWAYS else 0 for n, column in enumerate(columns)], np.float64)
+    base = work.broadcast(_constant(work, fixed[None, None]), (length, batch, len(columns)))
+    if flags is None:
+        return base
+    count = work.shape(flags)[2]
+    matrix = np.zeros((1, len(columns), count))
+    for n, column in enumerate(columns):
+        if column != ALWAYS:
+            matrix[0, n, column] = times[n]
+    flat = work.reshape(flags, (1, length * batch, count))
+    made = work.gemm(flat, _constant(work, matrix), _constant(work, fixed[None]), trans_b=True)
+    return work.reshape(made, (length, batch, len(columns)))
+
+
+def _constant(work: GraphBuilder, array: Array) -> int:
+    return work.constant(array, "watched")

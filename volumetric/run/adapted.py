@@ -1,0 +1,291 @@
+"""Executables with adapters: sequences of a model and of its adapters share calls, and the weights are there once.
+
+A state says by name which adapters its sequence has; a call takes the rows of all, each with its own. Calls without any
+adapter run the plan of the model itself, so that adapters that nobody uses cost nothing. On the CPU both plans give a
+row without adapters the same bits, and a row with some has the same bits in any company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import SpecError
+from volumetric.network import INPUT, OUTPUT, Params
+from volumetric.run.device import (
+    Chooser,
+    Constant,
+    Drawing,
+    Executable,
+    Found,
+    Given,
+    MemoryReport,
+    Piece,
+    RunOptions,
+    State,
+    output_of,
+)
+from volumetric.run.graph.low_rank import ADAPTERS
+from volumetric.run.preparable import Preparable
+from volumetric.run.profile import StepTime
+from volumetric.run.sharing import Updatable
+
+
+class AdaptedState:
+    """The state of a sequence, and what each adapter weighs for its rows, by reference: scales may change later."""
+
+    def __init__(self, inner: Any, scales: F32Array) -> None:
+        self.inner = inner
+        self.scales = scales
+
+    @property
+    def position(self) -> int:
+        """Tokens held so far."""
+        return self.inner.position
+
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which `trim` goes back."""
+        return self.inner.reach
+
+    @property
+    def forgets(self) -> bool:
+        """Whether there are places to which only a copy leads back, see `State.forgets`."""
+        return self.inner.forgets
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.inner.reset()
+
+    def trim(self, position: int) -> None:
+        """Forget all tokens from `position` on."""
+        self.inner.trim(position)
+
+    def shrink_to_fit(self) -> None:
+        """Give back memory for rows to come, see `State.shrink_to_fit`."""
+        self.inner.shrink_to_fit()
+
+    def fork(self, position: int | None = None) -> AdaptedState:
+        """Copy, with the same adapters."""
+        return AdaptedState(self.inner.fork(position), self.scales)
+
+    def save(self) -> bytes:
+        """Return the state as bytes, without what the adapters are."""
+        return self.inner.save()
+
+
+class Shared:
+    """What the executables of a model and of its adapters have in common.
+
+    Parameters
+    ----------
+    mixed : of the plan with adapters
+    plain : of the plan without any, for calls that need none; its states serve `mixed`, too. None: `mixed` runs these
+    scales : name → what each adapter weighs for the rows of sequences of that name
+    """
+
+    def __init__(self, mixed: Executable, plain: Executable | None, scales: Mapping[str, F32Array]) -> None:
+        self.mixed, self.plain = mixed, plain
+        self.scales = dict(scales)
+        self.users = 0
+
+    def new_state(self, name: str) -> AdaptedState:
+        """Return an empty state with the adapters of a name."""
+        return AdaptedState(self.mixed.new_state(), self.scales[name])
+
+    def chosen(self, states: Sequence[AdaptedState]) -> Executable:
+        """What runs a call of such states."""
+        return self.mixed if self.plain is None or any(state.scales.any() for state in states) else self.plain
+
+    def close(self) -> None:
+        """Count one user less; the last one closes all."""
+        self.users -= 1
+        if not self.users:
+            self.mixed.close()
+            if self.plain is not None:
+                self.plain.close()
+
+
+class AdaptedExecutable:
+    """A model with some of its adapters in force, see `Executable`; any of a `Shared` runs the states of all.
+
+    Parameters
+    ----------
+    shared : the executables
+    name : of the adapters in force, in `Shared.scales`
+    """
+
+    def __init__(self, shared: Shared, name: str) -> None:
+        self.shared, self.name = shared, name
+        shared.users += 1
+        self._closed = False
+
+    @property
+    def options(self) -> RunOptions:
+        """What it was compiled with."""
+        return self.shared.mixed.options
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Bytes on the device, of all that share it."""
+        mixed, plain = self.shared.mixed.memory, self.shared.plain
+        if plain is None:
+            return mixed
+        more = plain.memory
+        return replace(mixed, weights=mixed.weights + more.weights, scratch=mixed.scratch + more.scratch)
+
+    def new_state(self) -> AdaptedState:
+        """Return an empty state with its own adapters."""
+        return self.shared.new_state(self.name)
+
+    def restore(self, data: bytes) -> AdaptedState:
+        """Return a state with its own adapters that goes on where the one went that `data` was saved of."""
+        return AdaptedState(self.shared.mixed.restore(data), self.shared.scales[self.name])
+
+    def run(self, pieces: Sequence[Piece]) -> list[Found]:
+        """Append the rows of each piece to its state, each with its adapters."""
+        executable, taken = self._taken(pieces)
+        return executable.run(taken)
+
+    def forward(self, state: AdaptedState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
+        """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
+        return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
+
+    def greedy(
+        self, states: Sequence[AdaptedState], tokens: Sequence[int], constant: Constant | None = None
+    ) -> Generator[list[int]]:
+        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
+        return self._loop(lambda one, fed, more: one.greedy(_inner(states), fed, more), states, tokens, constant)
+
+    def step_times(self, states: Sequence[AdaptedState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Measure where the time of a call without adapters goes, or with all of them where there is no other."""
+        return (self.shared.plain or self.shared.mixed).step_times(_inner(states), rows, repeats=repeats)
+
+    def update(self, params: Params) -> None:
+        """Replace resident weights, see `Updatable.update`, where the device can."""
+        for one in (self.shared.mixed, self.shared.plain):
+            if isinstance(one, Updatable):
+                one.update(params)
+
+    def prepare(self) -> None:
+        """Compile the kernels of calls of every number of rows, where the device can."""
+        for one in (self.shared.mixed, self.shared.plain):
+            if isinstance(one, Preparable):
+                one.prepare()
+
+    def close(self) -> None:
+        """Give the memory back, once all that share it are closed."""
+        if not self._closed:
+            self._closed = True
+            self.shared.close()
+
+    def _taken(self, pieces: Sequence[Piece]) -> tuple[Executable, list[Piece]]:
+        """What runs pieces, and these as it takes them."""
+        executable = self.shared.chosen([piece.state for piece in pieces])
+        if executable is self.shared.plain:
+            return executable, [replace(piece, state=piece.state.inner) for piece in pieces]
+        return executable, [
+            replace(piece, state=piece.state.inner, x=_with(piece.x, piece.state.scales)) for piece in pieces
+        ]
+
+    def _loop(
+        self,
+        begin: Callable[[Executable, Sequence[int], Constant | None], Generator[list[int]]],
+        states: Sequence[AdaptedState],
+        tokens: Sequence[int],
+        constant: Constant | None,
+    ) -> Generator[list[int]]:
+        """Decode on the executable that serves the states, and anew where scales change meanwhile."""
+        while True:
+            now = {id(state.scales): state.scales for state in states}
+            before, executable, more = _contents(now), self.shared.chosen(states), constant
+            if executable is not self.shared.plain:
+                more = {**(constant or {}), ADAPTERS: np.stack([state.scales for state in states])}
+            with closing(begin(executable, tokens, more)) as loop:
+                for found in loop:
+                    tokens = list(found)
+                    yield found
+                    if _contents(now) != before:
+                        break
+
+
+class DrawingAdapted(AdaptedExecutable):
+    """One on a device that draws tokens where it computes their logits, see `Drawing`."""
+
+    @property
+    def picks(self) -> bool:
+        """Whether `pick` serves this network."""
+        return _drawing(self.shared.mixed).picks
+
+    def draws(self, choosers: Sequence[Chooser | None]) -> bool:
+        """Whether it can draw the tokens of such sequences together."""
+        return _drawing(self.shared.mixed).draws(choosers)
+
+    def drawn(
+        self,
+        states: Sequence[AdaptedState],
+        tokens: Sequence[int],
+        choosers: Sequence[Chooser | None],
+        constant: Constant | None = None,
+    ) -> Generator[list[int]]:
+        """As `greedy`, with tokens drawn."""
+        return self._loop(
+            lambda one, fed, more: _drawing(one).drawn(_inner(states), fed, choosers, more), states, tokens, constant
+        )
+
+    def pick(self, pieces: Sequence[Piece], choosers: Sequence[Any]) -> list[Any]:
+        """As `run`, with tokens drawn by the last rows, see `Drawing.pick`."""
+        executable, taken = self._taken(pieces)
+        return _drawing(executable).pick(taken, choosers)
+
+
+def check_adapter(executable: Executable, name: str) -> None:
+    """Raise `SpecError` unless an executable has adapters of that name; all have the empty one."""
+    if name:
+        scales = executable.shared.scales if isinstance(executable, AdaptedExecutable) else {}
+        if name not in scales:
+            raise SpecError(f"no adapter {name!r}", hint=f"loaded: {', '.join(filter(None, scales)) or 'none'}")
+
+
+def state_for(executable: Executable, name: str) -> State:
+    """Return an empty state with the adapters of a name; the empty one is for those of the executable itself.
+
+    Raises
+    ------
+    SpecError : there are none of that name
+    """
+    check_adapter(executable, name)
+    if name and isinstance(executable, AdaptedExecutable):
+        return executable.shared.new_state(name)
+    return executable.new_state()
+
+
+def adapted_executable(shared: Shared, name: str) -> AdaptedExecutable:
+    """Return an executable with the adapters of a name in force."""
+    return (DrawingAdapted if isinstance(shared.mixed, Drawing) else AdaptedExecutable)(shared, name)
+
+
+def _drawing(executable: Executable) -> Drawing:
+    assert isinstance(executable, Drawing)
+    return executable
+
+
+def _inner(states: Sequence[AdaptedState]) -> list[State]:
+    return [state.inner for state in states]
+
+
+def _contents(scales: Mapping[int, F32Array]) -> list[bytes]:
+    return [one.tobytes() for one in scales.values()]
+
+
+def _with(x: Given, scales: F32Array) -> Mapping[str, NDArray[Any]]:
+    """Rows of a call with their adapters beside them."""
+    given = x if isinstance(x, Mapping) else {INPUT: x}
+    rows = np.shape(given[INPUT])[:1] if INPUT in given else ()
+    return {**given, ADAPTERS: np.broadcast_to(scales, (*rows, len(scales)))}

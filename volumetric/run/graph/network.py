@@ -1,0 +1,275 @@
+"""Whole networks as graphs, from the layer-level plan: links, residual wires and shared weights are resolved there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from volumetric.base._typing import ROWS, Shape
+from volumetric.base.errors import ShapeError, UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.experts import fuse_experts
+from volumetric.graph.fusion import fuse_rows, mark_tail
+from volumetric.graph.ops import Graph
+from volumetric.graph.state import bounded, no_resets
+from volumetric.layers import LayerSpec, StateSpec
+from volumetric.layers.scope import GetStack, GraphTraining, Scope, all_apart, joined
+from volumetric.network import INPUT, Network
+from volumetric.run.graph.low_rank import ADAPTERS, with_low_rank
+from volumetric.run.graph.on_rows import GENERAL
+from volumetric.run.lower import looks_ahead, lower, mixes_rows, sees_batch
+from volumetric.run.plan import DELAYS, Plan, Step
+
+DIALECT = frozenset(
+    {
+        "lookup",
+        "linear",
+        "attend",
+        "recurrence",
+        "mix",
+        "gated",
+        "causal_conv",
+        "selective_scan",
+        "grouped_norm",
+    }
+)
+"""Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""
+
+NATIVE = DIALECT | GENERAL.keys()
+"""All that fast devices run on the rows of a call."""
+
+GROUPED = frozenset({"experts"})
+"""Operations that a pass makes of those, for devices that have them."""
+
+
+def graph_of(
+    network: Network,
+    rows: int,
+    *,
+    sequences: int | None = None,
+    resets: bool = False,
+    resumes: bool = False,
+    parted: bool = False,
+) -> Graph:
+    """Return the forward pass of `network` as a graph with its inputs and outputs, in the order of `lower`.
+
+    Parameters
+    ----------
+    rows : rows (tokens, samples) of a call
+    sequences : None: inputs are ``[rows, …]``, one sequence where rows see each other. A number: inputs are
+        ``[sequences, rows, …]``, and so are outputs; each sequence is computed as if it were alone
+    resets : there is one more input, float32 ``[rows]`` or ``[sequences, rows]``: 1 where a new sequence begins with a
+        row. What comes from there on is as if nothing had been before
+    resumes : sequences go on from run to run: what layers keep of each lies in buffers of the store,
+        ``[sequences, …]`` by the keys of `resumed_states`, which start as zeros and which every run replaces
+    parted : as `GraphDevice.parted` says
+
+    Returns
+    -------
+    Graph
+        Its persistent buffers are the network's parameters by their keys, and states.
+
+    Raises
+    ------
+    UnsupportedError : a layer that looks at other rows, or at its place, takes no resets or cannot resume, as attention
+        cannot that sees all rows before
+    """
+    plan = lower(network)
+    if resumes:
+        resumed_states(plan)
+    work = GraphBuilder(parted=parted)
+    lead = (rows,) if sequences is None else (sequences, rows)
+    values = {name: plan.values[i] for name, i in plan.inputs.items()}
+    given = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}
+    starts = work.reshape(work.input("resets", lead), (sequences or 1, rows)) if resets else None
+    made = emit_plan(work, plan, given, EmitOptions(sequences=sequences, resumes=resumes, resets=starts))
+    return work.finish([*made.outputs.values()])
+
+
+def resumed_states(plan: Plan) -> dict[str, StateSpec]:
+    """Return what `graph_of` keeps of a sequence from run to run, by key.
+
+    Raises
+    ------
+    UnsupportedError : a layer keeps, or needs to know, what only executables carry on
+    """
+    found: dict[str, StateSpec] = {}
+    for step in plan.steps:
+        spec = step.attrs.get("spec")
+        if step.op in DELAYS or (isinstance(spec, LayerSpec) and spec.contextual and not spec.takes_resets):
+            raise UnsupportedError(
+                f"{step.op} at {step.where} cannot go on from run to run of a graph",
+                hint="compile the network with Device.compile, whose states hold rows of keys and values, too",
+            )
+        kept = bounded((plan.states[key] for key in step.states.values()), f"{step.op} at {step.where}")
+        found |= {f"{step.where}/{state.name}": state for state in kept}
+    return found
+
+
+def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = False) -> Graph:
+    """Return the forward pass of a layer-level plan for any number of rows, going on from the states of a sequence.
+
+    Its buffers are parameters and states, by their keys. Norms, sums and soft caps are part of products beside them.
+
+    Parameters
+    ----------
+    dialect : operations on the rows of a call that the device runs
+    parted : as `GraphDevice.parted` says
+    """
+    work = GraphBuilder(dialect, parted=parted)
+    made = _emit_open(work, plan).outputs
+    outputs: list[int] = []
+    for y in made.values():  # of features, each a tensor of its own
+        apart = (work.tensors[y].role == "input" or y in outputs) and len(work.shape(y)) <= 2
+        outputs.append(work.copy(y) if apart else y)
+    graph = work.finish(outputs)
+    # Samples with noise by their number in the call: the rows that are open stand beside each other.
+    numbered = any(node.op == "gumbel" and graph.tensors[node.inputs[0]].shape[1] < 0 for node in graph.nodes)
+    whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
+    fused = fuse_rows(replace(graph, piece=plan.piece, whole=whole), dialect)
+    adapted = fused
+    if plan.low_rank:
+        weights = dict(zip(plan.inputs, fused.given, strict=True))[ADAPTERS]
+        adapted = with_low_rank(fused, plan.low_rank, weights)
+    return mark_tail(fuse_experts(adapted) if "experts" in dialect else adapted)
+
+
+def layered_graph(plan: Plan, *, values: bool = False) -> tuple[Graph, tuple[int, ...]]:
+    """Return the forward pass as its layers write it, for any number of rows: nothing is fused.
+
+    Parameters
+    ----------
+    values : the outputs are all values that steps make, instead of those of the plan
+
+    Returns
+    -------
+    Graph
+    outputs : for each output of the graph the value of the plan that it is
+    """
+    work = GraphBuilder(DIALECT)
+    made = _emit_open(work, plan)
+    numbers = [i for step in plan.steps for i in step.outputs] if values else [*plan.outputs.values()]
+    tensors = dict(zip(plan.outputs.values(), made.outputs.values(), strict=True)) | made.values
+    graph = work.finish([tensors[i] for i in numbers])
+    return replace(graph, piece=plan.piece), tuple(numbers)
+
+
+def _emit_open(work: GraphBuilder, plan: Plan) -> Emitted:
+    """Emit a plan for rows whose number is open, which go on from the states of their sequence."""
+    values = {name: plan.values[i] for name, i in plan.inputs.items()}
+    given = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
+    return emit_plan(work, plan, given, EmitOptions(resumes=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitOptions:
+    """How a plan is emitted.
+
+    Attributes
+    ----------
+    param : key and shape of a parameter → the tensor to use for it; None: the persistent buffer of that key
+    sequences : None: inputs are ``[rows, …]``; a number: ``[sequences, rows, …]``
+    resumes : layers go on from the states of a sequence
+    training : None at inference
+    resets : ``[sequences, rows]``, 1 where a new sequence begins with a row; None: nowhere
+    states : key → value of what layers keep, which they replace here; None: it lies in buffers of the device
+    stack : gives parameters that lie as one
+    """
+
+    param: Callable[[str, Shape], int] | None = None
+    sequences: int | None = None
+    resumes: bool = False
+    training: GraphTraining | None = None
+    resets: int | None = None
+    states: dict[str, int] | None = None
+    stack: GetStack = all_apart
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Tensors of a plan that was emitted: its outputs by name, with the axes of the inputs, and all its values."""
+
+    outputs: dict[str, int]
+    values: dict[int, int]
+
+
+def emit_plan(
+    work: GraphBuilder, plan: Plan, given: Mapping[str, int], options: EmitOptions = EmitOptions()
+) -> Emitted:
+    """Emit a layer-level plan (of `lower`); `given` are its inputs by name, see `EmitOptions.sequences`."""
+    sequences = options.sequences
+    axes = 1 if sequences is None else 2
+    lead = work.shape(given[INPUT])[:axes]
+    for name, i in plan.inputs.items():
+        row, shape = plan.values[i].shape[1:], work.shape(given[name])
+        if shape != (*lead, *row) or len(lead) != axes or lead[0] != (sequences or lead[0]):
+            raise ShapeError(f"the plan's input {name!r} has rows of shape {list(row)}, got {list(shape)}")
+    rows = lead[0] if sequences is None else sequences * lead[1]
+    values = {i: work.reshape(given[name], (rows, *plan.values[i].shape[1:])) for name, i in plan.inputs.items()}
+    base = Scope(
+        work=work,
+        param=options.param or work.stored,
+        path="",
+        sequences=1 if sequences is None else sequences,
+        resumes=options.resumes,
+        training=options.training,
+        resets=options.resets,
+        states=options.states,
+        stack=options.stack,
+    )
+    for step in plan.steps:
+        if step.op in DELAYS:
+            if options.resets is not None:
+                raise no_resets(f"the link {step.attrs['link']} with a delay")
+            result = _earlier(base, step, [values[i] for i in step.inputs], plan.states[step.states["past"]])
+        else:
+            result = emit_step(base, step, [values[i] for i in step.inputs])
+        values |= dict.fromkeys(step.outputs, result)
+    outputs = {name: values[i] for name, i in plan.outputs.items()}
+    return Emitted({name: work.reshape(y, (*lead, *work.shape(y)[1:])) for name, y in outputs.items()}, values)
+
+
+def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
+    """Emit one step of a layer-level plan and return its output; `base` finds parameters by their keys."""
+    work, spec = base.work, step.attrs.get("spec")
+    with work.at(step.where, mixes=mixes_rows(step) or sees_batch(step)):
+        if isinstance(spec, LayerSpec):
+            keys = step.params
+            scope = replace(
+                base, path=step.where, param=lambda path, shape: base.param(keys[path], shape), key=keys.__getitem__
+            )
+            return scope.emit(spec, *inputs)
+        if step.op == "concat":
+            return joined(work, inputs, "concat")
+        return joined(work, inputs, "avg" if step.attrs["scale"] != 1 else "add")
+
+
+def _earlier(base: Scope, step: Step, inputs: Sequence[int], kept: StateSpec) -> int:
+    """Emit what a link with a delay reads, or keeps; `kept` are the last rows of its source."""
+    work, shape, count = base.work, kept.shape, kept.shape[0]
+    with work.at(step.where, mixes=True):
+        if not base.resumes:
+            if not inputs:
+                raise UnsupportedError(
+                    f"there is no training through the loop that the link {step.attrs['link']} closes",
+                    hint="remove the link, or let its source come before its target",
+                )
+            return _shifted(base, inputs[0], count)
+        key = step.states["past"]
+        past = work.stored(key, shape, kept.dtype, role="state")
+        if step.op == "recall":
+            return work.slice(past, (0,) * len(shape), (ROWS, *shape[1:]))
+        earlier, left = work.emit("delay", (inputs[0], past))
+        work.assign(key, left)
+        return earlier
+
+
+def _shifted(base: Scope, x: int, count: int) -> int:
+    """The rows of each sequence `count` places later, zeros before them."""
+    work = base.work
+    rows, *row = work.shape(x)
+    length = rows // max(base.sequences, 1)
+    kept = max(length - count, 0)
+    apart = work.reshape(x, (base.sequences, length, *row))
+    shifted = work.pad(work.part(apart, 1, 0, kept), (0, length - kept, *(0 for _ in row)), (0,) * (2 + len(row)))
+    return work.reshape(shifted, (rows, *row))

@@ -1,0 +1,402 @@
+"""Target propagation as a graph: every layer is told what its output should have been, and learns that alone.
+
+For layers i = 1 … L with outputs h_i a target ĥ_i is made from the top down, and the weights of a layer descend its own
+error ``E_i = ‖f_i(h_{i-1}) - ĥ_i‖² / (2 B κ_i)``, whose gradient stays inside of the layer. Two ways to make targets:
+
+- ``"gradient"``: ``ĥ_i = h_i - κ_i ∂ℓ/∂h_i``, with ``κ_i = s ρ^(L-i)``. The gradient of E_i is then that of the loss.
+- ``"difference"``: ``ĥ_{i-1} = h_{i-1} + ρ (g_i(ĥ_i) - g_i(h_i))`` with an inverse g_i of each layer, so that no
+  derivative crosses a layer below the last ones. Learned inverses descend ``R_i = ‖g_i(f_i(h̃)) - h̃‖² / (2B)``, where
+  h̃ is h_{i-1} with noise. Lee et al. 2015, "Difference Target Propagation" (arXiv 1412.7525).
+
+ℓ is the loss of one row, the sum of those of its outputs; B is the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from volumetric.base._typing import Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.numeric.noise import stream_of
+from volumetric.graph.objectives import emit_seeds
+from volumetric.graph.ops import Graph
+from volumetric.layers import Discrete
+from volumetric.layers.discrete import sent
+from volumetric.layers.scope import GraphTraining, Scope
+from volumetric.run.graph.inverses import EXACT, Inverse, InverseKind, cross_join, emit_inverse, last_steps, weighted
+from volumetric.run.graph.network import EmitOptions, emit_plan, emit_step
+from volumetric.run.graph.training import (
+    KNOBS,
+    EmitWeights,
+    ForwardPass,
+    GetWeight,
+    Pace,
+    UpdateRule,
+    emit_inputs,
+    emit_loss,
+    write_update,
+)
+from volumetric.run.plan import Plan, Step
+
+_TINY = 1e-30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How targets are made and followed; the fields are those of `TargetPropagation`.
+
+    Attributes
+    ----------
+    scale, growth : s and ρ
+    inverse_rate : of what inverses learn, as a part of the update's rate
+    """
+
+    method: Literal["gradient", "difference"]
+    inverse: InverseKind
+    top: Literal["hidden", "output"]
+    timing: Literal["aligned", "present"]
+    scale: float
+    growth: float
+    clamp: float
+    gate: float
+    inverse_steps: int
+    inverse_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRule:
+    """How arrays change in an update by targets.
+
+    Attributes
+    ----------
+    update : how the trained arrays change, inverses among them
+    inverses : ``where`` of a step of a plan → its inverse
+    learns_inverses : whether the update of a plan changes these too
+    """
+
+    course: Course
+    update: UpdateRule
+    inverses: Mapping[str, Inverse] = field(default_factory=dict)
+    learns_inverses: bool = False
+
+    def bounded(self, work: GraphBuilder, shift: int) -> int:
+        """Emit a way to a target within the bound."""
+        bound = self.course.clamp
+        return work.binary("min", work.binary("max", shift, work.scalar(-bound)), work.scalar(bound))
+
+    def write(
+        self,
+        work: GraphBuilder,
+        knobs: int,
+        inverses: Mapping[str, int],
+        totals: int | None = None,
+        gradients: Mapping[str, int] | None = None,
+        paces: Mapping[str, Pace] | None = None,
+        buffers: Mapping[str, int] | None = None,
+    ) -> list[int]:
+        """Emit an update by gradients of layers with their paces, and of inverses; see `write_update`."""
+        rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
+        knobs = work.concat([rate, work.scalar(1.0), first, second], 0)  # the errors are means already
+        own = Pace(work.scalar(self.course.inverse_rate), work.scalar(1.0))
+        paces = {**(paces or {}), **dict.fromkeys(inverses, own)}
+        return write_update(work, self.update, {**(gradients or {}), **inverses}, buffers or {}, knobs, totals, paces)
+
+
+def taught(plan: Plan, trained: Iterable[str]) -> list[Step]:
+    """Return the steps that are told about: those with weights of which some are trained, in their order."""
+    keys = set(trained)
+    return [step for step in plan.steps if keys.intersection(step.params.values())]
+
+
+def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
+    """Do all of an update by one batch.
+
+    Inputs: the key of the pass, int32 [2], if layers draw or inverses learn; as `loss_graph`; the shares if it
+    is `shared`; the noise on what inverses learn from [1], if they do; the knobs. Output [n + 2 + 2 m]: the sums of the
+    terms of n losses, norm of all gradients, 1 if it was written, and budget and gap of each of m steps of `taught`.
+    """
+    work = GraphBuilder(flush=True)
+    learned = [inverse for inverse in rule.inverses.values() if inverse.layer is not None]
+    drawing = of.draws or (rule.learns_inverses and learned)
+    key = work.input("noise", (2,), "int32") if drawing else None
+    buffers = {name: work.stored(name, shape) for name, shape in rule.update.buffers.items()}
+    training = GraphTraining(buffers=buffers, noise=key if of.draws else None)
+    get = weights(work)
+    seen = emit_loss(work, of, lambda _: get, training)
+    made = seen.values
+    seeds = emit_seeds(work, seen.slopes, shared=of.shared)
+    noise = work.input("spread", (1,)) if rule.learns_inverses and learned else None
+    knobs = work.input("knobs", (KNOBS,))
+    scale = work.split(knobs, [1] * KNOBS, 0)[1]
+    pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
+    slopes: dict[int, int] = {}
+    for objective, (output, _) in zip(of.objectives, seen.slopes, strict=True):
+        if output not in seeds:  # another name of the same tensor
+            continue
+        y = made[of.plan.outputs[objective.name]]
+        slope = work.reshape(seeds.pop(output), work.shape(y))
+        slope = work.affine(
+            work.binary("mul", slope, work.reshape(scale, (1,) * len(work.shape(y)))), float(pass_.rows)
+        )
+        slopes[y] = work.add(slopes[y], slope) if y in slopes else slope
+    pass_.aim(slopes)
+    steps = taught(of.plan, rule.update.masters)
+    gradients, paces, told = pass_.local(steps)
+    inverses = pass_.inverse_gradients(key, noise) if noise is not None and key is not None else {}
+    update = rule.write(work, knobs, inverses, seen.totals, gradients, paces, training.buffers)
+    return work.finish([work.concat([seen.totals, *update, *told], 0)])
+
+
+def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
+    """Do an update of the inverses alone.
+
+    Inputs: key, inputs, noise and knobs, as of `target_graph`. Output [2]: norm of the gradients, 1 if it was written.
+    """
+    work = GraphBuilder(flush=True)
+    key = work.input("noise", (2,), "int32")
+    given = emit_inputs(work, of)
+    get = weights(work)
+    made = emit_plan(work, of.plan, given, EmitOptions(param=get, sequences=of.sequences)).values
+    noise, knobs = work.input("spread", (1,)), work.input("knobs", (KNOBS,))
+    pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
+    told = rule.write(work, knobs, pass_.inverse_gradients(key, noise))
+    return work.finish([work.concat(told, 0)])
+
+
+@dataclass(kw_only=True)
+class _Pass:
+    """One forward pass, and the targets of its values."""
+
+    work: GraphBuilder
+    plan: Plan
+    rule: TargetRule
+    made: Mapping[int, int]
+    get: GetWeight
+    sequences: int
+
+    def __post_init__(self) -> None:
+        """Begin without any targets."""
+        self.shift: dict[int, int] = {}
+        """Value → how far its target is from it."""
+        self.kappa: dict[int, float] = {}
+        self.rows = self.work.shape(self.made[next(iter(self.plan.outputs.values()))])[0]
+
+    @cached_property
+    def base(self) -> Scope:
+        """Where layers are written once more, and their inverses."""
+        return Scope(work=self.work, param=self.get, path="", sequences=self.sequences)
+
+    @cached_property
+    def readers(self) -> dict[int, list[Step]]:
+        """Value → the steps that read it."""
+        found: dict[int, list[Step]] = {}
+        for step in self.plan.steps:
+            for i in dict.fromkeys(step.inputs):
+                found.setdefault(i, []).append(step)
+        return found
+
+    @cached_property
+    def weighted(self) -> set[int]:
+        """Values that can have a target."""
+        return weighted(self.plan)
+
+    @cached_property
+    def maker(self) -> dict[int, Step]:
+        """Value → the step that makes it."""
+        return {step.outputs[0]: step for step in self.plan.steps}
+
+    def aim(self, slopes: Mapping[int, int]) -> None:
+        """Give every value its target; `slopes`: output → gradient of each row's loss with respect to it."""
+        if self.rule.course.method == "gradient":
+            self._by_gradient(slopes)
+        else:
+            self._by_difference(slopes)
+
+    def _by_gradient(self, slopes: Mapping[int, int]) -> None:
+        depth = self._depths()
+        found = differentiate(self.work, slopes, [self.made[i] for i in depth])
+        for value, layers in depth.items():
+            if self.made[value] in found:
+                kappa = self.rule.course.scale * self.rule.course.growth**layers
+                self._ask(value, [(self.work.affine(found[self.made[value]], -kappa), kappa)])
+
+    def _depths(self) -> dict[int, int]:
+        """Value that a layer made → layers from it to an output, on the longest way."""
+        found = dict.fromkeys(self.plan.outputs.values(), 0)
+        for step in reversed(self.plan.steps):
+            if step.outputs[0] in found:
+                further = found[step.outputs[0]] + bool(step.params)
+                for i in step.inputs:
+                    found[i] = max(found.get(i, 0), further)
+        return {value: layers for value, layers in found.items() if value in self.weighted}
+
+    def _by_difference(self, slopes: Mapping[int, int]) -> None:
+        derived, last = last_steps(self.plan)
+        ends = {i for step in last for i in step.outputs} | set(self.plan.outputs.values())
+        if self.rule.course.top == "hidden":
+            derived = [*derived, *last]
+            ends |= {i for step in last for i in step.inputs if i in self.weighted}
+        free = {id(step) for step in derived}
+        blocked = {self.made[i] for i, step in self.maker.items() if id(step) not in free}
+        asked: dict[int, list[tuple[int, float]]] = {}
+        for value in ends:
+            tensor, stops = self.made[value], blocked - {self.made[value]}
+            found = differentiate(self.work, slopes, [tensor], stops=stops)
+            if tensor in found:
+                asked[value] = [(self.work.affine(found[tensor], -self.rule.course.scale), self.rule.course.scale)]
+        for step in reversed(self.plan.steps):
+            value = step.outputs[0]
+            if value in asked:
+                self._ask(value, asked[value])
+                if id(step) not in free:
+                    for i, shift in self._cross(step):
+                        asked.setdefault(i, []).append(shift)
+
+    def _ask(self, value: int, asked: Sequence[tuple[int, float]]) -> None:
+        """Let a value move by the mean of what is asked of it, within the bound."""
+        work, many = self.work, len(asked)
+        shift = work.affine(work.add(*(shift for shift, _ in asked)), 1 / many)
+        self.shift[value] = self.rule.bounded(work, shift)
+        self.kappa[value] = sum(kappa for _, kappa in asked) / many
+
+    def _cross(self, step: Step) -> list[tuple[int, tuple[int, float]]]:
+        """Return what a step asks of the values that it reads, by the target of its output."""
+        work, value = self.work, step.outputs[0]
+        shift, kappa = self.shift[value], self.kappa[value]
+        inputs = [i for i in step.inputs if i in self.weighted]
+        spec = step.attrs.get("spec")
+        if not inputs:
+            return []
+        if spec is None:
+            shares = cross_join(work, step, tuple(self.made[i] for i in step.inputs), shift)
+            return [(i, (share, kappa)) for i, share in zip(step.inputs, shares, strict=True) if i in self.weighted]
+        x, y = self.made[inputs[0]], self.made[value]
+        if step.where in self.rule.inverses:
+            inverse = self.rule.inverses[step.where]
+            there, here = (
+                emit_inverse(self.base, inverse, step, self._sent(value, z)) for z in (work.add(y, shift), y)
+            )
+            shift = work.binary("sub", there, here)
+        elif not spec.inert:
+            shift = EXACT[step.op](self.base, step, x, y, shift)
+        growth = self.rule.course.growth if step.params else 1.0
+        return [(inputs[0], (work.affine(shift, growth), kappa * growth))]
+
+    def _discrete(self, value: int) -> Step | None:
+        """The discrete layer through which alone a value is read, if there is one."""
+        readers = self.readers.get(value, [])
+        specs = {step.attrs.get("spec") for step in readers}
+        alone = len(specs) == 1 and isinstance(next(iter(specs)), Discrete)
+        return readers[0] if alone and value not in self.plan.outputs else None
+
+    def _sent(self, value: int, tensor: int) -> int:
+        """What the layers above see of a value."""
+        step = self._discrete(value)
+        return tensor if step is None else sent(self.work, step.attrs["spec"], tensor)
+
+    def local(self, steps: Sequence[Step]) -> tuple[dict[str, int], dict[str, Pace], list[int]]:
+        """Emit gradients and paces of the weights of layers, and budget and gap of each layer."""
+        work, rule = self.work, self.rule
+        gradients: dict[str, int] = {}
+        budgets: dict[str, list[int]] = {}
+        told: list[int] = []
+        for step in steps:
+            value = step.outputs[0]
+            masters = {key: rule.update.masters[key] for key in step.params.values() if key in rule.update.masters}
+            if value not in self.shift:  # nothing that learns depends on it
+                told += [work.scalar(0.5), work.scalar(0.0)]
+                continue
+            h, shift = self.made[value], self.shift[value]
+            seed = work.affine(shift, -1 / (self.rows * self.kappa[value]))
+            stored = {key: work.stored(key, shape) for key, shape in masters.items()}
+            stops = {self.made[i] for i in step.inputs} - {h}
+            found = differentiate(work, {h: seed}, stored.values(), stops=stops)
+            whole, far = (work.reshape(z, (1, *work.shape(z))) for z in (h, shift))
+            budget = budget_of(work, whole, work.add(whole, far))
+            told += [budget, gap_of(work, far)]
+            for key, tensor in stored.items():
+                if tensor in found:
+                    before = gradients.get(key)
+                    gradients[key] = found[tensor] if before is None else work.add(before, found[tensor])
+                    budgets.setdefault(key, []).append(budget)
+        paces = {key: pace_of(work, found, rule.course.gate) for key, found in budgets.items()}
+        return gradients, paces, told
+
+    def inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
+        """Emit the gradients of what inverses learn: to find what a layer made its output of, near what it was."""
+        work, found = self.work, dict[str, int]()
+        for step in self.plan.steps:
+            inverse = self.rule.inverses.get(step.where)
+            if inverse is None or inverse.layer is None:
+                continue
+            value, through = self._before_discrete(step.inputs[0])
+            x = self.made[value]
+            moved = work.add(x, drawn_noise(work, work.shape(x), step.where, key, noise))
+            y = moved
+            for layer in reversed(through):
+                y = sent(work, layer.attrs["spec"], y)
+            y = self._sent(step.outputs[0], emit_step(self.base, step, [y]))
+            back = emit_inverse(self.base, inverse, step, y)
+            parts = {name: work.stored(name, shape) for name, shape in inverse.shapes().items()}
+            seed = work.affine(work.binary("sub", back, moved), 1 / self.rows)
+            stops = {y}
+            slopes = differentiate(work, {back: seed}, parts.values(), stops=stops)
+            found |= {name: slopes[i] for name, i in parts.items() if i in slopes}
+        return found
+
+    def _before_discrete(self, value: int) -> tuple[int, list[Step]]:
+        """The value before the discrete layers that a step reads it through, and these, last first."""
+        through: list[Step] = []
+        while value in self.maker and self.maker[value].op == "discrete":
+            through.append(self.maker[value])
+            value = through[-1].inputs[0]
+        return value, through
+
+
+def drawn_noise(work: GraphBuilder, shape: Shape, where: str, key: int, noise: int) -> int:
+    """Emit plus or minus the noise for each element, by chance.
+
+    Of noise without correlation an inverse sees the mean and the variance alone, to the second order.
+    """
+    ones = work.broadcast(work.constant(np.ones((1,) * len(shape)), "ones"), shape)
+    drawn = work.emit("dropout", (ones, key), p=0.5, stream=stream_of(f"{where}/inverse"))[0]  # 0 or 2
+    return work.binary("mul", work.affine(drawn, 1.0, -1.0), work.reshape(noise, (1,) * len(shape)))
+
+
+def budget_of(work: GraphBuilder, h: int, target: int) -> int:
+    """Emit ``(cos(h, ĥ) + 1) / 2`` of each of n values ``[n, …]``: how far they point where they should.
+
+    ½ where one of the two is 0.
+    """
+    dot = _summed(work, work.binary("mul", h, target))
+    norms = [work.unary(_squares(work, z), "sqrt") for z in (h, target)]
+    size = work.binary("max", work.binary("mul", *norms), work.scalar(_TINY))
+    return work.affine(work.binary("div", dot, size), 0.5, 0.5)
+
+
+def gap_of(work: GraphBuilder, shift: int) -> int:
+    """Emit the root mean square of each of n ways to a target, ``[n, …]``."""
+    return work.unary(work.affine(_squares(work, shift), 1 / max(prod(work.shape(shift)[1:]), 1)), "sqrt")
+
+
+def pace_of(work: GraphBuilder, budgets: Sequence[int], gate: float) -> Pace:
+    """Emit the pace of an array that is part of layers with these budgets."""
+    budget = work.affine(work.add(*budgets), 1 / len(budgets))
+    closed = work.binary("greater", work.scalar(gate), budget)
+    return Pace(work.affine(budget, 0.5, 0.5), work.affine(closed, -1.0, 1.0))
+
+
+def _squares(work: GraphBuilder, x: int) -> int:
+    return work.sumsq([x]) if work.shape(x)[0] == 1 else _summed(work, work.unary(x, "square"))
+
+
+def _summed(work: GraphBuilder, x: int) -> int:
+    n, *axes = work.shape(x)
+    return work.reshape(work.reduce(x, "sum", range(1, 1 + len(axes))), (n,))

@@ -1,0 +1,391 @@
+"""Training as graphs: forward, loss, backward, clipping and the optimiser's step, without a look from the host between.
+
+Weights, slots and sums of gradients are persistent buffers; only a batch goes in, and a few numbers come out. An update
+that would leave a number that is not finite writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from volumetric.base._typing import Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
+from volumetric.graph.ops import Graph
+from volumetric.layers.scope import GraphTraining
+from volumetric.run.graph.network import EmitOptions, emit_plan, resumed_states
+from volumetric.run.plan import Plan
+
+GetWeight: TypeAlias = Callable[[str, Shape], int]
+
+
+class Weights(Protocol):
+    """What maps key and shape of a parameter to the tensor that the forward pass uses."""
+
+    def __call__(self, key: str, shape: Shape, /) -> int:
+        """Return the tensor of a parameter."""
+        ...
+
+    def stack(self, keys: Sequence[str], /) -> int | None:
+        """Return the tensor in which parameters lie one behind the other, if they do."""
+        ...
+
+
+EmitWeights: TypeAlias = Callable[[GraphBuilder], Weights]
+
+MARGIN = 1e-6
+"""What the norm of clipped gradients stays below the limit, as in torch."""
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardPass:
+    """One pass through a network: the shapes of a batch.
+
+    Attributes
+    ----------
+    plan : the network, as `lower` wrote it, without what no loss needs
+    inputs : name and shape of each input, ``[rows, …]`` or ``[sequences, rows, …]``
+    sequences : how many sequences, or None where rows are samples
+    objectives : the losses
+    shared : whether they have shares in what is learned from, see `emit_seeds`
+    carried : sequences go on from those of the pass before: what they keep lies in buffers below this name, see
+        `carried_key`, as constants, and behind the inputs comes one more, float32 ``[sequences, rows]``: 1 where a
+        sequence begins anew
+    at_first : sequences begin anew with the first row or with none: that input is ``[sequences, 1]``
+    parted : as `GraphDevice.parted` says
+    draws : whether training draws random numbers, and so takes the key of a pass
+    """
+
+    plan: Plan
+    inputs: tuple[tuple[str, Shape], ...]
+    sequences: int | None
+    objectives: tuple[Objective, ...]
+    shared: bool = False
+    carried: str | None = None
+    at_first: bool = False
+    parted: bool = False
+    draws: bool = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from others through the same network."""
+        streams = self.carried, self.at_first
+        return self.inputs, self.sequences, self.shared, streams, tuple(of.key for of in self.objectives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRule:
+    """How trained arrays change.
+
+    Attributes
+    ----------
+    masters : key → shape of everything that is trained
+    updates : key → attributes of its update operation
+    slots : names of the optimiser's arrays; that of a key is the buffer `slot_key`
+    clip : bound on the norm of all gradients together, or None
+    buffers : key → shape of the buffers that layers may change; they are written together with the weights
+    """
+
+    masters: Mapping[str, Shape]
+    updates: Mapping[str, Mapping[str, Any]]
+    slots: tuple[str, ...]
+    clip: float | None
+    buffers: Mapping[str, Shape] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What four numbers of a `watch_graph` are about: a value of the plan or its gradient, of so many elements."""
+
+    value: int
+    mode: Literal["forward", "backward"]
+    size: int
+
+
+KNOBS = 4
+"""Numbers that an update takes from the host: rate, factor on the gradients, and the optimiser's two (see `ops`)."""
+
+
+def slot_key(slot: str, key: str) -> str:
+    """Name of the buffer of a slot."""
+    return f"slot/{slot}/{key}"
+
+
+def sum_key(key: str) -> str:
+    """Name of the buffer in which gradients of several batches are summed."""
+    return f"sum/{key}"
+
+
+def next_key(key: str) -> str:
+    """Name of the buffer that holds a layer's buffer as several batches have left it, until their update."""
+    return f"next/{key}"
+
+
+def carried_key(name: str, key: str) -> str:
+    """Name of the buffer ``[sequences, …]`` of a state that streams of a name carry from pass to pass."""
+    return f"{name}/{key}"
+
+
+def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) -> Graph:
+    """Judge a batch.
+
+    Inputs: inputs [, resets], then for each of n losses targets [, weights]. Outputs: the sums of the losses' terms
+    [n], and each output that has a loss if asked.
+    """
+    work = GraphBuilder(flush=True, parted=of.parted)
+    seen = emit_loss(work, of, weights)
+    _leave(work, seen)
+    return work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals])
+
+
+def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
+    """Add the gradients of a batch to their sums.
+
+    Inputs: ``keep`` [1]: 0 starts the sums anew; the key of the pass if it `draws`; as `loss_graph`; the shares, see
+    `emit_seeds`. Output: the sums of the losses' terms [n].
+    """
+    work = GraphBuilder(flush=True, parted=of.parted)
+    keep = work.input("keep", (1,))
+    new = work.affine(keep, -1.0, 1.0)
+    training = GraphTraining(
+        buffers={
+            key: work.add(
+                _where(work, work.stored(next_key(key), shape), keep), _where(work, work.stored(key, shape), new)
+            )
+            for key, shape in rule.buffers.items()
+        },
+        noise=_noise(work, of),
+    )
+    seen = emit_loss(work, of, weights, training)
+    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
+    for key, g in gradients.items():
+        work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
+    for key, value in training.buffers.items():
+        work.assign(next_key(key), value)
+    _leave(work, seen)
+    return work.finish([seen.totals])
+
+
+def update_graph(rule: UpdateRule) -> Graph:
+    """Update by the sums of gradients. Input: the knobs. Output [2]: norm of the gradients, 1 if it was written."""
+    work = GraphBuilder(flush=True)
+    gradients = {key: work.stored(sum_key(key), shape) for key, shape in rule.masters.items()}
+    buffers = {key: work.stored(next_key(key), shape) for key, shape in rule.buffers.items()}
+    knobs = work.input("knobs", (KNOBS,))
+    return work.finish([work.concat(write_update(work, rule, gradients, buffers, knobs, None), 0)])
+
+
+def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
+    """Do all of an update by one batch.
+
+    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`; the knobs. Output
+    [n + 2]: the sums of the losses' terms, then as `update_graph`.
+    """
+    work = GraphBuilder(flush=True, parted=of.parted)
+    training = begin_training(work, of, rule)
+    seen = emit_loss(work, of, weights, training)
+    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
+    told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), seen.totals)
+    _leave(work, seen, told[1])
+    return work.finish([work.concat([seen.totals, *told], 0)])  # one tensor: a device hands each over apart
+
+
+def watch_graph(
+    of: ForwardPass, weights: EmitWeights, rule: UpdateRule, active: float
+) -> tuple[Graph, tuple[Watched, ...]]:
+    """Statistics of what every step makes, and of the gradients of the sum of the loss's terms with respect to it.
+
+    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`. Output ``[4 · n]``: for
+    each of the n entries returned least, greatest, mean, and the fraction above `active` in magnitude.
+    """
+    work = GraphBuilder(flush=True, parted=of.parted)
+    training = begin_training(work, of, rule)
+    seen = emit_loss(work, of, weights, training)
+    made = seen.values
+    ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
+    slopes = differentiate(work, seeds_of(work, of, seen, training), [made[end] for end in ends])
+    entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
+    entries += [Watched(end, "backward", prod(work.shape(made[end]))) for end in reversed(ends) if made[end] in slopes]
+    found = [made[e.value] if e.mode == "forward" else slopes[made[e.value]] for e in entries]
+    told = [number for x in found for number in _statistics(work, x, active)]
+    return work.finish([work.concat(told, 0)] if told else []), tuple(entries)
+
+
+def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
+    flat = work.reshape(x, (prod(work.shape(x)),))
+    least = work.unary(work.reduce(work.unary(flat, "neg"), "max", (0,)), "neg")
+    above = work.binary("greater", work.unary(flat, "abs"), work.scalar(active))
+    return [least, work.reduce(flat, "max", (0,)), work.reduce(flat, "mean", (0,)), work.reduce(above, "mean", (0,))]
+
+
+def begin_training(work: GraphBuilder, of: ForwardPass, rule: UpdateRule) -> GraphTraining:
+    """Begin with the buffers as they are."""
+    buffers = {key: work.stored(key, shape) for key, shape in rule.buffers.items()}
+    return GraphTraining(buffers=buffers, noise=_noise(work, of))
+
+
+def _noise(work: GraphBuilder, of: ForwardPass) -> int | None:
+    return work.input("noise", (2,), "int32") if of.draws else None
+
+
+def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, training: GraphTraining | None = None) -> Seen:
+    """Emit the forward pass and the losses."""
+    given, name = emit_inputs(work, of), of.carried
+    resets: int | None = None
+    states: dict[str, int] = {}
+    if name is not None:
+        batch, rows = of.inputs[0][1][:2]
+        resets = work.input("resets", (batch, 1 if of.at_first else rows))
+        for key, state in resumed_states(of.plan).items():
+            shape = (of.sequences or 1, *state.shape)
+            states[key] = work.stored(carried_key(name, key), shape, role="state")
+        if of.at_first:  # what sequences forget before the first row, layers need not look for in any row
+            keep = work.affine(resets, -1.0, 1.0)
+            for key, state in states.items():
+                own = work.reshape(keep, (batch, *(1 for _ in work.shape(state)[1:])))
+                states[key] = work.binary("mul_nonzero", state, own)
+            resets = None
+    before, own = dict(states), weights(work)
+    told = [emit_targets(work, objective) for objective in of.objectives]
+    options = EmitOptions(
+        param=own,
+        stack=own.stack,
+        sequences=of.sequences,
+        training=training,
+        resumes=name is not None,
+        resets=resets,
+        states=states,
+    )
+    made = emit_plan(work, of.plan, given, options)
+    left = {carried_key(name or "", key): value for key, value in states.items() if value != before[key]}
+    return replace(emit_objectives(work, of.objectives, made.outputs, told), values=made.values, left=left)
+
+
+def _leave(work: GraphBuilder, seen: Seen, good: int | None = None) -> None:
+    """Write what streams keep, unless the one element of `good` is 0."""
+    for key, value in seen.left.items():
+        work.assign(key, value, good)
+
+
+def seeds_of(work: GraphBuilder, of: ForwardPass, seen: Seen, training: GraphTraining) -> dict[int, int]:
+    """Emit the gradients that all others come from: of the losses, and of what layers add to them."""
+    return emit_seeds(work, seen.slopes, shared=of.shared) | {i: work.scalar(1.0) for i in training.penalties}
+
+
+def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
+    """Add the inputs of a pass, by name."""
+    plan = of.plan
+    return {name: work.input(name, shape, plan.values[plan.inputs[name]].dtype) for name, shape in of.inputs}
+
+
+def master_gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -> dict[str, int]:
+    """Emit the gradients of the masters; of those on which nothing depends they are zeros."""
+    masters = {key: work.stored(key, shape) for key, shape in rule.masters.items()}
+    found = differentiate(work, seeds, masters.values())
+    return {key: found[i] if i in found else work.zeros(rule.masters[key]) for key, i in masters.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far an array goes in an update: a factor on its rate [1], and a number [1] that leaves it as it is if 0."""
+
+    rate: int
+    moves: int
+
+
+def write_update(
+    work: GraphBuilder,
+    rule: UpdateRule,
+    gradients: Mapping[str, int],
+    buffers: Mapping[str, int],
+    knobs: int,
+    totals: int | None,
+    paces: Mapping[str, Pace] | None = None,
+) -> list[int]:
+    """Emit clipping and updates; nothing is written unless `totals`, norm, new weights and buffers are all finite.
+
+    Returns the norm of the gradients [1], and [1] of 1 where the update is written.
+    """
+    norm, factor = _clipped(work, rule, gradients, knobs)
+    rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
+    good = _finite(work, norm)
+    if totals is not None:
+        one = work.reduce(totals, "sum", (0,)) if work.shape(totals) != (1,) else totals
+        good = work.binary("mul", good, _finite(work, one))
+
+    paced = paces or {}
+
+    def scalars(good: int) -> Callable[[str], int]:
+        """Return what gives an array the numbers of its update."""
+        plain = work.concat([rate, factor, first, second, good], 0)
+
+        def of(key: str) -> int:
+            if key not in paced:
+                return plain
+            own, moves = work.binary("mul", rate, paced[key].rate), work.binary("mul", good, paced[key].moves)
+            return work.concat([own, factor, first, second, moves], 0)
+
+        return of
+
+    trial = scalars(good)
+    squares = [work.sumsq([_stepped(work, rule, key, g, trial(key), in_place=False)]) for key, g in gradients.items()]
+    good = work.binary("mul", good, _finite(work, work.reduce(work.concat(squares, 0), "max", (0,))))
+    for value in buffers.values():
+        good = work.binary("mul", good, _finite(work, work.reduce(work.unary(value, "abs"), "max", (0,))))
+    final = scalars(good)
+    for key, value in buffers.items():
+        work.assign(key, value, good)
+    for key, g in gradients.items():
+        _stepped(work, rule, key, g, final(key), in_place=True)
+    return [norm, good]
+
+
+def tried_update(
+    work: GraphBuilder, rule: UpdateRule, gradients: Mapping[str, int], knobs: int
+) -> tuple[int, dict[str, int]]:
+    """Emit an update that writes nothing: the norm of the gradients [1], and the new value of each array by key."""
+    norm, factor = _clipped(work, rule, gradients, knobs)
+    rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
+    scalars = work.concat([rate, factor, first, second, work.scalar(1.0)], 0)
+    return norm, {key: _stepped(work, rule, key, g, scalars, in_place=False) for key, g in gradients.items()}
+
+
+def _clipped(work: GraphBuilder, rule: UpdateRule, gradients: Mapping[str, int], knobs: int) -> tuple[int, int]:
+    """Emit the norm of all gradients together, and the factor by which the clipped ones are smaller or larger."""
+    scale = work.split(knobs, [1] * KNOBS, 0)[1]
+    norm = work.binary("mul", work.unary(work.sumsq(list(gradients.values())), "sqrt"), scale)
+    if rule.clip is None:
+        return norm, scale
+    limit = work.binary("div", work.scalar(rule.clip), work.affine(norm, 1.0, MARGIN))
+    return norm, work.binary("mul", scale, work.binary("min", limit, work.scalar(1.0)))
+
+
+def _stepped(work: GraphBuilder, rule: UpdateRule, key: str, g: int, scalars: int, *, in_place: bool) -> int:
+    """Emit the update of one array and return its new value.
+
+    Each is computed twice: once to see that all new values are finite, into scratch that the next one takes over, and
+    once in place. Keeping all new values until the last is known would take as much memory as weights and slots do.
+    """
+    shape = rule.masters[key]
+    slots = [work.stored(slot_key(slot, key), shape) for slot in rule.slots]
+    attrs = rule.updates[key]
+    return work.update(param=work.stored(key, shape), grad=g, slots=slots, scalars=scalars, in_place=in_place, **attrs)[
+        0
+    ]
+
+
+def _finite(work: GraphBuilder, x: int) -> int:
+    """1 where `x` is finite, else 0: NaN is not greater and not smaller than anything."""
+    return work.binary("greater", work.scalar(_LARGEST), work.unary(x, "abs"))
+
+
+def _where(work: GraphBuilder, x: int, wanted: int) -> int:
+    """`x` if the one number `wanted` is 1, zeros (whatever x holds) if it is 0."""
+    return work.binary("mul_nonzero", x, work.reshape(wanted, (1,) * len(work.shape(x))))

@@ -1,0 +1,106 @@
+"""What streams keep from call to call, as buffers of the store of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric.base._typing import Array, Shape
+from volumetric.graph.device import TensorStore
+from volumetric.graph.ops import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A state as graphs keep it.
+
+    Attributes
+    ----------
+    row : shape of one coordinate of one stream
+    count : coordinates that it holds
+    apart : whether coordinates and streams are two axes, as in planes, or one: coordinate by coordinate all streams
+    start : value of all its numbers when a stream begins
+    """
+
+    row: Shape
+    count: int = 1
+    apart: bool = False
+    dtype: TensorType = "float32"
+    start: float = 0.0
+
+    def shape(self, batch: int) -> Shape:
+        """All axes."""
+        return (self.count, batch, *self.row) if self.apart else (self.count * batch, *self.row)
+
+    def batch_of(self, shape: Shape) -> int:
+        """Return of how many streams an array of a shape would be; 0: of none."""
+        if self.apart:
+            return shape[1] if len(shape) > 1 else 0
+        return shape[0] // self.count if shape else 0
+
+    def fresh(self, batch: int) -> Array:
+        """Return what streams have that begin."""
+        return np.full(self.shape(batch), self.start, np.int32 if self.dtype == "int32" else np.float32)
+
+    def by_stream(self, value: Array, batch: int) -> Array:
+        """View an array as ``[count, batch, …]``."""
+        return value.reshape(self.count, batch, *self.row)
+
+
+class KeptBuffers:
+    """Buffers of a number of streams.
+
+    Parameters
+    ----------
+    store : has them once they `begin`
+    buffers : key → form
+    batch : streams
+    name : that they lie below
+    """
+
+    def __init__(self, store: TensorStore, buffers: Mapping[str, Buffer], batch: int, name: str = "") -> None:
+        self.store, self.buffers, self.batch = store, buffers, batch
+        self.places = {key: f"{name}/{batch}/{key}" if name else key for key in buffers}
+
+    def begin(self) -> None:
+        """Let all streams begin."""
+        self.put(self.fresh())
+
+    def fresh(self) -> dict[str, Array]:
+        """Return what streams have that begin."""
+        return {key: buffer.fresh(self.batch) for key, buffer in self.buffers.items()}
+
+    def onto(self, store: TensorStore, *, together: bool = False) -> KeptBuffers:
+        """Return a copy in another store."""
+        made = copy(self)
+        made.store = store
+        made.put(self.values(), together=together)
+        return made
+
+    def get(self, key: str) -> Array:
+        """Copy a buffer, as ``[count, batch, …]``."""
+        return self.buffers[key].by_stream(self.store.get(self.places[key]), self.batch)
+
+    def values(self) -> dict[str, Array]:
+        """Copy all."""
+        return {key: self.store.get(place) for key, place in self.places.items()}
+
+    def put(self, values: Mapping[str, Array], *, together: bool = False) -> None:
+        """Replace some; `together` where they are new, and only programs that read and assign them whole use them."""
+        placed = {self.places[key]: value for key, value in values.items()}
+        if together:
+            self.store.put_together(placed)
+        else:
+            for place, value in placed.items():
+                self.store.put(place, value)
+
+    def reset(self, streams: Iterable[int]) -> None:
+        """Let some streams begin anew."""
+        chosen = list(streams)
+        for key, buffer in self.buffers.items():
+            value = self.store.get(self.places[key])
+            buffer.by_stream(value, self.batch)[:, chosen] = buffer.start
+            self.store.put(self.places[key], value)

@@ -1,0 +1,76 @@
+"""What decoding asks of logits: the most likely token, and a refusal of logits that are no numbers.
+
+A model whose weights or numeric type overflow must not go on with a token that means nothing, whoever takes the arg
+max: the sampler, a device's own loop, or a batch.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError
+
+MODEL_LOGITS = "the model's logits"
+NAN, INFINITE, NONE_POSSIBLE = "hold NaN", "hold +inf", "are all -inf, so no token is possible"
+
+
+def unusable(state: str, what: str = MODEL_LOGITS, *, sequence: int | None = None) -> GenerationError:
+    """Return the error for logits in one of the three states that allow no choice.
+
+    Parameters
+    ----------
+    state : `NAN`, `INFINITE` or `NONE_POSSIBLE`
+    what : which logits, as the beginning of the message
+    sequence : whose they are, among several
+    """
+    error = GenerationError(
+        f"{what} {state}",
+        hint="bans (-inf) may cover every token; otherwise the weights or the numeric type overflow: "
+        "try dtype='float32' or device='reference'",
+    )
+    error.sequence = sequence
+    return error
+
+
+def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
+    """Return the index of the largest of `logits`, the lowest among equals.
+
+    Parameters
+    ----------
+    logits : float32, of one row
+    sequence : whose they are, among several
+
+    Raises
+    ------
+    GenerationError : the largest is NaN or infinite
+    """
+    token = int(logits.argmax())  # a NaN wins over every number
+    check_likeliest(logits.item(token), sequence=sequence)
+    return token
+
+
+def top_k_indices(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+    """Return the indices of the `k` largest of `scores`, ascending; the lowest indices among equals."""
+    if k >= scores.size:
+        return np.arange(scores.size)
+    least = np.partition(scores, scores.size - k)[scores.size - k]
+    above = np.flatnonzero(scores > least)
+    equal = np.flatnonzero(scores == least)[: k - above.size]
+    return np.sort(np.concatenate((above, equal)))
+
+
+def likeliest(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+    """Return the indices of the `k` largest of `scores`, largest first; the lowest index first among equals."""
+    ids = top_k_indices(scores, k)
+    return ids[np.argsort(-scores[ids], kind="stable")]
+
+
+def check_likeliest(top: float, *, sequence: int | None = None) -> None:
+    """Raise `GenerationError` unless `top`, the largest logit or a NaN, is finite."""
+    if not math.isfinite(top):
+        state = NAN if math.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE
+        raise unusable(state, sequence=sequence)

@@ -1,0 +1,22 @@
+"""Weights as a device takes them: those in groups of 64, 128 or whole rows become groups of 32 where those are native.
+
+The numbers are the same. A scale of 16 bits for each 32 codes is half a bit a weight, so a matrix in ``int4:g128``
+takes 4.5 bits on the device instead of 4.125; decoding it would take 32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from volumetric.dtypes.scaled import narrowed, narrowed_scheme
+from volumetric.network.weights import Params, WeightStore
+
+
+def narrowed_params(params: Params, native: Collection[str]) -> Params:
+    """Return `params` with every tensor whose scheme becomes one of `native` by repeating scales in that scheme."""
+    return Params({key: _store(store, native) for key, store in params.items()})
+
+
+def _store(store: WeightStore, native: Collection[str]) -> WeightStore:
+    scheme = narrowed_scheme(store.scheme, native)
+    return store if scheme is None else store.through(scheme, lambda packed: narrowed(packed, scheme))

@@ -1,0 +1,71 @@
+"""Weights with their adapters added, for devices that read every weight as floats anyway."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.network import Params
+from volumetric.run.batch import Part
+from volumetric.run.graph.low_rank import ADAPTERS, overlays_of
+from volumetric.run.graph.network import open_graph
+from volumetric.run.plan import Plan
+
+_KEPT = 8
+"""Mixtures of adapters whose weights are kept."""
+
+
+class Overlaid:
+    """The weights of a plan with adapters, by what these weigh.
+
+    Parameters
+    ----------
+    plan : its `low_rank` names the weights
+    weights : of the plan without adapters
+    params : with the factors
+    """
+
+    def __init__(self, plan: Plan, weights: Mapping[str, Array], params: Params) -> None:
+        self._overlays = overlays_of(open_graph(dataclasses.replace(plan, low_rank={})), plan.low_rank)
+        self._plain = {key: weights[key] for overlay in self._overlays for key in overlay.keys}
+        self._factors = {
+            key: params[key].values()
+            for overlay in self._overlays
+            for adapter in range(overlay.count)
+            for key in overlay.factor_keys(adapter)
+        }
+        self._kept: dict[bytes, dict[str, Array]] = {}
+
+    def weights(self, scales: Array) -> dict[str, Array]:
+        """Return the weights that adapters change, by their keys, for a weight of each adapter."""
+        name = scales.tobytes()
+        if name not in self._kept:
+            while len(self._kept) >= _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[name] = dict(self._merged(scales))
+        return self._kept[name]
+
+    def _merged(self, scales: Array) -> Iterator[tuple[str, Array]]:
+        for overlay in self._overlays:
+            added = np.zeros((sum(overlay.widths), overlay.inputs), np.float32)
+            for adapter in np.flatnonzero(scales):
+                down, up = (self._factors[key] for key in overlay.factor_keys(int(adapter)))
+                added += scales[adapter] * (up @ down)
+            row = 0
+            for key, width in zip(overlay.keys, overlay.widths, strict=True):
+                plain = self._plain[key]
+                yield key, plain + added[row : row + width].astype(plain.dtype)
+                row += width
+
+
+def alike(part: Part) -> Iterator[tuple[Array, Part]]:
+    """Yield the rows of a piece that have the same adapters and follow one another, and what these weigh."""
+    scales = part.given[ADAPTERS]
+    cuts = [0, *(np.flatnonzero((scales[1:] != scales[:-1]).any(1)) + 1).tolist(), len(scales)]
+    for start, stop in pairwise(cuts):
+        given = {name: rows[start:stop] for name, rows in part.given.items()}
+        yield scales[start], dataclasses.replace(part, given=given)

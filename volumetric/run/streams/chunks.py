@@ -1,0 +1,80 @@
+"""Rows that come one after the other, put together to calls of some length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import ShapeError, SpecError
+from volumetric.network import INPUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows of one call.
+
+    Attributes
+    ----------
+    x : input → ``[batch, count, …]``; empty: rows in which no input is given anything
+    resets : ``[batch, count]``, or None where no stream begins anew
+    """
+
+    x: Mapping[str, Array]
+    count: int
+    resets: Array | None = None
+
+
+def in_chunks(
+    rows: Iterable[Array | Mapping[str, Array]], resets: Iterable[Array] | None = None, *, chunk: int = 64
+) -> Iterator[Chunk]:
+    """Yield rows as they come, `chunk` together and the rest at the end; no more than a chunk is held.
+
+    Where a row has other inputs than the one before, a chunk ends early.
+
+    Parameters
+    ----------
+    rows : ``[batch, …]``, or such by input
+    resets : for each row ``[batch]``, 1 where a stream begins anew with it
+
+    Raises
+    ------
+    ShapeError : a row has another shape than the one before, or there are not as many resets as rows
+    """
+    if chunk < 1:
+        raise SpecError(f"chunk must be 1 row or more, got {chunk}")
+    held: list[tuple[dict[str, Array], Array | None]] = []
+    pairs = zip(rows, repeat(None) if resets is None else _all_of(resets), strict=False)
+    for number, (row, mark) in enumerate(pairs):
+        named = {name: np.asarray(x) for name, x in (row if isinstance(row, Mapping) else {INPUT: row}).items()}
+        if held and named.keys() != held[-1][0].keys():
+            yield _joined(held)
+            held = []
+        for name, x in named.items():
+            if not x.ndim:
+                raise ShapeError(f"input {name!r}: row {number} is one number", hint="a row is [batch, …]")
+            if held and held[-1][0][name].shape != x.shape:
+                before = list(held[-1][0][name].shape)
+                raise ShapeError(f"input {name!r}: row {number} is {list(x.shape)}, the one before {before}")
+        held.append((named, None if mark is None else np.asarray(mark)))
+        if len(held) == chunk:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _all_of(resets: Iterable[Array]) -> Iterator[Array]:
+    """Raise where there are fewer of them than rows."""
+    yield from resets
+    raise ShapeError("there are fewer resets than rows", hint="give one for each row")
+
+
+def _joined(held: list[tuple[dict[str, Array], Array | None]]) -> Chunk:
+    x = {name: np.stack([row[name] for row, _ in held], 1) for name in held[0][0]}
+    marks = [mark for _, mark in held if mark is not None]
+    resets = np.stack(marks, -1) if marks and any(mark.any() for mark in marks) else None
+    return Chunk(x=x, count=len(held), resets=resets)

@@ -1,0 +1,184 @@
+"""Which nodes of its fabrics live in a stream: told between calls, saved with it, its own in every fork."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.network import Network, Params
+from volumetric.network.weights import WeightStore
+
+if TYPE_CHECKING:
+    from volumetric.fabric.layer.spec import Fabric
+
+
+class Living:
+    """The buffers that say which nodes live, of all fabrics whose nodes can be masked. Values are never written to.
+
+    Parameters
+    ----------
+    params : where nodes are masked at first
+    """
+
+    def __init__(self, network: Network, params: Params) -> None:
+        self._network = network
+        self._fabrics: dict[str, Fabric] = {}
+        if any(name.endswith("living") for name in params):
+            from volumetric.fabric.layer.nodes import fabrics_in
+
+            found = fabrics_in(network.layers)
+            self._fabrics = {network.resolve(f"{at}/living"): spec for at, spec in found.items() if spec.dynamic}
+        self.values: Mapping[str, Array] = {key: params[key].values() for key in self._fabrics}
+
+    def fork(self) -> Living:
+        """Return a copy, of which both go on independently."""
+        made = object.__new__(Living)
+        made._network, made._fabrics, made.values = self._network, self._fabrics, self.values
+        return made
+
+    def ids(self, at: str | None) -> Array:
+        """Return the ids of the living nodes of a fabric, rising."""
+        key, spec = self._key(at)
+        return np.sort(spec.facts.order[self.values[key] != 0])
+
+    def change(self, nodes: Iterable[int] | int, at: str | None, to: Literal[0, 1]) -> None:
+        """Mask nodes, or let them live."""
+        from volumetric.fabric.layer.nodes import places_of
+
+        key, spec = self._key(at)
+        value = self.values[key].copy()
+        value[places_of(spec, nodes)] = to
+        self.values = {**self.values, key: value}
+
+    def _key(self, at: str | None) -> tuple[str, Fabric]:
+        from volumetric.fabric.layer.nodes import the_fabric
+
+        path, spec = the_fabric(self._network.layers, at)
+        if not spec.dynamic:
+            raise SpecError(
+                f"the nodes of the fabric at {path!r} cannot be masked", hint="declare it with dynamic=True"
+            )
+        return self._network.resolve(f"{path}/living"), spec
+
+    def saved(self) -> dict[str, list[int]]:
+        """Return what `restored` takes: the ids of masked nodes, rising."""
+        return {key: np.sort(spec.facts.order[self.values[key] == 0]).tolist() for key, spec in self._fabrics.items()}
+
+    def after(self, other: Living) -> dict[str, list[int]]:
+        """Return what `restored` takes, where nodes that are also of the other network are masked as they are there."""
+        made: dict[str, list[int]] = {}
+        before = other.saved()
+        for key, ids in self.saved().items():
+            if key not in before:
+                made[key] = ids
+                continue
+            there, known = self._fabrics[key].facts.order, other._fabrics[key].facts.order
+            made[key] = [*np.intersect1d(before[key], there).tolist(), *np.setdiff1d(ids, known).tolist()]
+        return made
+
+    def restored(self, masked: Mapping[str, list[int]]) -> Mapping[str, Array]:
+        """Return the buffers of saved ids; those of fabrics that are not told stay.
+
+        Raises
+        ------
+        CheckpointError : there is no such fabric or node
+        """
+        made = dict(self.values)
+        for key, ids in masked.items():
+            order = self._fabrics[key].facts.order if key in self._fabrics else np.zeros(0, np.int64)
+            if not np.isin(ids, order).all() or key not in self._fabrics:
+                raise CheckpointError(
+                    f"the saved stream has nodes masked at {key} that this network does not have",
+                    hint="restore it into the network that it was saved from",
+                )
+            made[key] = (~np.isin(order, ids)).astype(np.float32)
+        return made
+
+
+class Told:
+    """An executable, and which nodes it was last told to live; forks of a stream share it and take turns.
+
+    Parameters
+    ----------
+    keys : parameters that it has; a layer that is switched off has none
+    """
+
+    def __init__(self, executable: Any, living: Living, keys: Container[str]) -> None:
+        self._executable, self._keys, self._lock = executable, keys, threading.RLock()
+        self._now = living.values
+
+    @contextmanager
+    def turn(self, living: Living) -> Iterator[Any]:
+        """Give the executable, whose nodes live as told."""
+        if not living.values:
+            yield self._executable
+            return
+        with self._lock:
+            values = {key: value for key, value in living.values.items() if key in self._keys}
+            changed = {key: value for key, value in values.items() if not np.array_equal(value, self._now[key])}
+            if changed:
+                self._executable.update(Params({k: WeightStore.from_array(v) for k, v in changed.items()}))
+            self._now = living.values
+            yield self._executable
+
+
+class HasLiving:
+    """Streams whose fabrics have nodes that can be masked."""
+
+    _living: Living
+
+    def living(self, *, at: str | None = None) -> Array:
+        """Return the ids of the nodes of a fabric that live, rising.
+
+        Parameters
+        ----------
+        at : path of the fabric; None: the only one
+
+        Raises
+        ------
+        SpecError : there is no such fabric, or it is not `dynamic`
+        """
+        return self._living.ids(at)
+
+    def mask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
+        """Silence nodes of a fabric from the next row on, in all of these streams; nothing is compiled.
+
+        Nobody reads them, and what they kept is forgotten. A fork has its own masks from then on, and they are saved
+        with the streams; resets leave them.
+
+        Parameters
+        ----------
+        nodes : ids
+        at : path of the fabric; None: the only one
+
+        Raises
+        ------
+        SpecError : there is no such fabric or node, or the fabric is not `dynamic`; nothing has changed
+        """
+        self._living.change(nodes, at, 0)
+        self._tell()
+
+    def unmask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
+        """Let nodes of a fabric live from the next row on, in all of these streams; masked ones begin anew.
+
+        Raises
+        ------
+        SpecError : as in `mask`
+        """
+        self._living.change(nodes, at, 1)
+        self._tell()
+
+    def live_as(self, other: HasLiving) -> None:
+        """Let those nodes live that live in other streams of the same fabrics."""
+        if self._living.values is not other._living.values:
+            self._living.values = other._living.values
+            self._tell()
+
+    def _tell(self) -> None:
+        """Take over which nodes live; an executable is told when it runs."""

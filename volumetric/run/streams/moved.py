@@ -1,0 +1,107 @@
+"""What streams keep, for a network whose fabrics have other nodes: it follows the nodes by their ids."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from volumetric.base._typing import Array
+from volumetric.base.errors import SpecError
+from volumetric.layers import StateSpec
+from volumetric.network import Network
+from volumetric.run.held import Held, as_numbers
+from volumetric.run.lower import lower
+from volumetric.run.state_file import HeldValues, restore_state, save_state
+
+if TYPE_CHECKING:
+    from volumetric.fabric.layer.nodes import Entries
+    from volumetric.fabric.layer.spec import Fabric
+
+
+def moved(parts: list[bytes], before: Network, after: Network) -> list[bytes]:
+    """Return what each stream saved of one network, for the other; nodes that are new begin.
+
+    Raises
+    ------
+    SpecError : something else of what they keep is different
+    """
+    told, asked = lower(before).states, lower(after).states
+    ways = ways_between(before, after, told, asked)
+    return [_moved(part, told, asked, ways) for part in parts]
+
+
+def ways_between(
+    before: Network, after: Network, told: Mapping[str, Any], asked: Mapping[str, Any]
+) -> dict[str, tuple[Entries, Entries]]:
+    """Return how states follow nodes, by their keys.
+
+    Parameters
+    ----------
+    told, asked : what is kept of the two, by key: what has a shape
+
+    Raises
+    ------
+    SpecError : something else of what they keep is different
+    """
+    from volumetric.fabric.layer.nodes import fabrics_in, state_entries
+
+    old, new = fabrics_in(before.layers), fabrics_in(after.layers)
+    ways: dict[str, tuple[Entries, Entries]] = {}
+    for path in old.keys() & new.keys():
+        if _plain(old[path]) == _plain(new[path]):
+            of, to = state_entries(old[path]), state_entries(new[path])
+            ways |= {f"{path}/{name}": (of.get(name, to[name]), to[name]) for name in to}
+    _check(told, asked, ways)
+    return ways
+
+
+def _plain(spec: Fabric) -> Fabric:
+    return replace(spec, without=(), dynamic=False)
+
+
+def _check(told: Mapping[str, Any], asked: Mapping[str, Any], follow: Collection[str]) -> None:
+    for key in (*asked, *told):
+        of, to = told.get(key), asked.get(key)
+        if key not in follow and of != to and not key.endswith("/past"):
+            here, there = ("nothing" if one is None else f"values {list(one.shape)}" for one in (to, of))
+            raise SpecError(
+                f"streams cannot go on in the other network: it keeps {here} as {key}, they keep {there}",
+                hint="only nodes of fabrics may differ",
+            )
+
+
+def _moved(
+    part: bytes,
+    told: Mapping[str, StateSpec],
+    asked: Mapping[str, StateSpec],
+    ways: Mapping[str, tuple[Entries, Entries]],
+) -> bytes:
+    held = HeldValues({}, 0)
+    restore_state(held, part, told, sys.maxsize)
+    made: dict[str, Held] = {}
+    for key, spec in asked.items() if held.position else ():
+        if key in ways:
+            given = held.values.get(key, np.zeros((0, *spec.shape[1:]), np.float32))
+            made[key] = followed(given, told.get(key, spec).shape, spec.shape, *ways[key])
+        else:
+            made[key] = held.values[key]
+    return save_state(HeldValues(made, held.position), asked)
+
+
+def followed(value: Held, shape: tuple[int, ...], to: tuple[int, ...], before: Entries, after: Entries) -> Array:
+    """Return a state of one stream in the shape `to`, of which `value` was in the shape before."""
+    fresh = np.zeros(to, np.float32)
+    numbers = as_numbers(value, np.dtype(np.float32))
+    if not numbers.size:
+        return fresh
+    numbers = numbers.reshape(shape)
+    if after.axis == 0:
+        return after.followed(numbers, before, fresh)
+    # Of what was shown in the last rows, newest first, as many rows are kept as edges with delays ask for.
+    count = min(shape[0], to[0])
+    fresh[:count] = after.followed(numbers[:count], before, fresh[:count])
+    return fresh

@@ -1,0 +1,234 @@
+"""Streams of rows whose states are all of fixed size: one program over all of them, with the states in its store.
+
+An executable serves pieces of any sequences, for which Python takes 70 µs and more a call; a program for so many rows
+of so many streams is one native call, resets and all. What follows from weights alone is computed once. Rows of a
+number that has been run before, as an array of float32, go to their program at once: nothing is left to be checked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import SpecError, UnsupportedError
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.frozen import frozen_values, split_frozen
+from volumetric.graph.ops import Graph
+from volumetric.graph.programs import ProgramCache
+from volumetric.network import Network, Params, check_params
+from volumetric.network.grid import Coord
+from volumetric.run.graph.network import graph_of, resumed_states
+from volumetric.run.held import as_numbers
+from volumetric.run.kept import Buffer, KeptBuffers
+from volumetric.run.lower import endless, looks_ahead, lower
+from volumetric.run.state_file import HeldValues, restore_state, save_state
+from volumetric.run.streams.living import Living
+from volumetric.run.streams.marks import check_streams, parted
+from volumetric.run.streams.rows import RowStream, with_outputs
+
+LONGEST: Final = 128
+"""Rows of one program; longer runs take several, of powers of two."""
+MOST_NODES: Final = 8192
+"""Nodes of a program, its rows one behind the other, from which it has fewer rows: compiling takes 0.1 ms a node, and a
+row of so many nodes so long that a call costs nothing beside it."""
+
+
+def stays_resident(network: Network, params: Params) -> bool:
+    """Whether a network can run so: float32 weights, states of fixed size and no places, no look at later rows."""
+    plan = lower(network)
+    if not plan.states or not endless(plan) or any(looks_ahead(plan, step) for step in plan.steps):
+        return False
+    if any(str(weight.scheme) != "float32" for weight in params.values()):
+        return False
+    try:
+        kept = resumed_states(plan)
+    except UnsupportedError:
+        return False
+    return kept.keys() == plan.states.keys()
+
+
+class ResidentStream(RowStream):
+    """Streams side by side, as `RowStream`, in programs over all of them: one for each power of two of rows.
+
+    Parameters
+    ----------
+    graphs : the device for tensor graphs; on a CPU one on which a row has the same bits in any company
+    network : one that `stays_resident`
+    batch : streams
+    """
+
+    def __init__(self, graphs: Any, network: Network, params: Params, *, batch: int = 1) -> None:
+        if batch < 1:
+            raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
+        check_params(network, params)
+        self.network, self.batch = network, batch
+        self._graphs, self._store, self._programs = graphs, graphs.store(), ProgramCache()
+        for key, value in params.items():
+            self._store.put(key, value.values())
+        self._living = Living(network, params)
+        self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
+        self._specs = resumed_states(lower(network))
+        self._kept = KeptBuffers(self._store, {key: Buffer(of.shape) for key, of in self._specs.items()}, batch)
+        self._rows = np.zeros(batch, np.int64)  # since a stream began
+        self._longest = LONGEST
+        self._quick: dict[Shape, Callable[[Array], Array]] = {}
+        self._quick_rows = 0
+        self._name_ends()
+        self._kept.put(self._kept.fresh(), together=True)
+
+    def _name_ends(self) -> None:
+        network = self.network
+        self._inputs, self._outputs = tuple(network.ports), tuple(network.taps)
+        self._nothing = [np.zeros((self.batch, 0, *network.shapes[c][1:]), np.float32) for c in network.taps.values()]
+
+    def run(self, x: Array | Mapping[str, Array], *, resets: Array | None = None) -> Array | dict[str, Array]:
+        if resets is None and type(x) is np.ndarray and x.dtype == np.float32:
+            quick = self._quick.get(x.shape)
+            if quick is not None:
+                self._quick_rows += x.shape[1]
+                return quick(x)
+        given, rows, marks = self._check(x, resets)
+        marks = None if marks is None or not marks.any() else marks.astype(np.float32)
+        arrays = [given[name] for name in self._inputs]
+        found = self._windows(rows, arrays, marks)
+        self._rows += rows
+        if marks is not None:
+            self._count_quick()
+            since = np.argmax(marks[:, ::-1], axis=1) + 1  # rows from the last reset on
+            self._rows = np.where(marks.any(1), since, self._rows)
+        return parted(self.network, x, dict(zip(self._outputs, found, strict=True)))
+
+    def _count_quick(self) -> None:
+        """Count rows that went straight to their program."""
+        self._rows += self._quick_rows
+        self._quick_rows = 0
+
+    def _windows(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
+        """Run rows, in as many parts as it takes."""
+        if 0 < rows <= self._longest and rows.bit_count() == 1:
+            try:
+                return self._window(rows, arrays, marks)
+            except _TooLongError as error:
+                self._longest = error.rows
+        made: list[list[Array]] = []
+        at = 0
+        while at < rows:
+            many = min(1 << (rows - at).bit_length() - 1, self._longest)
+            cut = slice(at, at + many)
+            made.append(self._windows(many, [a[:, cut] for a in arrays], None if marks is None else marks[:, cut]))
+            at += many
+        return [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *made, strict=True)]
+
+    def _window(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
+        """Run a number of rows for which there is a program."""
+        marks = None if marks is None or not marks.any() else marks
+        resets = marks is not None
+        program = self._programs.get((rows, resets), lambda: self._compiled(rows, resets=resets))
+        return program.run(arrays if marks is None else [*arrays, marks])
+
+    def _compiled(self, rows: int, *, resets: bool) -> Any:
+        parted = self._graphs.parted
+        graph = graph_of(self.network, rows, sequences=self.batch, resets=resets, resumes=True, parted=parted)
+        fits = _fitting(graph)
+        if fits < rows:
+            raise _TooLongError(fits)
+        split = split_frozen(graph, self._weights)
+        if split.first is not None and not set(self._store.keys()).issuperset(split.keys):
+            for key, value in zip(split.keys, frozen_values(split, self._graphs, self._store), strict=True):
+                self._store.put(key, value)
+        program = self._graphs.compile(split.rest, self._store)
+        prepared = getattr(program, "prepared", None)  # of programs that run where they are called
+        quick = None if resets or prepared is None else prepared()
+        if quick is not None:
+            self._quick[split.rest.tensors[split.rest.inputs[0]].shape] = quick
+        return program
+
+    def reset(self, streams: Iterable[int] | None = None) -> None:
+        chosen = check_streams(streams, self.batch)
+        self._count_quick()
+        self._rows[chosen] = 0
+        self._kept.reset(chosen)
+
+    def fork(self) -> ResidentStream:
+        self._count_quick()
+        made = copy(self)
+        made._rows, made._programs, made._quick = self._rows.copy(), ProgramCache(), {}
+        made._living = self._living.fork()
+        made._store = self._store.share(set(self._store.keys()) - {*self._specs, *made._living.values})
+        made._kept = self._kept.onto(made._store, together=True)
+        made._tell()
+        return made
+
+    def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> ResidentStream:
+        made = self.fork()
+        made.network = with_outputs(network or self.network, outputs)
+        made._name_ends()
+        return made
+
+    def _opened_with(self, network: Network, params: Params) -> RowStream:
+        return ResidentStream(self._graphs, network, params, batch=self.batch)
+
+    def strength(self, key: str) -> Array:
+        """Return it as for other streams; what is read back are the means, and not the state."""
+        program = self._programs.get(("strength", key), lambda: self._reducing(key))
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(program.run([])[0][..., 0].astype(np.float64))
+
+    def _reducing(self, key: str) -> Any:
+        """Compile the mean of squares over the last axis of a state."""
+        work, shape = GraphBuilder(), (self.batch, *self._specs[key].shape)
+        x = work.stored(key, shape)
+        mean = work.reduce(work.binary("mul", x, x), "mean", (len(shape) - 1,))
+        return self._graphs.compile(work.finish([mean]), self._store)
+
+    def save(self) -> bytes:
+        self._count_quick()
+        values = self._kept.values()
+        of = [HeldValues({k: v[b] for k, v in values.items()}, int(self._rows[b])) for b in range(self.batch)]
+        return self._together([save_state(held, self._specs) for held in of])
+
+    def restore(self, data: bytes) -> None:
+        found = []
+        parts, living = self._apart(data)
+        for part in parts:
+            found.append(HeldValues({}, 0))
+            restore_state(found[-1], part, self._specs, sys.maxsize)
+        values = self._kept.fresh()  # as they stay of streams that had no row
+        for b, held in enumerate(found):
+            for key, value in held.values.items():
+                values[key][b] = as_numbers(value, np.dtype(np.float32)).reshape(self._specs[key].shape)
+        self._kept.put(values)
+        self._living.values = living
+        self._tell()
+        self._quick_rows = 0
+        self._rows = np.array([held.position for held in found], np.int64)
+
+    def _tell(self) -> None:
+        for key, value in self._living.values.items():
+            self._store.put(key, value)
+
+    def close(self) -> None:
+        self._quick.clear()
+        self._programs.clear()
+        close = getattr(self._store, "close", None)
+        if close is not None:
+            close()
+
+
+class _TooLongError(Exception):
+    """A program of so many rows would have too many nodes."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
+def _fitting(graph: Graph) -> int:
+    """Return how many rows a program has at most, a power of two, by what a row of its longest loop takes."""
+    each = max((len(node.attrs["body"].nodes) for node in graph.nodes if node.op == "scan"), default=0)
+    return min(LONGEST, 1 << max(MOST_NODES // max(each, 1), 1).bit_length() - 1)

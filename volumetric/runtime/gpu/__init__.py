@@ -1,6 +1,0 @@
-"""GPU device: WGSL compute shaders through wgpu. This package is the only one that imports wgpu, and only when used."""
-
-from volumetric.runtime.gpu.device import GpuDevice
-from volumetric.runtime.gpu.listing import list_gpus
-
-__all__ = ["GpuDevice", "list_gpus"]
