@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from volumetric.base._typing import ROWS
 from volumetric.base.errors import SpecError, UnsupportedError
@@ -31,6 +31,10 @@ from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Link
 from volumetric.network.wiring import Source, Wire, carries_ids, places_of
+
+if TYPE_CHECKING:
+    from volumetric.clocked.stream import ClockedStream
+    from volumetric.network import Params
 
 Hold = Literal["last", "zero"]
 Start = Literal["zeros", "wavefront"]
@@ -120,6 +124,12 @@ class Clocked:
                     self.watched(part.source)
                 except SpecError as error:
                     raise SpecError(f"{where}: {error}", hint=error.hint) from None
+
+    def stream_on(self, device: Any, params: Params, *, batch: int = 1) -> ClockedStream:
+        """Return `batch` streams of it on a device; `Device.stream` is this."""
+        from volumetric.clocked.stream import ClockedStream
+
+        return ClockedStream(device, self, params, batch=batch)
 
     def watched(self, source: str) -> tuple[Coord | str, str]:
         """Return the layer, or the name of the input, that an event watches, and which number of it.

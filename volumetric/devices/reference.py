@@ -23,12 +23,10 @@ from volumetric.run.profile import StepTime
 from volumetric.run.state_file import restore_state
 
 if TYPE_CHECKING:
-    from volumetric.clocked import Clocked
-    from volumetric.clocked.stream import ClockedStream
     from volumetric.graph.numpy_graphs import NumpyGraphs
     from volumetric.network import Network
     from volumetric.run.overlaid import Overlaid
-    from volumetric.run.streams import RowStream
+    from volumetric.run.streams import RowStream, S, Streamable
 
 
 class ReferenceDevice:
@@ -62,7 +60,7 @@ class ReferenceDevice:
             made.overlaid = Overlaid(plan, weights, params)
         return made
 
-    def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
+    def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
         """Return `batch` streams: see `volumetric.run.streams`."""
         from volumetric.run.streams import open_stream
 

@@ -27,11 +27,9 @@ from volumetric.run.narrowing import narrowed_params
 from volumetric.run.plan import Plan
 
 if TYPE_CHECKING:
-    from volumetric.clocked import Clocked
-    from volumetric.clocked.stream import ClockedStream
     from volumetric.devices.cpu.graph.device import CpuGraphs
     from volumetric.network import Network
-    from volumetric.run.streams import RowStream
+    from volumetric.run.streams import RowStream, S, Streamable
 
 
 class CpuDevice:
@@ -87,7 +85,7 @@ class CpuDevice:
         beside = partial(self._compile, options=options, like=weights)
         return CpuExecutable(Program(settings, between), options, walker, beside)
 
-    def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
+    def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
         """Return `batch` streams: see `volumetric.run.streams`."""
         from volumetric.run.streams import open_stream
 

@@ -16,12 +16,10 @@ from volumetric.run.narrowing import narrowed_params
 from volumetric.run.plan import Plan
 
 if TYPE_CHECKING:
-    from volumetric.clocked import Clocked
-    from volumetric.clocked.stream import ClockedStream
     from volumetric.devices.gpu.executable import GpuExecutable
     from volumetric.devices.gpu.graph import GpuGraphs
     from volumetric.network import Network, Params
-    from volumetric.run.streams import RowStream
+    from volumetric.run.streams import RowStream, S, Streamable
 
 
 class GpuDevice:
@@ -83,7 +81,7 @@ class GpuDevice:
         native = narrowed_params(params, self.native_schemes)
         return GpuExecutable(self.context, plan, self.native_operations, native, options, sources=params)
 
-    def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
+    def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
         """Return `batch` streams: see `volumetric.run.streams`."""
         from volumetric.run.streams import open_stream
 

@@ -1,26 +1,40 @@
-"""Streams: sequences without an end, side by side, through a network row by row, or a clocked one tick by tick."""
+"""Streams: sequences without an end, side by side, through a network row by row, or as another kind of machine says."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from volumetric.clocked import Clocked
-from volumetric.clocked.stream import ClockedStream
 from volumetric.network import Network, Params
 from volumetric.run.device import RunOptions
 from volumetric.run.streams.resident import ResidentStream, stays_resident
 from volumetric.run.streams.rows import RowStream
 
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+
+
+class Streamable(Protocol[S_co]):
+    """A machine that says itself how it is streamed, as clocked networks do."""
+
+    def stream_on(self, device: Any, params: Params, *, batch: int = 1) -> S_co:
+        """Return `batch` streams of it on a device."""
+        ...
+
 
 def open_stream(
-    device: Any, machine: Network | Clocked, params: Params, *, batch: int = 1, options: RunOptions | None = None
-) -> RowStream | ClockedStream:
+    device: Any,
+    machine: Network | Streamable[S],
+    params: Params,
+    *,
+    batch: int = 1,
+    options: RunOptions | None = None,
+) -> RowStream | S:
     """Return `batch` streams on a device; `Device.stream` is this.
 
-    `options` are for networks that run row by row; clocked ones compute in float32, and need no context.
+    `options` are for networks that run row by row; other machines compute in float32, and need no context.
     """
-    if isinstance(machine, Clocked):
-        return ClockedStream(device, machine, params, batch=batch)
+    if not isinstance(machine, Network):
+        return machine.stream_on(device, params, batch=batch)
     kind = device.info.kind
     if kind in ("cpu", "gpu") and options is None and stays_resident(machine, params):
         graphs = device.graphs(alike=True) if kind == "cpu" else device.graphs()

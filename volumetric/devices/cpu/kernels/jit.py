@@ -44,7 +44,7 @@ _IMPORT = re.compile(
 )
 
 _PACKAGE = Path(volumetric.__file__).resolve().parent
-_KERNELS = _PACKAGE / "kernels" / "cpu"
+_KERNELS = _PACKAGE / "devices" / "cpu" / "kernels"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
