@@ -11,6 +11,10 @@ from __future__ import annotations
 
 import lazy_loader
 
+from volumetric.base import moved
+
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+moved.install()

@@ -1,5 +1,6 @@
 """Running networks: plans, devices, states."""
 
+from volumetric.base.moved import names_that_left
 from volumetric.run.device import Device as Device
 from volumetric.run.device import DeviceInfo as DeviceInfo
 from volumetric.run.device import Executable as Executable
@@ -11,3 +12,5 @@ from volumetric.run.lower import lower as lower
 from volumetric.run.plan import Plan as Plan
 from volumetric.run.plan import Step as Step
 from volumetric.run.plan import Value as Value
+
+__getattr__ = names_that_left(__name__)

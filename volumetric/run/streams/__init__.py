@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+from volumetric.base.moved import names_that_left
 from volumetric.network import Network, Params
 from volumetric.run.device import RunOptions
 from volumetric.run.streams.resident import ResidentStream, stays_resident
@@ -40,3 +41,6 @@ def open_stream(
         graphs = device.graphs(alike=True) if kind == "cpu" else device.graphs()
         return ResidentStream(graphs, machine, params, batch=batch)
     return RowStream(device, machine, params, batch=batch, options=options)
+
+
+__getattr__ = names_that_left(__name__)

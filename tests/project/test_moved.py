@@ -1,0 +1,55 @@
+"""Old paths of modules and names: they work, are the same objects, and warn."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+
+import pytest
+
+from volumetric.base.moved import MODULES, NAMES, new_path
+
+
+@pytest.mark.parametrize("path", sorted(MODULES))
+def test_a_module_is_found_under_its_old_path(path: str) -> None:
+    sys.modules.pop(path, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import_module(path.rpartition(".")[0])
+    with pytest.warns(DeprecationWarning, match=f"{path} is {MODULES[path]} now"):
+        assert import_module(path) is import_module(MODULES[path])
+    assert import_module(path).__spec__.name == MODULES[path]  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_name_is_found_where_it_was(name: str) -> None:
+    package, _, last = name.rpartition(".")
+    with pytest.warns(DeprecationWarning, match=f"{name} is {NAMES[name]}.{last} now"):
+        there = getattr(import_module(package), last)
+    assert there is getattr(import_module(NAMES[name]), last)
+
+
+def test_what_has_not_moved_has_no_new_path() -> None:
+    assert new_path("volumetric.train") is None
+    assert new_path("numpy.random") is None
+    assert new_path("volumetric.runtimes") is None
+    assert new_path("volumetric.runtime.plan") == "volumetric.run.plan"
+
+
+def test_modules_of_an_old_package_are_not_loaded_twice() -> None:
+    text = """
+import warnings; warnings.simplefilter("ignore")
+from volumetric.layers.program.spec import Program
+from volumetric.program.layer.spec import Program as Now
+assert Program is Now
+"""
+    subprocess.run([sys.executable, "-c", text], check=True)
+
+
+def test_what_nobody_has_is_still_missing() -> None:
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = import_module("volumetric.layers").Nothing
+    with pytest.raises(ModuleNotFoundError, match="volumetric.run.nothing"):
+        import_module("volumetric.runtime.nothing")

@@ -1,0 +1,119 @@
+"""Old paths of modules and names: they work for one version, with a warning that names the new path."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+MODULES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{
+            f"volumetric.{name}": f"volumetric.base.{name}"
+            for name in ("atomic", "errors", "progress", "registry", "rng", "tables", "plugins")
+        },
+        **{f"volumetric.{name}": f"volumetric.network.{name}" for name in ("blueprint", "grid", "weights", "wiring")},
+        "volumetric.builders.fabric": "volumetric.fabric.tables",
+        "volumetric.kernels": "volumetric.devices",
+        "volumetric.kernels.cpu": "volumetric.devices.cpu.kernels",
+        "volumetric.kernels.gpu": "volumetric.devices.gpu.kernels",
+        "volumetric.layers.fabric": "volumetric.fabric.layer",
+        "volumetric.layers.program": "volumetric.program.layer",
+        "volumetric.loaders.detect": "volumetric.detect",
+        "volumetric.runtime": "volumetric.run",
+        "volumetric.runtime.clocked": "volumetric.clocked",
+        "volumetric.runtime.cpu": "volumetric.devices.cpu",
+        "volumetric.runtime.gpu": "volumetric.devices.gpu",
+        "volumetric.runtime.open": "volumetric.devices.open",
+        "volumetric.runtime.reference": "volumetric.devices.reference",
+        "volumetric.runtime.streams.clocked": "volumetric.clocked.stream",
+        "volumetric.shaders": "volumetric.devices.gpu.shaders",
+    }
+)
+"""Path of a module or package before → its path now."""
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "volumetric.layers.Fabric": "volumetric.fabric.layer.spec",
+        "volumetric.layers.Program": "volumetric.program.layer.spec",
+        "volumetric.run.list_devices": "volumetric.devices",
+        "volumetric.run.open_device": "volumetric.devices",
+        "volumetric.run.streams.ClockedStream": "volumetric.clocked.stream",
+    }
+)
+"""Name in a package before → the module that has it now."""
+
+
+class MovedModules:
+    """Finds modules by the paths that they had before.
+
+    It is asked first: a package under its old path would find its modules once more, and load them a second time.
+    """
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return a spec whose loader hands out the module at its new path; None for all other modules."""
+        now = new_path(fullname)
+        return None if now is None else ModuleSpec(fullname, _Alias(now))  # pyright: ignore[reportArgumentType]  (a loader by its methods)
+
+
+class _Alias:
+    """Loads a module as another one that is there already."""
+
+    def __init__(self, now: str) -> None:
+        self._now = now
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(self._now)
+        self._spec = module.__spec__
+        _warn(spec.name, self._now)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # the import system has put that of the old path in its place
+
+
+def new_path(path: str) -> str | None:
+    """Return where a module is now that was at `path`; None if it has not moved."""
+    if not path.startswith("volumetric."):
+        return None
+    parts = path.split(".")
+    for count in range(len(parts), 1, -1):
+        before = ".".join(parts[:count])
+        if before in MODULES:
+            return ".".join((MODULES[before], *parts[count:]))
+    return None
+
+
+def install() -> None:
+    """Let old paths of modules be imported."""
+    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
+        sys.meta_path.insert(0, MovedModules())
+
+
+def names_that_left(package: str, otherwise: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
+    """Return a `__getattr__` of a package that knows the names which have left it.
+
+    Parameters
+    ----------
+    otherwise : the package's own, for all other names
+    """
+
+    def get(name: str) -> Any:
+        home = NAMES.get(f"{package}.{name}")
+        if home is None:
+            if otherwise is None:
+                raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return otherwise(name)
+        _warn(f"{package}.{name}", f"{home}.{name}")
+        return getattr(import_module(home), name)
+
+    return get
+
+
+def _warn(before: str, now: str) -> None:
+    text = f"{before} is {now} now; the old name goes with the next version"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
