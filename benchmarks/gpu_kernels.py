@@ -8,7 +8,8 @@
 `models` prints tokens per second and where a token's GPU time goes, `batches` the same of several sequences together
 beside one, in turn. `sweep` searches for faster cuts of these shapes'
 matrix-vector products, as `volumetric warmup` does, and prints the best beside the default: the evidence behind
-`devices/gpu/kernels/matmul.tune_matvec`; `sweep-batches` tries cuts for several rows, and the tiles for prompts beside them.
+`devices/gpu/kernels/matmul.tune_matvec`; `sweep-batches` tries cuts for several rows, and the tiles for
+prompts beside them.
 Weights are random bits with small scales; numbers of the results mean nothing. Run `python -m pytest tests/gpu` for
 correctness on the same device.
 """

@@ -16,8 +16,8 @@ from tests.project.test_sources import ROOT, SOURCES
 
 BY_NAME = re.compile(r"\b(import_module|__import__|find_spec|resolve_name|run_module|modules_of)\b")
 """What imports a module whose name it is handed as text."""
-MECHANISM = {"volumetric/base/registry.py"}
-"""How registries import."""
+MECHANISM = {"volumetric/base/registry.py", "volumetric/base/moved.py"}
+"""How registries import, and the old paths of modules."""
 OURS = re.compile(r"volumetric(\.\w+)*")
 
 
@@ -54,7 +54,7 @@ def constants(tree: ast.AST) -> Iterator[str]:
         ("import importlib\nimportlib.import_module(f'volumetric.run.{x}')", ["volumetric.run"]),
         ("__import__('volumetric')", ["volumetric"]),
         ("call(target=import_module, args=('volumetric.train',))", ["volumetric.train"]),
-        ("import_module('volumetric.program.layer.small')\nimport_module(f'{__name__}.small')", []),
+        ("import_module('volumetric.layers.kinds.small')\nimport_module(f'{__name__}.small')", []),
         ("modules_of('volumetric.layers', {}, group='volumetric.things')", []),
         ("'''volumetric.train'''\nimport_module(x)\nlog = logging.getLogger('volumetric.train')", []),
     ],

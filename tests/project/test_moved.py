@@ -51,5 +51,5 @@ assert Program is Now
 def test_what_nobody_has_is_still_missing() -> None:
     with pytest.raises(AttributeError, match="Nothing"):
         _ = import_module("volumetric.layers").Nothing
-    with pytest.raises(ModuleNotFoundError, match="volumetric.run.nothing"):
+    with pytest.raises(ModuleNotFoundError, match=r"volumetric\.run\.nothing"):
         import_module("volumetric.runtime.nothing")

@@ -62,7 +62,7 @@ def train(
         batches; what belongs to several inputs or outputs are mappings by name (see `Batch`)
     config : settings; the defaults are AdamW on a mean squared error for one epoch
     validation : other data, or the fraction of `data` to hold back for it
-    reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.base.reporting.Reporter`)
+    reporters : get every event, as it happens: functions, as `print`, or objects (see `base.reporting.Reporter`)
     checkpoints : directory for checkpoints, or None
     resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
     device : where to compute: a name, as `volumetric.open_device` takes it, or an open device. ``"auto"`` is the

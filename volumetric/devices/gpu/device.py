@@ -28,8 +28,8 @@ class GpuDevice:
     Parameters
     ----------
     selector : ``"1"`` (index in `list_gpus`) or part of the adapter's name such as ``"llvmpipe"``; None: the best one
-    narrow : fields of `volumetric.devices.gpu.kernels.dispatch.Caps` to lower below what the adapter offers: tests use it to
-        run the paths of lesser devices
+    narrow : fields of `devices.gpu.kernels.dispatch.Caps` to lower below what the adapter offers: tests use it to run
+        the paths of lesser devices
 
     Attributes
     ----------

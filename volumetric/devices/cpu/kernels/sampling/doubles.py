@@ -1,4 +1,4 @@
-"""Vectors of 16 float64, as `volumetric.devices.cpu.kernels.simd` has them of float32, and packing of lanes side by side.
+"""Vectors of 16 float64, as `devices.cpu.kernels.simd` has them of float32, and packing of lanes side by side.
 
 Also operations on two float32 that round once each, which the compiler may neither fuse nor turn into others.
 """
