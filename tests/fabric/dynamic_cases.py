@@ -12,9 +12,10 @@ from tests.layers.test_vjp import arrays
 from volumetric.fabric.layer.declared import LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population
 from volumetric.fabric.layer.edges import Columns
 from volumetric.fabric.layer.graphs import Lattice
-from volumetric.fabric.layer.nodes import Entries, param_entries, places_of, state_entries
+from volumetric.fabric.layer.nodes import param_entries, state_entries
 from volumetric.fabric.layer.places import XBand
 from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers.nodes import Entries, places_of
 
 Arrays = dict[str, np.ndarray]
 

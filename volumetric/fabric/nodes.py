@@ -10,10 +10,11 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.dtypes import encode
-from volumetric.fabric.layer.nodes import Entries, param_entries, places_of, the_fabric
+from volumetric.fabric.layer.nodes import param_entries
 from volumetric.fabric.layer.reach import latencies
 from volumetric.fabric.layer.spec import Fabric
 from volumetric.layers import LayerSpec
+from volumetric.layers.nodes import Entries, node_layer_at, places_of
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.network.weights import Params, WeightStore
@@ -32,7 +33,7 @@ def living(network: Network, params: Mapping[str, WeightStore], *, at: str | Non
     ------
     SpecError : there is no such fabric
     """
-    path, spec = the_fabric(network.layers, at)
+    path, spec = node_layer_at(network.layers, at, Fabric)
     there = params[network.resolve(f"{path}/living")].values() != 0 if spec.dynamic else slice(None)
     return np.sort(spec.facts.order[there])
 
@@ -53,7 +54,7 @@ def unmask(network: Network, params: Mapping[str, WeightStore], nodes: Nodes, *,
 
 
 def _marked(network: Network, params: Mapping[str, WeightStore], nodes: Nodes, at: str | None, to: int) -> Params:
-    path, spec = the_fabric(network.layers, at)
+    path, spec = node_layer_at(network.layers, at, Fabric)
     if not spec.dynamic:
         raise SpecError(f"the nodes of the fabric at {path!r} cannot be masked", hint="declare it with dynamic=True")
     key = network.resolve(f"{path}/living")
@@ -78,7 +79,7 @@ def split(
     SpecError : there is no such fabric or node, it is not `dynamic`, or the nodes are of two populations or ports
     """
     changed = unmask(network, params, [into], at=at)
-    path, spec = the_fabric(network.layers, at)
+    path, spec = node_layer_at(network.layers, at, Fabric)
     places_of(spec, [node])
     own = _roles(spec)
     if own[node] != own[into]:
@@ -107,7 +108,7 @@ def remove(
     SpecError : there is no such fabric or node, nothing would be left of a port or population, or an output could
         depend on no input any more
     """
-    path, spec = the_fabric(network.layers, at)
+    path, spec = node_layer_at(network.layers, at, Fabric)
     gone = spec.facts.order[places_of(spec, nodes)].tolist()
     return _resized(network, params, path, spec, (*spec.without, *gone), 0)
 
@@ -126,7 +127,7 @@ def add(
     ------
     SpecError : there is no such fabric, or it has a node already, or its graph does not have it
     """
-    path, spec = the_fabric(network.layers, at)
+    path, spec = node_layer_at(network.layers, at, Fabric)
     new, there = {nodes} if isinstance(nodes, int | np.integer) else set(nodes), set(spec.without)
     for node in new:
         if node not in there:

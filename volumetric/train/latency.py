@@ -19,11 +19,12 @@ def warn_of_latency(network: Network | Clocked, mode: Mode, batches: Sequence[Ba
     With a latency of n, row t of an output depends on rows up to t - n: in a window of n rows or fewer no gradient
     comes to that input.
     """
-    from volumetric.fabric.layer.nodes import fabrics_in
     from volumetric.fabric.layer.reach import latencies
+    from volumetric.fabric.layer.spec import Fabric
+    from volumetric.layers.nodes import node_layers_in
 
     structure = network.network if isinstance(network, Clocked) else network
-    fabrics = fabrics_in(structure.layers)
+    fabrics = node_layers_in(structure.layers, Fabric)
     rows = max((rows_of(structure, batch) for batch in batches), default=0) if fabrics else 0
     if isinstance(network, Clocked) and isinstance(mode, Systolic | TargetPropagation):
         rows = min(rows * mode.ticks_per_row, mode.window)

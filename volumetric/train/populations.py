@@ -11,8 +11,9 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.fabric.layer.nodes import Entries, fabrics_in, param_entries, places_of, the_fabric
+from volumetric.fabric.layer.nodes import param_entries
 from volumetric.fabric.layer.spec import Fabric
+from volumetric.layers.nodes import Entries, node_layer_at, node_layers_in, places_of
 from volumetric.network import Network
 from volumetric.network.weights import Params
 from volumetric.observe import Observer
@@ -28,7 +29,7 @@ MASTERS = ""
 
 def with_populations(learner: Learner, network: Network) -> Learner:
     """Return a learner that masks nodes as batches say, where a network has fabrics whose nodes can be masked."""
-    if not any(spec.dynamic for spec in fabrics_in(network.layers).values()):
+    if not any(spec.dynamic for spec in node_layers_in(network.layers, Fabric).values()):
         return learner
     return Populations(learner, network)
 
@@ -47,7 +48,7 @@ class Populations:
 
     def __init__(self, learner: Learner, network: Network) -> None:
         self._learner, self._network = learner, network
-        every = fabrics_in(network.layers)
+        every = node_layers_in(network.layers, Fabric)
         self._uses = Counter(network.resolve(f"{path}/{p.name}") for path, of in every.items() for p in of.params())
         self._fabrics: dict[str, tuple[str, Fabric]] = {
             path: (network.resolve(f"{path}/living"), spec) for path, spec in every.items() if spec.dynamic
@@ -132,7 +133,7 @@ class Populations:
         told = absent.items() if isinstance(absent, Mapping) else [(None, absent)]
         made = dict(self._living)
         for at, nodes in told:
-            path, spec = the_fabric(self._network.layers, at)  # pyright: ignore[reportArgumentType]  (a path)
+            path, spec = node_layer_at(self._network.layers, at, Fabric)  # pyright: ignore[reportArgumentType]  (a path)
             key = self._network.resolve(f"{path}/living")
             if key not in made:
                 raise SpecError(

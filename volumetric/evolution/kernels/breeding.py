@@ -1,6 +1,6 @@
 """Reproduction of genomes on the CPU: pairing, crossover and mutation of a whole generation in one call.
 
-Genomes are laid out as in `volumetric.evolution.kernels.genomes`. Each child draws from its own stream, keyed by its id,
+Genomes are laid out as in `evolution.kernels.genomes`. Each child draws from its own stream, keyed by its id,
 so that its genes depend neither on its brothers nor on where in the array it stands.
 """
 

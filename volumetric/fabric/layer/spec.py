@@ -15,9 +15,9 @@ from volumetric.fabric.layer.declared import InPort, OutPort, Population
 from volumetric.fabric.layer.edges import RULES, Rule
 from volumetric.fabric.layer.facts import Declared, Facts, facts_of
 from volumetric.fabric.layer.graphs import Graph
+from volumetric.fabric.layer.nodes import state_entries
 from volumetric.graph.state import StateSpec, is_sequence
 from volumetric.layers.base import (
-    LayerSpec,
     ParamSpec,
     buffer,
     expect_last,
@@ -25,6 +25,7 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.checks import check_choice, check_flag, tuple_of, whole_numbers
+from volumetric.layers.nodes import Entries, NodeLayer
 from volumetric.layers.scope import Scope
 
 SHARPNESS = 0.5
@@ -33,7 +34,7 @@ _RAW = float(np.log(np.expm1(SHARPNESS)))
 
 
 @layer("fabric")
-class Fabric(LayerSpec):
+class Fabric(NodeLayer):
     """Many small recurrent cells on a graph, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``: all ports side by side.
 
     ::
@@ -132,6 +133,19 @@ class Fabric(LayerSpec):
         ports = self.inputs, self.outputs
         given = Declared(self.graph, self.connectivity, *ports, self.populations, self.kv_tile, self.without)
         return facts_of(given)
+
+    @property
+    def node_ids(self) -> Array:
+        """Ids of the nodes, in the order of `facts`."""
+        return self.facts.order
+
+    def state_entries(self) -> dict[str, Entries]:
+        """Return which entries of each state belong to which nodes."""
+        return state_entries(self)
+
+    def whole(self) -> Fabric:
+        """Return the same fabric with all nodes of its graph, none of which can be masked."""
+        return dataclasses.replace(self, without=(), dynamic=False)
 
     @property
     def hidden(self) -> int:

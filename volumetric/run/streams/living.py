@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.layers.nodes import NodeLayer, node_layer_at, node_layers_in, places_of
 from volumetric.network import Network, Params
 from volumetric.network.weights import WeightStore
-
-if TYPE_CHECKING:
-    from volumetric.fabric.layer.spec import Fabric
 
 
 class Living:
@@ -28,11 +26,9 @@ class Living:
 
     def __init__(self, network: Network, params: Params) -> None:
         self._network = network
-        self._fabrics: dict[str, Fabric] = {}
+        self._fabrics: dict[str, NodeLayer] = {}
         if any(name.endswith("living") for name in params):
-            from volumetric.fabric.layer.nodes import fabrics_in
-
-            found = fabrics_in(network.layers)
+            found = node_layers_in(network.layers)
             self._fabrics = {network.resolve(f"{at}/living"): spec for at, spec in found.items() if spec.dynamic}
         self.values: Mapping[str, Array] = {key: params[key].values() for key in self._fabrics}
 
@@ -45,21 +41,17 @@ class Living:
     def ids(self, at: str | None) -> Array:
         """Return the ids of the living nodes of a fabric, rising."""
         key, spec = self._key(at)
-        return np.sort(spec.facts.order[self.values[key] != 0])
+        return np.sort(spec.node_ids[self.values[key] != 0])
 
     def change(self, nodes: Iterable[int] | int, at: str | None, to: Literal[0, 1]) -> None:
         """Mask nodes, or let them live."""
-        from volumetric.fabric.layer.nodes import places_of
-
         key, spec = self._key(at)
         value = self.values[key].copy()
         value[places_of(spec, nodes)] = to
         self.values = {**self.values, key: value}
 
-    def _key(self, at: str | None) -> tuple[str, Fabric]:
-        from volumetric.fabric.layer.nodes import the_fabric
-
-        path, spec = the_fabric(self._network.layers, at)
+    def _key(self, at: str | None) -> tuple[str, NodeLayer]:
+        path, spec = node_layer_at(self._network.layers, at)
         if not spec.dynamic:
             raise SpecError(
                 f"the nodes of the fabric at {path!r} cannot be masked", hint="declare it with dynamic=True"
@@ -68,7 +60,7 @@ class Living:
 
     def saved(self) -> dict[str, list[int]]:
         """Return what `restored` takes: the ids of masked nodes, rising."""
-        return {key: np.sort(spec.facts.order[self.values[key] == 0]).tolist() for key, spec in self._fabrics.items()}
+        return {key: np.sort(spec.node_ids[self.values[key] == 0]).tolist() for key, spec in self._fabrics.items()}
 
     def after(self, other: Living) -> dict[str, list[int]]:
         """Return what `restored` takes, where nodes that are also of the other network are masked as they are there."""
@@ -78,7 +70,7 @@ class Living:
             if key not in before:
                 made[key] = ids
                 continue
-            there, known = self._fabrics[key].facts.order, other._fabrics[key].facts.order
+            there, known = self._fabrics[key].node_ids, other._fabrics[key].node_ids
             made[key] = [*np.intersect1d(before[key], there).tolist(), *np.setdiff1d(ids, known).tolist()]
         return made
 
@@ -91,7 +83,7 @@ class Living:
         """
         made = dict(self.values)
         for key, ids in masked.items():
-            order = self._fabrics[key].facts.order if key in self._fabrics else np.zeros(0, np.int64)
+            order = self._fabrics[key].node_ids if key in self._fabrics else np.zeros(0, np.int64)
             if not np.isin(ids, order).all() or key not in self._fabrics:
                 raise CheckpointError(
                     f"the saved stream has nodes masked at {key} that this network does not have",

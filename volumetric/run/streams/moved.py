@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.layers import StateSpec
+from volumetric.layers.nodes import Entries, node_layers_in
 from volumetric.network import Network
 from volumetric.run.held import Held, as_numbers
 from volumetric.run.lower import lower
 from volumetric.run.state_file import HeldValues, restore_state, save_state
-
-if TYPE_CHECKING:
-    from volumetric.fabric.layer.nodes import Entries
-    from volumetric.fabric.layer.spec import Fabric
 
 
 def moved(parts: list[bytes], before: Network, after: Network) -> list[bytes]:
@@ -47,20 +43,14 @@ def ways_between(
     ------
     SpecError : something else of what they keep is different
     """
-    from volumetric.fabric.layer.nodes import fabrics_in, state_entries
-
-    old, new = fabrics_in(before.layers), fabrics_in(after.layers)
+    old, new = node_layers_in(before.layers), node_layers_in(after.layers)
     ways: dict[str, tuple[Entries, Entries]] = {}
     for path in old.keys() & new.keys():
-        if _plain(old[path]) == _plain(new[path]):
-            of, to = state_entries(old[path]), state_entries(new[path])
+        if old[path].whole() == new[path].whole():
+            of, to = old[path].state_entries(), new[path].state_entries()
             ways |= {f"{path}/{name}": (of.get(name, to[name]), to[name]) for name in to}
     _check(told, asked, ways)
     return ways
-
-
-def _plain(spec: Fabric) -> Fabric:
-    return replace(spec, without=(), dynamic=False)
 
 
 def _check(told: Mapping[str, Any], asked: Mapping[str, Any], follow: Collection[str]) -> None:
