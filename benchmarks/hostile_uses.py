@@ -11,8 +11,9 @@ import numpy as np
 
 from volumetric.base.errors import VolumetricError
 from volumetric.cli.inspect import overview
+from volumetric.detect import detect_model
 from volumetric.generate import load
-from volumetric.loaders import detect_model, open_model
+from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 
 TINY = Path(__file__).parents[1] / "tests" / "fixtures" / "hf_tiny"

@@ -13,10 +13,10 @@ import pytest
 import volumetric
 from tests.loaders.tiny import TINY, error_of, expected
 from volumetric.base.errors import CheckpointError, SpecError
-from volumetric.detect import Assumptions, Detection, detect
+from volumetric.detect import Assumptions, Detection, detect, detect_model
 from volumetric.detect.findings import collapsed
 from volumetric.detect.values import Known
-from volumetric.loaders import archs, detect_model, open_model
+from volumetric.loaders import archs, open_model
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from volumetric.base.errors import VolumetricError
-from volumetric.detect import Assumptions, detect
-from volumetric.loaders import detect_model, open_model
+from volumetric.detect import Assumptions, detect, detect_model
+from volumetric.loaders import open_model
 from volumetric.loaders.safetensors import SafetensorsFile
 
 PARTS = (

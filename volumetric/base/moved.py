@@ -39,6 +39,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "volumetric.layers.Fabric": "volumetric.fabric.layer.spec",
         "volumetric.layers.Program": "volumetric.program.layer.spec",
+        "volumetric.loaders.detect_model": "volumetric.detect",
         "volumetric.run.list_devices": "volumetric.devices",
         "volumetric.run.open_device": "volumetric.devices",
         "volumetric.run.streams.ClockedStream": "volumetric.clocked.stream",

@@ -1,5 +1,9 @@
 """Builders: whole networks from a few numbers, and networks made of other networks."""
 
+from collections.abc import Callable
+from typing import Final
+
+from volumetric.base.registry import Registry
 from volumetric.builders.chain import chain as chain
 from volumetric.builders.chain import sequential as sequential
 from volumetric.builders.cnn import cnn as cnn
@@ -14,14 +18,16 @@ from volumetric.builders.stack import auto_stack as auto_stack
 from volumetric.builders.stack import stack as stack
 from volumetric.builders.stack import stack_of_data
 from volumetric.builders.transformer import transformer as transformer
-from volumetric.fabric.tables import fabric_of_data
+from volumetric.network import Network
 
-BUILDERS = {
-    "sequential": sequential,
-    "cnn": cnn,
-    "transformer": transformer,
-    "random_grid": random_grid,
-    "stack": stack_of_data,
-    "fabric": fabric_of_data,
-}
-"""Name → function, as configuration files name them."""
+BUILDERS: Final[Registry[Callable[..., Network]]] = Registry(
+    group="volumetric.builders",
+    own={
+        "sequential": sequential,
+        "cnn": cnn,
+        "transformer": transformer,
+        "random_grid": random_grid,
+        "stack": stack_of_data,
+    },
+)
+"""Name → function, as configuration files name them; rooms above and packages outside register theirs."""

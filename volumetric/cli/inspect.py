@@ -17,11 +17,12 @@ from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.inspect_program import parts_of, show_clocked, show_program, show_programs
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
+from volumetric.detect import detect_model
 from volumetric.devices.gpu.kernels.blocks import LAYOUTS
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
 from volumetric.layers.base import show_shape
-from volumetric.loaders import LoadedModel, detect_model, open_model
+from volumetric.loaders import LoadedModel, open_model
 from volumetric.network import OUTPUT, Network, Params
 from volumetric.network.blueprint import LayerFact, blueprint
 from volumetric.network.grid import Coord

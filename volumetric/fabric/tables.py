@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from volumetric.base import tables
 from volumetric.base.errors import SpecError
+from volumetric.builders import BUILDERS
 from volumetric.builders.chain import chain
 from volumetric.fabric.layer.declared import GRU, LSTM, RNN, SLSTM, Axon, Cell, InPort, OutPort, Population
 from volumetric.fabric.layer.edges import Annulus, Columns, ExplicitEdges, LocalRadius, Rule, SmallWorld
@@ -220,3 +221,6 @@ def _named(table: Any, where: str) -> list[tuple[str, Any]]:
     if not isinstance(table, dict) or not table:
         raise SpecError(f"{where}: expected tables by name, got {table!r}")
     return [*table.items()]
+
+
+BUILDERS["fabric"] = fabric_of_data

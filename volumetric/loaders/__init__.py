@@ -7,4 +7,7 @@ from __future__ import annotations
 
 import lazy_loader
 
+from volumetric.base.moved import names_that_left
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = names_that_left(__name__, __getattr__)

@@ -5,7 +5,6 @@ from .exported_rows import read_exported as read_exported
 from .exported_rows import save_exported as save_exported
 from .generation_config import GenerationDefaults as GenerationDefaults
 from .model import LoadedModel as LoadedModel
-from .model import detect_model as detect_model
 from .model import open_model as open_model
 from .native import save_native as save_native
 from .tokenizer import StreamDecoder as StreamDecoder

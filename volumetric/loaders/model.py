@@ -11,8 +11,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from volumetric.base.registry import Registry
 from volumetric.dtypes import DType, Scheme
 from volumetric.loaders.chat import ChatTemplate
 from volumetric.loaders.generation_config import GenerationDefaults
@@ -24,7 +25,7 @@ from volumetric.network.grid import Coord
 if TYPE_CHECKING:
     from volumetric.analysis.standardise import Standardisation
     from volumetric.clocked import Clocked
-    from volumetric.detect import Detection
+    from volumetric.loaders.hub import Location
     from volumetric.loaders.sentence import Head, Sentences
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,18 @@ class LoadedModel:
         return self.path if self.path.is_dir() else self.path.parent
 
 
+class OpenUnconfigured(Protocol):
+    """Opens weights that have no configuration; `guess` as in `open_model`."""
+
+    def __call__(self, location: Location, dtype: Scheme | None, guess: bool | Mapping[str, Any] | None) -> LoadedModel:
+        """Return the model."""
+        ...
+
+
+UNCONFIGURED: Final[Registry[OpenUnconfigured]] = Registry(group="volumetric.unconfigured")
+"""Kind of files → what opens those that come without a configuration; rooms above this one register it."""
+
+
 def open_model(
     source: str | os.PathLike[str],
     dtype: str | DType | Scheme | None = None,
@@ -120,36 +133,10 @@ def open_model(
 
         opened = model_native.open_native if location.kind == "native" else model_native.open_json
         return opened(location, scheme)
+    if not (location.directory / "config.json").is_file():
+        return UNCONFIGURED["safetensors"](location, scheme, guess)
     from volumetric.loaders import model_hf
 
-    if not (location.directory / "config.json").is_file():
-        return model_hf.open_guessed(location, scheme, guess)
     if guess:
         logger.warning("%s has a config.json, which is used: nothing is guessed", location.directory)
     return model_hf.open_hf(location, scheme, strict=strict)
-
-
-def detect_model(
-    source: str | os.PathLike[str], guess: bool | Mapping[str, Any] | None = None, *, offline: bool = False
-) -> Detection | None:
-    """Return what weights without a configuration are taken for; None where there is a configuration.
-
-    Parameters
-    ----------
-    source, offline : as for `open_model`
-    guess : values by name that names and shapes do not tell
-
-    Raises
-    ------
-    CheckpointError
-        Not found, or damaged.
-    SpecError
-        `guess` names a value that nothing asks for.
-    """
-    location = resolve(os.fspath(source), offline=offline)
-    if location.kind != "hf" or (location.directory / "config.json").is_file():
-        return None
-    from volumetric.detect import Assumptions, detect, read_assumptions
-    from volumetric.loaders.model_hf import open_bare
-
-    return detect(open_bare(location), read_assumptions(guess) or Assumptions(), str(location.weights))

@@ -1,43 +1,7 @@
 """Programs: what one is declared of, how it is written down, and how two are compared."""
 
-from volumetric.program import typed as typed
-from volumetric.program.compare import Compared as Compared
-from volumetric.program.compare import compatible as compatible
-from volumetric.program.compare import diff as diff
-from volumetric.program.compare import distances as distances
-from volumetric.program.compiling import Compiled as Compiled
-from volumetric.program.compiling import compile as compile  # noqa: A004  (as of `fabric` and `typed`)
-from volumetric.program.compiling import compile_network as compile_network
-from volumetric.program.compiling.report import Report as Report
-from volumetric.program.exported import export_canvas as export_canvas
-from volumetric.program.files import read_program as read_program
-from volumetric.program.files import save_program as save_program
-from volumetric.program.imported import import_canvas as import_canvas
-from volumetric.program.layer.declared import Program as Program
-from volumetric.program.layer.edge import Edge as Edge
-from volumetric.program.layer.facts import Facts as Facts
-from volumetric.program.layer.facts import facts_of as facts_of
-from volumetric.program.layer.held import violations as violations
-from volumetric.program.layer.learning import Constraints as Constraints
-from volumetric.program.layer.learning import Learning as Learning
-from volumetric.program.layer.learning import Semantic as Semantic
-from volumetric.program.layer.masks import Bits as Bits
-from volumetric.program.layer.masks import Full as Full
-from volumetric.program.layer.masks import Rects as Rects
-from volumetric.program.layer.masks import Tile as Tile
-from volumetric.program.layer.meter import Meter as Meter
-from volumetric.program.layer.ports import In as In
-from volumetric.program.layer.ports import Level as Level
-from volumetric.program.layer.ports import Out as Out
-from volumetric.program.layer.ports import Signal as Signal
-from volumetric.program.layer.recipes import learning_of as learning_of
-from volumetric.program.layer.region import Canvas as Canvas
-from volumetric.program.layer.region import Identity as Identity
-from volumetric.program.layer.region import Region as Region
-from volumetric.program.wiring import autowire as autowire
-from volumetric.program.wiring import causal as causal
-from volumetric.program.wiring import chain as chain
-from volumetric.program.wiring import dense as dense
-from volumetric.program.wiring import hub as hub
-from volumetric.program.wiring import isolated as isolated
-from volumetric.program.wiring import localised as localised
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

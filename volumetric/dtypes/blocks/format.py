@@ -58,7 +58,7 @@ class Resident:
     ----------
     scales, floors : how CPU panels store them
     sections : what a row has beside its low bits on a GPU, in this order: names in `kernels.gpu.blocks.SECTIONS`
-    shaders : files in ``devices/gpu/shaders/block`` that make a reader together with the format's own in ``devices/gpu/shaders/dtype``
+    shaders : files in the shaders' ``block`` that make a reader together with the format's own in ``dtype``
     nibbles_at : byte of a block from which on its low bits stand as those of Q4_K, None elsewhere
     read : codes that kernels of a GPU take at a time, where a piece of 16 bytes has two low bits of 64 codes
     """

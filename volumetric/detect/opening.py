@@ -1,0 +1,99 @@
+"""Weights without a configuration: opened as what names and shapes say, or told what they are taken for."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from volumetric.base.errors import CheckpointError
+from volumetric.detect.assumptions import Assumptions, read_assumptions
+from volumetric.detect.detection import Detection, detect
+from volumetric.detect.spellings import adapter_of
+from volumetric.dtypes import Scheme
+from volumetric.loaders import quantised
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hub import Location, resolve
+from volumetric.loaders.model import UNCONFIGURED, LoadedModel
+from volumetric.loaders.model_hf import open_described
+from volumetric.loaders.model_texts import largest_table, read_texts
+from volumetric.loaders.names import SHOWN
+from volumetric.loaders.shards import open_safetensors
+from volumetric.loaders.source import TensorSource
+
+logger = logging.getLogger(__name__)
+
+
+def open_bare(location: Location) -> TensorSource:
+    """Return tensors without a configuration; of ways to pack them, MXFP4's stacks of blocks show by their names."""
+    files = open_safetensors(location.weights)
+    if not any(name.endswith("_blocks") and f"{name[:-7]}_scales" in files.entries for name in files.entries):
+        return files
+    method = {"quantization_config": {"quant_method": "mxfp4"}}
+    return quantised.opened(Config(method, str(location.weights), len(files.entries)), files)[1]
+
+
+def open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping[str, Any] | None) -> LoadedModel:
+    """Open safetensors without a configuration; see `loaders.open_model`."""
+    assumptions = read_assumptions(guess)
+    source, where = open_bare(location), str(location.weights)
+    adapter = adapter_of(source.entries)
+    if adapter is not None:
+        raise CheckpointError(f"{where} is {adapter[0]}, and no model", hint=adapter[1])
+    if assumptions is None:
+        raise CheckpointError(
+            f"{location.directory} has weights and no config.json",
+            hint="it names the family and the sizes; guess=True (--guess) goes by names and shapes of the tensors",
+        )
+    found = detect(source, assumptions, where)
+    if found.assumed and not found.missing:
+        told = ", ".join(f"{name} {value}" for name, value in found.assumed.items())
+        logger.warning(
+            "%s: taken for %s; by convention, which guess= (--assume) changes: %s", where, found.architecture, told
+        )
+    if found.family and not found.missing and found.source is not None:
+        config = Config(found.values, where, len(source.entries))
+        return open_described(location, config, found.source, dtype, strict=True)
+    network, params = found.mount(source, dtype, where)
+    if found.left_out:
+        names, more = list(found.left_out)[:SHOWN], len(found.left_out) - SHOWN
+        rest = f" and {more} more" if more > 0 else ""
+        logger.warning("%s: taken for %s; left out: %s%s", where, found.architecture, ", ".join(names), rest)
+    texts = read_texts(location.directory, {}, largest_table(network))
+    return LoadedModel(
+        name=location.name,
+        network=network,
+        params=params,
+        tokenizer=texts.tokenizer,
+        chat_template=texts.template,
+        generation=texts.generation,
+        context_length=0,
+        path=location.weights,
+    )
+
+
+def detect_model(
+    source: str | os.PathLike[str], guess: bool | Mapping[str, Any] | None = None, *, offline: bool = False
+) -> Detection | None:
+    """Return what weights without a configuration are taken for; None where there is a configuration.
+
+    Parameters
+    ----------
+    source, offline : as for `loaders.open_model`
+    guess : values by name that names and shapes do not tell
+
+    Raises
+    ------
+    CheckpointError
+        Not found, or damaged.
+    SpecError
+        `guess` names a value that nothing asks for.
+    """
+    location = resolve(os.fspath(source), offline=offline)
+    if location.kind != "hf" or (location.directory / "config.json").is_file():
+        return None
+    return detect(open_bare(location), read_assumptions(guess) or Assumptions(), str(location.weights))
+
+
+UNCONFIGURED["safetensors"] = open_guessed
