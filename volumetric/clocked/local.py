@@ -23,7 +23,7 @@ from volumetric.layers.discrete import sent
 from volumetric.layers.scope import Scope
 from volumetric.network.grid import Coord
 from volumetric.run.graph.inverses import EXACT, emit_inverse
-from volumetric.run.graph.targets import TargetRule, budget_of, drawn_noise, gap_of, pace_of
+from volumetric.run.graph.target_rule import TargetRule, budget_of, drawn_noise, gap_of, pace_of
 from volumetric.run.graph.training import EmitWeights, Pace
 
 

@@ -19,7 +19,7 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.objectives import Objective, emit_objectives
 from volumetric.graph.ops import Graph
 from volumetric.network.grid import Coord
-from volumetric.run.graph.targets import TargetRule
+from volumetric.run.graph.target_rule import TargetRule
 from volumetric.run.graph.training import KNOBS, EmitWeights
 
 

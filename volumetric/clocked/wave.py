@@ -21,7 +21,7 @@ from volumetric.layers import Dense, Discrete, LayerSpec, Residual
 from volumetric.network import OUTPUT
 from volumetric.network.grid import Coord
 from volumetric.run.graph.inverses import EXACT, Inverse, InverseKind, learned_inverse, refuse_opaque
-from volumetric.run.graph.targets import Course
+from volumetric.run.graph.target_rule import Course
 from volumetric.run.plan import Step
 
 Crossing: TypeAlias = Literal["none", "same", "derived", "exact", "inverse"]

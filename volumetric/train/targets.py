@@ -11,7 +11,8 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.run.graph.inverses import Inverse, last_steps, plan_inverses, refuse_opaque
-from volumetric.run.graph.targets import Course, TargetRule, inverse_graph, target_graph, taught
+from volumetric.run.graph.target_rule import Course, TargetRule
+from volumetric.run.graph.targets import inverse_graph, target_graph, taught
 from volumetric.run.graph.training import ForwardPass
 from volumetric.run.plan import Plan
 from volumetric.train.by_output import Tally

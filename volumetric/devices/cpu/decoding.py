@@ -71,7 +71,7 @@ class TokenLoop:
         if not self._ahead:
             self._compute(tokens, ready)
         for state in states:
-            state.advance(1)
+            state.position += 1
         self._left = [state.version for state in states]
         return self._ahead.pop()
 

@@ -105,7 +105,7 @@ class Runner:
         ready = self.prepare(call, {outputs[name]: rows for name, rows in wanted.items()}, written)
         self.walk(ready)
         for state, span in zip(ready.values.states, call.spans, strict=True):
-            state.advance(len(span))
+            state.position += len(span)
         for name, rows in wanted.items():
             i = outputs[name]
             if i in ready.kept:

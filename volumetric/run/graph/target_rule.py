@@ -1,0 +1,121 @@
+"""How targets are made and followed, whether of whole batches (`targets`) or while ticks go by (`clocked/local`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from volumetric.base._typing import Shape
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.numeric.noise import stream_of
+from volumetric.run.graph.inverses import Inverse, InverseKind
+from volumetric.run.graph.training import KNOBS, Pace, UpdateRule, write_update
+
+_TINY = 1e-30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How targets are made and followed; the fields are those of `TargetPropagation`.
+
+    Attributes
+    ----------
+    scale, growth : s and ρ
+    inverse_rate : of what inverses learn, as a part of the update's rate
+    """
+
+    method: Literal["gradient", "difference"]
+    inverse: InverseKind
+    top: Literal["hidden", "output"]
+    timing: Literal["aligned", "present"]
+    scale: float
+    growth: float
+    clamp: float
+    gate: float
+    inverse_steps: int
+    inverse_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRule:
+    """How arrays change in an update by targets.
+
+    Attributes
+    ----------
+    update : how the trained arrays change, inverses among them
+    inverses : ``where`` of a step of a plan → its inverse
+    learns_inverses : whether the update of a plan changes these too
+    """
+
+    course: Course
+    update: UpdateRule
+    inverses: Mapping[str, Inverse] = field(default_factory=dict)
+    learns_inverses: bool = False
+
+    def bounded(self, work: GraphBuilder, shift: int) -> int:
+        """Emit a way to a target within the bound."""
+        bound = self.course.clamp
+        return work.binary("min", work.binary("max", shift, work.scalar(-bound)), work.scalar(bound))
+
+    def write(
+        self,
+        work: GraphBuilder,
+        knobs: int,
+        inverses: Mapping[str, int],
+        totals: int | None = None,
+        gradients: Mapping[str, int] | None = None,
+        paces: Mapping[str, Pace] | None = None,
+        buffers: Mapping[str, int] | None = None,
+    ) -> list[int]:
+        """Emit an update by gradients of layers with their paces, and of inverses; see `write_update`."""
+        rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
+        knobs = work.concat([rate, work.scalar(1.0), first, second], 0)  # the errors are means already
+        own = Pace(work.scalar(self.course.inverse_rate), work.scalar(1.0))
+        paces = {**(paces or {}), **dict.fromkeys(inverses, own)}
+        return write_update(work, self.update, {**(gradients or {}), **inverses}, buffers or {}, knobs, totals, paces)
+
+
+def drawn_noise(work: GraphBuilder, shape: Shape, where: str, key: int, noise: int) -> int:
+    """Emit plus or minus the noise for each element, by chance.
+
+    Of noise without correlation an inverse sees the mean and the variance alone, to the second order.
+    """
+    ones = work.broadcast(work.constant(np.ones((1,) * len(shape)), "ones"), shape)
+    drawn = work.emit("dropout", (ones, key), p=0.5, stream=stream_of(f"{where}/inverse"))[0]  # 0 or 2
+    return work.binary("mul", work.affine(drawn, 1.0, -1.0), work.reshape(noise, (1,) * len(shape)))
+
+
+def budget_of(work: GraphBuilder, h: int, target: int) -> int:
+    """Emit ``(cos(h, ĥ) + 1) / 2`` of each of n values ``[n, …]``: how far they point where they should.
+
+    ½ where one of the two is 0.
+    """
+    dot = _summed(work, work.binary("mul", h, target))
+    norms = [work.unary(_squares(work, z), "sqrt") for z in (h, target)]
+    size = work.binary("max", work.binary("mul", *norms), work.scalar(_TINY))
+    return work.affine(work.binary("div", dot, size), 0.5, 0.5)
+
+
+def gap_of(work: GraphBuilder, shift: int) -> int:
+    """Emit the root mean square of each of n ways to a target, ``[n, …]``."""
+    return work.unary(work.affine(_squares(work, shift), 1 / max(prod(work.shape(shift)[1:]), 1)), "sqrt")
+
+
+def pace_of(work: GraphBuilder, budgets: Sequence[int], gate: float) -> Pace:
+    """Emit the pace of an array that is part of layers with these budgets."""
+    budget = work.affine(work.add(*budgets), 1 / len(budgets))
+    closed = work.binary("greater", work.scalar(gate), budget)
+    return Pace(work.affine(budget, 0.5, 0.5), work.affine(closed, -1.0, 1.0))
+
+
+def _squares(work: GraphBuilder, x: int) -> int:
+    return work.sumsq([x]) if work.shape(x)[0] == 1 else _summed(work, work.unary(x, "square"))
+
+
+def _summed(work: GraphBuilder, x: int) -> int:
+    n, *axes = work.shape(x)
+    return work.reshape(work.reduce(x, "sum", range(1, 1 + len(axes))), (n,))
