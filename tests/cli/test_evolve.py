@@ -79,7 +79,7 @@ def test_a_history_that_is_ahead_of_the_checkpoint_is_cut(run, tmp_path, capsys)
     [
         ("popultion = 3", "popultion", "population"),
         ('problem = "xo"', "'xo'", "xor"),
-        ("[species]\ntarjet = 3", "species.tarjet", "target"),
+        ("[species]\ntarjet = 3", "species: unknown key 'tarjet'", "target"),
         ('problem = { kind = "gym" }', "id must be given", ""),
         ('problem = { kind = "parity", bit = 3 }', "'bit'", "bits"),
         ('problem = { kind = "function", name = "cosin" }', "cosin", "sin"),

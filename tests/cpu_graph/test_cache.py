@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
+import volumetric
 from volumetric.devices.cpu.kernels import attention, jit, panels, rows
 from volumetric.devices.cpu.kernels.graph import dots, gemm
 
 
 def sources(module: ModuleType) -> set[str]:
-    home = Path(jit.__file__).parents[2]
+    home = Path(volumetric.__file__).parent
     return {path.relative_to(home).as_posix() for path in jit._sources(Path(module.__file__ or ""))}
 
 

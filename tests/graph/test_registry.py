@@ -32,7 +32,7 @@ def test_the_table_names_what_each_module_declares():
 
 def test_a_kind_is_its_class_in_small_letters():
     for kind, spec in LAYERS.items():
-        if spec.__module__.startswith("volumetric."):
+        if spec.__module__.startswith("volumetric.layers."):
             assert kind.replace("_", "") == spec.__name__.lower()
             assert getattr(layers, spec.__name__) is spec
 

@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-_NOT_THEIRS: Final = (str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+_NOT_THEIRS: Final = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 
 
 def own_code(error: BaseException) -> str | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from volumetric.base._typing import Array
+from volumetric.devices.cpu.governor import Walker
 from volumetric.devices.cpu.state import CpuState
 from volumetric.devices.cpu.table import StepTable
-from volumetric.devices.cpu.walking import Walker
 from volumetric.graph.ops import Graph
 from volumetric.network import Params
 from volumetric.run.graph.segments import Cut

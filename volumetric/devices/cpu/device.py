@@ -12,13 +12,13 @@ from volumetric.devices.cpu.between import Between
 from volumetric.devices.cpu.cache import KVStorage
 from volumetric.devices.cpu.cores import default_threads
 from volumetric.devices.cpu.executable import CpuExecutable
+from volumetric.devices.cpu.governor import Walker
 from volumetric.devices.cpu.kernels.amx.allowed import has_matrix_registers
 from volumetric.devices.cpu.kernels.panels import FORMATS, Rounding
 from volumetric.devices.cpu.kernels.target import target
 from volumetric.devices.cpu.program import Program
 from volumetric.devices.cpu.resident import ResidentWeights
 from volumetric.devices.cpu.settings import Settings
-from volumetric.devices.cpu.walking import Walker
 from volumetric.network import Params
 from volumetric.run.device import DeviceInfo, Executable, RunOptions
 from volumetric.run.graph.network import GROUPED, NATIVE

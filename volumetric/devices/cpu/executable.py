@@ -12,10 +12,10 @@ from volumetric.base._typing import F32Array
 from volumetric.base.errors import DeviceError, GenerationError
 from volumetric.devices.cpu.cache import BLOCK
 from volumetric.devices.cpu.decoding import TokenLoop
+from volumetric.devices.cpu.governor import Walker
 from volumetric.devices.cpu.program import Program
 from volumetric.devices.cpu.running import CHUNK, Call, Runner
 from volumetric.devices.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
-from volumetric.devices.cpu.walking import Walker
 from volumetric.network import OUTPUT, Params
 from volumetric.run.batch import Handed, Part, Span, check_once, check_pieces, deal, greedy_each
 from volumetric.run.device import Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of

@@ -11,6 +11,7 @@ from volumetric.base._typing import F32Array
 from volumetric.devices.cpu.arena import Scratch, address_of
 from volumetric.devices.cpu.between import CallValues
 from volumetric.devices.cpu.call import Control
+from volumetric.devices.cpu.governor import Walker
 from volumetric.devices.cpu.kernels.products import DIRECT_ROWS, VECTOR_ROWS
 from volumetric.devices.cpu.kernels.steps import STEP_WORDS, STOP_WORD
 from volumetric.devices.cpu.profile import walk_times
@@ -18,7 +19,6 @@ from volumetric.devices.cpu.program import Program
 from volumetric.devices.cpu.rows.draft import form_of
 from volumetric.devices.cpu.state import CpuState
 from volumetric.devices.cpu.table import StepTable
-from volumetric.devices.cpu.walking import Walker
 from volumetric.network import OUTPUT
 from volumetric.run.batch import Handed, Part, Span
 from volumetric.run.profile import StepTime

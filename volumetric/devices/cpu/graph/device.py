@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.devices.cpu.governor import Walker
 from volumetric.devices.cpu.graph import (
     cells,
     crossing,
@@ -26,7 +27,6 @@ from volumetric.devices.cpu.graph.skipping import skip_together
 from volumetric.devices.cpu.graph.steps import rule
 from volumetric.devices.cpu.graph.store import CpuStore
 from volumetric.devices.cpu.graph.windows import in_pieces
-from volumetric.devices.cpu.walking import Walker
 from volumetric.dtypes import Scheme
 from volumetric.graph.device import Rounds
 from volumetric.graph.ops import Graph

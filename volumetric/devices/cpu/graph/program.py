@@ -11,6 +11,7 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
 from volumetric.devices.cpu.arena import address_of, aligned_array
+from volumetric.devices.cpu.governor import Walker
 from volumetric.devices.cpu.graph.drafting import drafted
 from volumetric.devices.cpu.graph.prepared import PreparedCall
 from volumetric.devices.cpu.graph.store import CpuStore
@@ -18,7 +19,6 @@ from volumetric.devices.cpu.kernels.steps import FLUSH_WORD, ROWS_WORD, SLOTS_WO
 from volumetric.devices.cpu.placement import Placement
 from volumetric.devices.cpu.profile import walk_times
 from volumetric.devices.cpu.table import Part, StepTable, ready
-from volumetric.devices.cpu.walking import Walker
 from volumetric.graph.ids import IdBound, id_bounds
 from volumetric.graph.interpret import check_buffer, check_value
 from volumetric.graph.ops import Graph, Tensor
