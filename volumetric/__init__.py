@@ -16,5 +16,6 @@ from volumetric.base import moved
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = moved.names_that_left(__name__, __getattr__)
 
 moved.install()

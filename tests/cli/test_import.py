@@ -23,14 +23,14 @@ PARTS = {
     "loaders": "save_native",
     "observe": "LogObserver",
     "rng": "generator",
-    "runtime": "RunOptions",
+    "run": "RunOptions",
     "train": "train",
     "viz": "draw_network",
 }
 """Part of the package → something in it, as ``volumetric.part.name``."""
 HEAVY = ("numba", "wgpu", "jinja2", "rich", "tokenizers", "huggingface_hub", "gguf", "cyclopts", "numpy")
 RARE = (
-    "volumetric.analysis.kmeans",
+    "volumetric.analysis.clustering",
     "volumetric.builders",
     "volumetric.clocked",
     "volumetric.evolution",
@@ -44,6 +44,8 @@ RARE = (
     "volumetric.layers.pooling",
     "volumetric.layers.slstm",
     "volumetric.detect",
+    "volumetric.fabric",
+    "volumetric.program",
     "volumetric.loaders.gguf_tokenizer",
     "volumetric.loaders.hf_export",
     "volumetric.loaders.native",
@@ -57,7 +59,6 @@ RARE = (
     "volumetric.graph.operations.training",
     "volumetric.graph.interpret",
     "volumetric.layers.gumbel_softmax",
-    "volumetric.layers.by_graph",
     "volumetric.train",
     "wgpu",
 )

@@ -55,7 +55,11 @@ BAD: dict[str, tuple[str, str, str]] = {
     "overlay": ("[train]\noverlay = {rank = 0}", "rank must be at least 1", ""),
     "builder": ("[network]\nbuilder = 'sequental'", "unknown kind 'sequental'", "did you mean 'sequential'?"),
     "builder key": ("[network]\noptions = {width = 3, hiden = [2]}", "unknown key 'width'", "one of"),
-    "activation": ("[network]\noptions = {activation = 'rel'}", "[network] builder.activation", ""),
+    "activation": (
+        "[network]\noptions = {activation = 'rel'}",
+        "[network] builder: unknown activation 'rel'",
+        "did you mean 'relu'?",
+    ),
     "two networks": ("[network]\nfile = 'a'\nmodel = 'b'", "file and model exclude each other", ""),
     "no file": ("[network]\nfile = 'no.json'", "no.json: No such file", ""),
     "two sources": ("[data]\ncsv = 'a'\nnpz = 'b'", "npz and csv exclude each other", ""),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.networks import tiny_llama
 from volumetric.base.errors import GenerationError
-from volumetric.devices.cpu import CpuDevice, walking
+from volumetric.devices.cpu import CpuDevice
 from volumetric.devices.cpu.arena import address_of
 from volumetric.devices.cpu.kernels.likeliest import FOUND_BYTES
 from volumetric.devices.cpu.kernels.operations import ROWS
@@ -101,7 +101,7 @@ def test_threads_that_become_fewer_within_a_call_lose_no_token(count: int, monke
     executable.forward(state, np.arange(9, dtype=np.int32))
     want = list(islice(executable.greedy([state.fork()], [3]), 12))
     governor, threads = executable._open().walker.governor, cycle([2, 1, 1, 2, 1])
-    monkeypatch.setattr(walking, "_WATCHED_STEPS", count)
+    monkeypatch.setattr("volumetric.devices.cpu.governor._WATCHED_STEPS", count)
     monkeypatch.setattr(governor, "uncertain", lambda kind: True)
     monkeypatch.setattr(governor, "threads_for", lambda kind: next(threads))
     # On a busy machine it would begin a trial, and compare with calls by a number of threads that it has not advised.

@@ -9,6 +9,7 @@ from importlib import import_module
 
 import pytest
 
+import volumetric
 from volumetric.base.moved import MODULES, NAMES, new_path
 
 
@@ -53,3 +54,11 @@ def test_what_nobody_has_is_still_missing() -> None:
         _ = import_module("volumetric.layers").Nothing
     with pytest.raises(ModuleNotFoundError, match=r"volumetric\.run\.nothing"):
         import_module("volumetric.runtime.nothing")
+
+
+def test_the_face_knows_modules_that_have_moved() -> None:
+    sys.modules.pop("volumetric.runtime", None)
+    vars(volumetric).pop("runtime", None)
+    with pytest.warns(DeprecationWarning, match=r"volumetric\.runtime is volumetric\.run now"):
+        before = volumetric.runtime  # pyright: ignore[reportAttributeAccessIssue]  (an old name)
+    assert before is volumetric.run

@@ -104,13 +104,19 @@ def names_that_left(package: str, otherwise: Callable[[str], Any] | None = None)
     """
 
     def get(name: str) -> Any:
-        home = NAMES.get(f"{package}.{name}")
-        if home is None:
-            if otherwise is None:
-                raise AttributeError(f"module {package!r} has no attribute {name!r}")
-            return otherwise(name)
-        _warn(f"{package}.{name}", f"{home}.{name}")
-        return getattr(import_module(home), name)
+        before = f"{package}.{name}"
+        if otherwise is not None and before not in NAMES:
+            try:
+                return otherwise(name)
+            except AttributeError:
+                if before not in MODULES:
+                    raise
+        if before in MODULES:
+            return import_module(before)
+        if before not in NAMES:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        _warn(before, f"{NAMES[before]}.{name}")
+        return getattr(import_module(NAMES[before]), name)
 
     return get
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from volumetric.generate.drafting import Draft, drafters
 from volumetric.generate.held import Held
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.scheduling.job import Job
@@ -16,6 +15,7 @@ from volumetric.run.device import State
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
+    from volumetric.generate.drafting import Draft
     from volumetric.generate.prompt import Prompt
 
 
@@ -80,6 +80,8 @@ class Session:
         self._stop()
         drafter = None
         if draft is not None:
+            from volumetric.generate.drafting import drafters  # most generate without a draft
+
             drafter = drafters(self._model, draft)
         job = Job(prompt=ids, params=merged, drafter=drafter, held=self._held)
         self._live = Stream(self._model, job, self._rounds, self._held, on_end)

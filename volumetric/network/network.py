@@ -15,7 +15,6 @@ from volumetric.base.errors import ArgumentError, CheckpointError, ShapeError, S
 from volumetric.base.hints import shown
 from volumetric.base.keywords import explained
 from volumetric.layers import LayerSpec, ParamSpec
-from volumetric.layers.alone import makes_networks
 from volumetric.layers.fresh import filled, is_drawn
 from volumetric.network.grid import Coord, Grid, Link, Port, check_name
 from volumetric.network.weights import Params, WeightStore
@@ -309,12 +308,6 @@ def _no_ids(sources: list[Source]) -> None:
         raise ShapeError(
             f"cannot add to {sources[0]}, which is ids", hint="let layers of their own read ids, and add what they make"
         )
-
-
-@makes_networks
-def _alone(layer: LayerSpec, input_shape: Shape) -> Network:
-    """Return a network of one layer that reads numbers."""
-    return Network(layers=[layer], input_shape=input_shape, input_dtype="float32")
 
 
 def initialise(network: Network, seed: int = 0) -> Params:

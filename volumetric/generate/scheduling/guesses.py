@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from volumetric.generate.drafting import Draft, Drafter, Length, drafters
 from volumetric.generate.scheduling.pace import Prices
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
+    from volumetric.generate.drafting import Draft, Drafter
     from volumetric.generate.scheduling.live import Live
 
 MOST_ROWS = 256
@@ -39,6 +39,8 @@ class Guesses:
         self._make: Callable[[], Drafter] | None = None
         self._prices = prices
         if draft is not None:
+            from volumetric.generate.drafting import drafters  # most generate without a draft
+
             self._make = drafters(model, draft)
 
     def guess(self, lives: Sequence[Live], fits: Callable[[], bool]) -> None:
@@ -71,6 +73,8 @@ def propose(live: Live, make: Callable[[], Drafter] | None, room: int = MOST_ROW
     if live.drafter is None:
         return 0
     if live.length is None:
+        from volumetric.generate.drafting import Length
+
         live.length = Length()
     most = min(live.length.most(price), live.transcript.tokens_left - 1, room)
     live.guesses = live.drafter.propose(live.ids, most) if most > 0 else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr, replace
 from volumetric.base.errors import SpecError
 from volumetric.base.hints import shown, suggestion
 from volumetric.layers.checks import check_choice, check_flag, check_whole, tuple_of
+from volumetric.network import Network
 from volumetric.program.layer.edge import BY_OPERATOR, Edge
 from volumetric.program.layer.meter import Meter
 from volumetric.program.layer.names import FAMILIES, Named, check_name, named
@@ -186,17 +187,17 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         """Ports that have columns of the row that goes out, in order."""
         return {name: port for name, port in self.ports.items() if isinstance(port, Out)}
 
-    def network(self) -> Any:
+    def network(self) -> Network:
         """Return a `Network` of this program alone: a row of it is all ports side by side.
 
         Raises
         ------
         SpecError : there is no input or no output port, or a clock looks at what there is not
         """
-        from volumetric.layers.alone import network_of
         from volumetric.program.layer.spec import Program as Layer
 
-        return network_of(Layer(program=self), (sum(map(width_of, self.inputs.values())),))
+        width = sum(map(width_of, self.inputs.values()))
+        return Network(layers=[Layer(program=self)], input_shape=(width,), input_dtype="float32")
 
     def _known(self, region: str, what: str) -> None:
         if region not in self.canvas.regions:
