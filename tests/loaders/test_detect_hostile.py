@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from volumetric.base.errors import VolumetricError
+from volumetric.base.errors import UnsupportedError, VolumetricError
+from volumetric.base.registry import Registry
 from volumetric.detect import Assumptions, detect, detect_model
 from volumetric.loaders import open_model
 from volumetric.loaders.safetensors import SafetensorsFile
@@ -89,3 +90,11 @@ def test_a_stack_whose_number_of_layers_is_enormous(tmp_path: Path) -> None:
     found = detect_model(header_only(tmp_path / "far.safetensors", shapes))
     assert found is not None
     assert found.architecture == ""
+
+
+def test_without_its_entry_points_the_installation_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header_only(tmp_path / "model.safetensors", {"a.weight": [2, 2]})
+    monkeypatch.setattr("volumetric.loaders.model.UNCONFIGURED", Registry[Any]())
+    with pytest.raises(UnsupportedError, match="opens weights without a configuration") as raised:
+        open_model(tmp_path)
+    assert "install the package again" in (raised.value.hint or "")

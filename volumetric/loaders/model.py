@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.base.registry import Registry
 from volumetric.dtypes import DType, Scheme
 from volumetric.loaders.chat import ChatTemplate
@@ -134,7 +135,13 @@ def open_model(
         opened = model_native.open_native if location.kind == "native" else model_native.open_json
         return opened(location, scheme)
     if not (location.directory / "config.json").is_file():
-        return UNCONFIGURED["safetensors"](location, scheme, guess)
+        opener = UNCONFIGURED.get("safetensors")
+        if opener is None:
+            raise UnsupportedError(
+                "nothing is installed that opens weights without a configuration",
+                hint="install the package again: its entry points, which name what does, are older than its files",
+            )
+        return opener(location, scheme, guess)
     from volumetric.loaders import model_hf
 
     if guess:
