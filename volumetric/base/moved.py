@@ -1,4 +1,4 @@
-"""Old paths of modules and names: they work for one version, with a warning that names the new path."""
+"""Old paths of modules and names: they work for one version, with a warning that names the new path. Two paths stay."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Path of a module or package before → its path now."""
+STAY: Final = frozenset({"volumetric.errors", "volumetric.rng"})
+"""Those that are the public path, too, and stay."""
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "volumetric.layers.Fabric": "volumetric.fabric.layer.spec",
@@ -70,7 +72,8 @@ class _Alias:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = import_module(self._now)
         self._spec = module.__spec__
-        _warn(spec.name, self._now)
+        if spec.name not in STAY:
+            _warn(spec.name, self._now)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
