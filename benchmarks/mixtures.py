@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arguments import argument_parser
-from benchmarks.gpu_kernels import CONTEXT, batch_rates, decode_rate, params
+from benchmarks.gpu_kernels import CONTEXT, batch_rates, decode_rate
+from benchmarks.known_shapes import params
 from volumetric import layers as nn
 from volumetric.devices import open_device
 from volumetric.devices.gpu.executable import GpuExecutable
