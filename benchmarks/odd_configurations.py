@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from benchmarks.odd_encoders import ENCODERS
-from benchmarks.odd_pieces import (
+from odd_encoders import ENCODERS
+from odd_pieces import (
     BIASES,
     EXPERTS,
     FIVE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from benchmarks.odd_pieces import ENCODER, LAYERS4, MASKED, RELU, Values, kinds, rope
+from odd_pieces import ENCODER, LAYERS4, MASKED, RELU, Values, kinds, rope
 
 ENCODERS: Final[Mapping[str, tuple[Values, Mapping[str, Values]]]] = {
     "bert": (

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from benchmarks.odd_configurations import configurations
+from odd_configurations import configurations
 
 ENCODES = {"Model": transformers.AutoModel, "MaskedLM": transformers.AutoModelForMaskedLM}
 NOISE = 0.1
