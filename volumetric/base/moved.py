@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+
+TYPE_CHECKING = False  # as of `typing`, which would be half of the time that `import volumetric` takes
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, Final
 
 MODULES: Final[Mapping[str, str]] = MappingProxyType(
     {
