@@ -27,32 +27,7 @@ def _check_name(name: Any, what: str) -> None:
 
 
 class SLSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="slstm"):
-    """An LSTM whose input and forget gates are exponential, on rows ``[…, T, E]``.
-
-    ::
-
-        x̃ = silu(conv(x))                                               x itself without a convolution
-        g̃ = W_g (x̃ or x) + R_g y_{t−1} + b_g                            i, f read x̃; z, o read x; each head alone
-        λ = m_{t−1} + log σ(f̃)
-        m = max(ĩ, λ)                                                   ĩ where n_{t−1} = 0
-        i = exp(ĩ − m)        f = min(exp(λ − m), 1)
-        c = f c_{t−1} + i tanh(z̃)        n = f n_{t−1} + i        y = σ(õ) c / (n + 10⁻⁶)
-        out = (y − mean) / √(var + 10⁻⁵) ⊙ w                             mean and variance of each head
-
-    All that gates add up is divided by exp(m), the largest of them so far, so that nothing overflows; n counts what was
-    added, and y is a weighted mean. The recurrence reads y before its norm.
-
-    The gates' matrices are ``[heads, out, in]`` with out = in = E / heads, R ``[4, heads, out, in]`` and b
-    ``[4, heads, out]`` with the gates in the order i, f, z, o. Gates and states are computed in float32 whatever the
-    type of the weights. A sequence leaves behind y, c, n and m ``[E]``, and the last rows that the convolution saw. A
-    reset makes them zeros; in gradients they are constants.
-
-    A fresh layer has R = 0, matrices of deviation √(2 / (5 in)), and biases of the forget gate from 3 to 6 within each
-    head. What the maps of ``projection="axon"`` keep and learn stands below ``if/`` and ``zo/``. Heads of one number
-    (``num_heads = embed_dim``) are always 0 behind their norm, of which there is a warning.
-
-    Beck et al. 2024 (arXiv 2405.04517).
-    """
+    """A cell with exponential gates, as `layers.SLSTM` without its convolution; neighbours read its normalised y."""
 
     hidden: int
     heads: int = 1
@@ -73,34 +48,7 @@ class SLSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
 
 class Axon(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="axon"):
-    """Pairs of numbers that turn and shrink from row to row, on rows ``[…, T, in_features]``.
-
-    ::
-
-        r = exp(−exp(ν))     θ = exp(ϑ)     g = r cos θ     φ = r sin θ     γ = √(1 − r²)
-        x̂ = Wₓ x                                                         or a fixed transform, or x itself
-        c₁ ← g c₁ − φ c₂ + γ w₁ x̂        c₂ ← g c₂ + φ c₁ + γ w₂ x̂       both from the values before
-        y = W [act(c₁); act(c₂)] + b
-
-    This is a linear recurrence of complex numbers, whose gradients and states are as cheap over a million rows as over
-    ten. A sequence leaves behind c₁ and c₂ ``[hidden]``; a reset makes them zeros.
-
-    With `traces` it also leaves behind how c depends on ν, ϑ, w₁ and w₂ ``[8, hidden]``, which turns as c does.
-    Training in windows that carry their states on then finds for these four the gradients of the whole sequence, back
-    to its last reset, with windows of any length, one row too. Gradients of Wₓ and of layers before stop at the
-    window's first row, as in every recurrent layer.
-
-    A fresh layer spreads r evenly over the ring between `r_min` and `r_max` and θ between 0 and `max_phase`; w₁ and w₂
-    are uniform in ±1/√hidden, Wₓ is orthogonal.
-
-    Elelimy et al. 2024 (arXiv 2409.01449); r and θ as in Orvieto et al. 2023 (arXiv 2303.06349).
-
-    Attributes
-    ----------
-    mix : how inputs come to pairs: ``"linear"`` by a matrix; ``"srht"`` by one that need not be stored: the inputs in a
-        random order with random signs through a Walsh-Hadamard transform of length 1, for a width that is a power of
-        two; ``"none"``: as they are
-    """
+    """A cell of pairs that turn and shrink, as `layers.Axon`, read through silu; `width` pairs, by default `hidden`."""
 
     hidden: int
     width: int | None = None
@@ -118,16 +66,7 @@ class Axon(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
 
 
 class LSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="lstm"):
-    """A long short-term memory; loop, shapes and states as in `Recurrent`.
-
-    ::
-
-        [i, f, g, o] = [σ, σ, tanh, σ](x_t Wihᵀ + bih + h_{t−1} Whhᵀ + bhh)            blocks in this order
-        c_t = f ⊙ c_{t−1} + i ⊙ g
-        h_t = o ⊙ tanh(c_t)
-
-    Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000.
-    """
+    """A cell as of `layers.LSTM`."""
 
     hidden: int
 
@@ -137,16 +76,7 @@ class LSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
 
 
 class GRU(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="gru"):
-    """A gated recurrent unit; loop, shapes and states as in `Recurrent`.
-
-    ::
-
-        [xr, xz, xn] = x_t Wihᵀ + bih        [hr, hz, hn] = h_{t−1} Whhᵀ + bhh
-        r = σ(xr + hr),   z = σ(xz + hz),   n = tanh(xn + r ⊙ hn)
-        h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
-
-    Cho et al. 2014 (arXiv 1406.1078), in the form that applies the reset gate after the product.
-    """
+    """A cell as of `layers.GRU`."""
 
     hidden: int
 
@@ -156,18 +86,7 @@ class GRU(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, t
 
 
 class RNN(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="rnn"):
-    """A plain recurrent network; loop, shapes and states as in `Recurrent`.
-
-    ::
-
-        h_t = act(x_t Wihᵀ + bih + h_{t−1} Whhᵀ + bhh),   h_0 = 0,   y_t = h_t
-
-    Elman 1990.
-
-    Attributes
-    ----------
-    nonlinearity : act, tanh or relu
-    """
+    """A cell as of `layers.RNN`."""
 
     hidden: int
     nonlinearity: Literal["tanh", "relu"] = "tanh"

@@ -17,25 +17,10 @@ EPS = 1e-5
 
 @attention("mamba")
 class Mamba(Attention):
-    """A selective state-space layer, on rows ``[…, T, embed_dim]``.
+    """``a = W_o softmax(LN(q) pᵀ / √d) p + b_o``, where p are results of a scan over the source (Gu & Dao 2023).
 
-    ::
-
-        [v, z] = x Wiᵀ
-        u = silu(conv(v))
-        [r, b, c] = u Wxᵀ
-        dt = softplus(r Wdᵀ + bd)
-        s[t] = exp(dt[t] ⊗ A) ⊙ s[t − 1] + (dt[t] ⊙ u[t]) ⊗ b[t]        A = −exp(a_log)
-        y[t] = ((s[t] c[t] + D ⊙ u[t]) ⊙ silu(z[t])) Woᵀ
-
-    Each channel keeps `state_size` numbers, which decay, take in the row and are read out by factors that follow from
-    the row itself. ``conv`` is causal, of each channel on its own. What a sequence leaves behind are the last
-    ``kernel_size − 1`` rows of v and s, of one size however long it is; resets forget both.
-
-    On fast devices the scan of a call is one operation on its rows, beside packed products; nothing of the size rows ×
-    channels × elements is stored. Training writes it as a ``linear_scan``, whose gradient is one too.
-
-    Gu & Dao 2023 (arXiv 2312.00752).
+    ``(x, z) = W_in v + b``, ``(r, B, C) = W_x x + b``, ``δ = softplus(W_dt r + b)``, and for each feature and each of
+    `state_size` rates a = 1, 2, …: ``s ← e^{-δ a} s + δ B x``. Then ``p = (Σ s C + D x) · silu(z)``. It has no heads.
 
     Attributes
     ----------
