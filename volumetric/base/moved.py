@@ -111,18 +111,14 @@ def names_that_left(package: str, otherwise: Callable[[str], Any] | None = None)
 
     def get(name: str) -> Any:
         before = f"{package}.{name}"
-        if otherwise is not None and before not in NAMES:
-            try:
-                return otherwise(name)
-            except AttributeError:
-                if before not in MODULES:
-                    raise
         if before in MODULES:
             return import_module(before)
-        if before not in NAMES:
+        if before in NAMES:
+            _warn(before, f"{NAMES[before]}.{name}")
+            return getattr(import_module(NAMES[before]), name)
+        if otherwise is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        _warn(before, f"{NAMES[before]}.{name}")
-        return getattr(import_module(NAMES[before]), name)
+        return otherwise(name)
 
     return get
 

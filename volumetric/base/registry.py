@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Registry(MutableMapping[str, T], Generic[T]):
     """Name → what a module declared under it when it was imported. Counting, or going through it, imports all.
 
-    Where none of ours declares a name, installed packages may: see `volumetric.plugins`. A name of ours is ours.
+    Where none of ours declares a name, installed packages may: see `base.plugins`. A name of ours is ours.
 
     Parameters
     ----------

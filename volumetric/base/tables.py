@@ -316,7 +316,7 @@ def call(target: Callable[..., T], table: object, where: str, *, kind: str = "",
 def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, **given: Any) -> T:
     """Make what a name, or a table with the name under ``kind``, asks for out of `registry`.
 
-    Packages of others may register what is not there: see `volumetric.plugins`.
+    Packages of others may register what is not there: see `base.plugins`.
     """
     table = {"kind": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("kind"), str):

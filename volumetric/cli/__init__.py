@@ -43,7 +43,7 @@ through what importing and opening have made, all of which stays."""
 def app(*, others: bool = False) -> cyclopts.App:
     """Build the command line. Each verb is a function of its name in the module of its name.
 
-    With `others`, packages add verbs of their own, by entry points: see `volumetric.plugins`.
+    With `others`, packages add verbs of their own, by entry points: see `base.plugins`.
     """
     built = cyclopts.App(
         name="volumetric",
