@@ -174,3 +174,8 @@ class Row:
 def median(rates: Sequence[float]) -> float | None:
     """Return the median, or None of nothing: without a peer there are no rates of it."""
     return statistics.median(rates) if rates else None
+
+
+def number_or_dash(value: float | None, digits: int) -> str:
+    """Return a number with so many digits behind the point; a dash for one that was not measured."""
+    return "-" if value is None else f"{value:,.{digits}f}"

@@ -41,8 +41,3 @@ def render_table(
     names = head.split(" | ")
     aligned = ["---"] * left + ["---:"] * (len(names) - left)
     return "\n".join(f"| {' | '.join(line)} |" for line in (names, aligned, *cells)) + "\n"
-
-
-def number_or_dash(value: float | None, digits: int) -> str:
-    """Return a number with so many digits behind the point; a dash for one that was not measured."""
-    return "-" if value is None else f"{value:,.{digits}f}"

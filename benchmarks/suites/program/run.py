@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from benchmarks.suites.program.cases import HEADS, SIDE, Canvas, Fires, Share
-from benchmarks.timing import Rates, Row, each
+from benchmarks.timing import Rates, Row, each, number_or_dash
 from benchmarks.torch_peer import TorchPeer
-from volumetric.bench.tables import number_or_dash, render_table
+from volumetric.bench.tables import render_table
 from volumetric.network import initialise
 from volumetric.run.device import Device
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from benchmarks.suites.stacks.cases import CellCase, Role
-from benchmarks.timing import Rates, Row, bursts, each
+from benchmarks.timing import Rates, Row, bursts, each, number_or_dash
 from benchmarks.torch_peer import TorchPeer, described
 from volumetric.base.errors import DeviceError
-from volumetric.bench.tables import number_or_dash, render_table
+from volumetric.bench.tables import render_table
 from volumetric.network import Params, initialise
 
 ROLES: Final[tuple[Role, ...]] = ("forward", "train")

@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from benchmarks.timing import Rates, Row, each
+from benchmarks.timing import Rates, Row, each, number_or_dash
 from benchmarks.torch_peer import TorchPeer
 from volumetric.base import rng
 from volumetric.base._typing import Array, F32Array
-from volumetric.bench.tables import number_or_dash, render_table
+from volumetric.bench.tables import render_table
 from volumetric.clocked import Clocked
 from volumetric.layers import Dense
 from volumetric.network import Network, Params, initialise
