@@ -44,7 +44,8 @@ the density of the standard normal distribution. max0(x) is the larger of x and 
 
 ## Functions of two elements
 
-c is the result and g its gradient.
+c is the result and g its gradient. greater(a, b) is 1 where a > b, else 0. mul_nonzero(a, b) is a · b, but 0 where b
+is 0, whatever a is.
 
 {pairs}
 
