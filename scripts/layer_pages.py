@@ -81,11 +81,11 @@ def _markdown(text: str, kind: str) -> str:
 
 
 def _filled(text: str) -> str:
-    """Break a paragraph into lines of 120 characters; code stays on one line."""
+    """Break a paragraph into lines of 120 characters, but not within code or a link."""
     if text.startswith("```"):
         return text
-    code = re.sub(r"`[^`]+`", lambda found: found[0].replace(" ", "\0"), text)
-    return textwrap.fill(code, 120, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
+    whole = re.sub(r"`[^`]+`|\[[^]]+\]\([^)]+\)", lambda found: found[0].replace(" ", "\0"), text)
+    return textwrap.fill(whole, 120, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
 def _layer(name: str, page: str) -> str:
