@@ -13,6 +13,7 @@ nothing; `--update` writes table and picture into docs/.
 from __future__ import annotations
 
 import json
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -199,7 +200,8 @@ def table(outcomes: list[dict[str, Any]]) -> list[str]:
         lines.append(f"| {name} | {' | '.join(cells)} |")
     edges = {name: [of["found"]["triggered"]["edges"][name] for of in outcomes] for name in _edges(outcomes)}
     shares = ", ".join(f"`{name}` {100 * mean(of):.1f} %" for name, of in edges.items())
-    return [*lines, "", f"Rows in which edges of the triggered program compute: {shares}."]
+    text = f"Rows in which edges of the triggered program compute: {shares}."
+    return [*lines, "", *textwrap.wrap(text, 120, break_on_hyphens=False)]
 
 
 def _edges(outcomes: list[dict[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Write docs/formulas.md: the functions of single numbers that layers and graphs know, with their derivatives.
+"""Write docs/formulas.md: the element-wise functions of layers and graphs, with their derivatives.
 
 python scripts/formula_page.py            write the file
 python scripts/formula_page.py --check    exit with 1 if it is not current
@@ -27,43 +27,49 @@ PAGE = """# Formulas
 
 <!-- written by scripts/formula_page.py (`make docs`); do not edit -->
 
-What is computed of single numbers is written down once, in `volumetric/formula/`; the code of every device follows from
-there, and so does this page. Derivatives are by x, at a kink from the left. σ is the logistic function, Φ and φ are
-distribution and density of the standard normal distribution, max0(x) is the larger of x and 0.
+After this page you know the exact function and derivative of each activation, element-wise operation, loss and
+optimiser. The code of every device, the derivatives and this page are generated from `volumetric/formula/`, which has
+each formula once.
+
+Derivatives are with respect to x, at a kink from the left. σ is the logistic function. Φ and φ are the distribution and
+the density of the standard normal distribution. max0(x) is the larger of x and 0.
 
 ## Activations
 
 {activations}
 
-## Other functions of elements
+## Other functions of one element
 
 {functions}
 
-## Functions of pairs of elements
+## Functions of two elements
 
-Gradients are those of a and b, where c is the result and g its gradient.
+c is the result and g its gradient. greater(a, b) is 1 where a > b, else 0. mul_nonzero(a, b) is a · b, but 0 where b
+is 0, whatever a is.
 
 {pairs}
 
-## Losses of elements
+## Losses of one element
 
-Of a prediction y and a target t; derivatives are by y. `bce_logits` is what `bce` is of logits.
+y is a prediction and t its target. Derivatives are with respect to y. `bce_logits` is `bce` on logits.
 
 {losses}
 
 ## Steps of optimisers
 
-Of a weight w and its gradient g, with what a step keeps beside each weight by name, new values
-with a mark. `rest_x` is 1 − x; first and second
-follow from the number of the update: for momentum, whether it is the first; for Adam, the factors against the bias of
-means that began at 0, `1 / (1 − beta1^t)` and `1 / √(1 − beta2^t)`.
+w is a weight and g its gradient. A step also stores the named values of each weight; a prime marks their new values.
+`rest_x` is 1 − x. first and second depend on the number t of the update:
+
+- For momentum, first is whether it is the first update.
+- For Adam, first and second are the factors `1 / (1 − beta1^t)` and `1 / √(1 − beta2^t)`. They correct the bias of
+  means that began at 0.
 
 {optimisers}
 """
 
 
 def text(of: Expression, around: int = 0) -> str:
-    """Return an expression as one reads it; `around`: how closely what is around it binds."""
+    """Return an expression as text; `around`: the precedence of the surrounding expression."""
     if of.op in SIGNS:
         sign, own = SIGNS[of.op]
         a, b = of.args
@@ -82,12 +88,12 @@ def text(of: Expression, around: int = 0) -> str:
 
 
 def optional(of: Expression | None) -> str:
-    """Return an expression, or that there is none."""
+    """Return an expression as text, or "none"."""
     return "none" if of is None else text(of)
 
 
 def step(weight: Expression, after: Mapping[str, Expression]) -> tuple[str, str]:
-    """Return the texts of a new weight and of what is kept, of which the new values are marked."""
+    """Return the texts of a new weight and of the stored values, with a prime on new values."""
     new = {each: variable(f"{name}′") for name, each in after.items()}
     inside = {name: each.with_args(*(replaced(arg, new) for arg in each.args)) for name, each in after.items()}
     return text(replaced(weight, new)), "; ".join(f"{name}′ = {text(each)}" for name, each in inside.items()) or "none"
@@ -115,7 +121,7 @@ def page() -> str:
             ((f"`{name}`", of.meaning, text(of.value), text(of.slope)) for name, of in TERMS.own.items()),
         ),
         optimisers=table(
-            ("form", "w becomes", "what is kept becomes"),
+            ("form", "new w", "new stored values"),
             ((f"`{form}`", *step(weight, after)) for form, (weight, after) in FORMS.items()),
         ),
         functions=table(heads, (lines[name] for name in OWN if name not in ACTIVATIONS.own)),

@@ -44,7 +44,7 @@ def _page(kind: str) -> str:
     source = Path(inspect.getfile(cls)).relative_to(ROOT)
     lines = [f"# {cls.__name__}", "", f"<!-- written by scripts/layer_pages.py from {source}; do not edit -->", ""]
     for paragraph in _text_of(cls):
-        lines += [_markdown(paragraph, kind), ""]
+        lines += [_filled(_markdown(paragraph, kind)), ""]
     return "\n".join([*lines, *_fields(cls), *_examples(kind)]).rstrip("\n") + "\n"
 
 
@@ -72,12 +72,20 @@ def _is_block(paragraph: str) -> bool:
 
 
 def _markdown(text: str, kind: str) -> str:
-    """Literal blocks and paragraphs, a line each, as Markdown; other layers, documents and preprints as links."""
+    """Return a literal block or a paragraph as Markdown; other layers, documents and preprints become links."""
     if _is_block(text):
         return f"```\n{textwrap.dedent(text)}\n```"
     text = re.sub(r"(?<!`)`(\w+)`(?!`)", lambda name: _layer(name[1], kind), " ".join(text.split())).replace("``", "`")
     text = re.sub(r"docs/([\w/]+)(\.md(#[\w-]+)?)", r"[\1](../\1\2)", text)
     return re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
+
+
+def _filled(text: str) -> str:
+    """Break a paragraph into lines of 120 characters, but not within code or a link."""
+    if text.startswith("```"):
+        return text
+    whole = re.sub(r"`[^`]+`|\[[^]]+\]\([^)]+\)", lambda found: found[0].replace(" ", "\0"), text)
+    return textwrap.fill(whole, 120, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
 def _layer(name: str, page: str) -> str:
@@ -156,11 +164,16 @@ def _index() -> str:
         "",
         "<!-- written by scripts/layer_pages.py; do not edit -->",
         "",
-        "One page for each kind: formula, fields, shapes, parameters, states. [What runs where](../support.md) tells",
-        "which device computes it. N counts rows or samples. Parameters are initialised as said: `fan_in` is uniform",
-        "in ±1/√in, `normal` has deviation 0.02; those marked float32 are never packed. A buffer is no",
-        "parameter: the layer itself changes it while it trains. States are what a sequence leaves behind from call to",
-        "call: rows grow with it, all else is one value.",
+        "After this page you know the kinds of layers, and how to read their pages. Each page has the formula, the",
+        "fields, and examples with shapes, parameters and states. [What runs where](../support.md) lists the",
+        "devices for each kind.",
+        "",
+        "- N is the number of rows or samples.",
+        "- `fan_in` initialises a parameter uniformly in ±1/√in, and `normal` with deviation 0.02. Parameters marked",
+        "  float32 are never packed.",
+        "- A buffer is not a parameter: the layer itself updates it in training.",
+        "- States are kept from call to call for each sequence. States of rows grow with it; all others have a fixed",
+        "  size.",
         "",
         "| kind | class | summary |",
         "| --- | --- | --- |",

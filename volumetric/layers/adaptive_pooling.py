@@ -30,7 +30,7 @@ class AdaptivePool(Windowed):
 
     Attributes
     ----------
-    output_size : outputs along every spatial axis, or one number for each; 1 is global pooling, of all of a channel
+    output_size : outputs along every spatial axis, or one number for each; 1 is global pooling
     """
 
     largest: ClassVar[bool] = False
@@ -73,8 +73,8 @@ class AdaptiveAvgPool(AdaptivePool):
 
         y[n, c, o] = mean(x[n, c, ⌊o·s / n⌋ … ⌈(o + 1)·s / n⌉ − 1])       along an axis of s elements, for n outputs
 
-    Each channel is pooled on its own. Where n divides s the ranges lie side by side, else they overlap; with s < n
-    elements repeat.
+    Each channel is pooled separately. If n divides s the ranges are adjacent, else they overlap; with s < n elements
+    repeat.
     """
 
 
@@ -86,8 +86,8 @@ class AdaptiveMaxPool(AdaptivePool):
 
         y[n, c, o] = max(x[n, c, ⌊o·s / n⌋ … ⌈(o + 1)·s / n⌉ − 1])        along an axis of s elements, for n outputs
 
-    Each channel is pooled on its own. Where n divides s the ranges lie side by side, else they overlap; with s < n
-    elements repeat. The gradient goes to the first of equal elements.
+    Each channel is pooled separately. If n divides s the ranges are adjacent, else they overlap; with s < n elements
+    repeat. The gradient goes to the first of equal elements.
     """
 
     largest: ClassVar[bool] = True
@@ -95,42 +95,42 @@ class AdaptiveMaxPool(AdaptivePool):
 
 @layer("adaptive_avg_pool1d")
 class AdaptiveAvgPool1d(AdaptiveAvgPool):
-    """Means of sequences ``[N, C, L]``, as many as are wanted; formula as in `AdaptiveAvgPool`."""
+    """Means of sequences ``[N, C, L]``, a fixed number of them; formula as in `AdaptiveAvgPool`."""
 
     spatial: ClassVar[int] = 1
 
 
 @layer("adaptive_avg_pool2d")
 class AdaptiveAvgPool2d(AdaptiveAvgPool):
-    """Means of images ``[N, C, H, W]``, as many as are wanted; formula as in `AdaptiveAvgPool`."""
+    """Means of images ``[N, C, H, W]``, a fixed number of them; formula as in `AdaptiveAvgPool`."""
 
     spatial: ClassVar[int] = 2
 
 
 @layer("adaptive_avg_pool3d")
 class AdaptiveAvgPool3d(AdaptiveAvgPool):
-    """Means of volumes ``[N, C, D, H, W]``, as many as are wanted; formula as in `AdaptiveAvgPool`."""
+    """Means of volumes ``[N, C, D, H, W]``, a fixed number of them; formula as in `AdaptiveAvgPool`."""
 
     spatial: ClassVar[int] = 3
 
 
 @layer("adaptive_max_pool1d")
 class AdaptiveMaxPool1d(AdaptiveMaxPool):
-    """Largest elements of sequences ``[N, C, L]``, as many as are wanted; formula as in `AdaptiveMaxPool`."""
+    """Largest elements of sequences ``[N, C, L]``, a fixed number of them; formula as in `AdaptiveMaxPool`."""
 
     spatial: ClassVar[int] = 1
 
 
 @layer("adaptive_max_pool2d")
 class AdaptiveMaxPool2d(AdaptiveMaxPool):
-    """Largest elements of images ``[N, C, H, W]``, as many as are wanted; formula as in `AdaptiveMaxPool`."""
+    """Largest elements of images ``[N, C, H, W]``, a fixed number of them; formula as in `AdaptiveMaxPool`."""
 
     spatial: ClassVar[int] = 2
 
 
 @layer("adaptive_max_pool3d")
 class AdaptiveMaxPool3d(AdaptiveMaxPool):
-    """Largest elements of volumes ``[N, C, D, H, W]``, as many as are wanted; formula as in `AdaptiveMaxPool`."""
+    """Largest elements of volumes ``[N, C, D, H, W]``, a fixed number of them; formula as in `AdaptiveMaxPool`."""
 
     spatial: ClassVar[int] = 3
 

@@ -13,7 +13,7 @@ from volumetric.layers.softmax import AxisSoftmax
 
 @layer("adaptive_softmax")
 class AdaptiveSoftmax(AxisSoftmax):
-    """Frequent classes are chosen directly, rare ones within clusters.
+    """A softmax that chooses frequent classes directly, and rare ones within clusters.
 
     ::
 
@@ -21,8 +21,8 @@ class AdaptiveSoftmax(AxisSoftmax):
         p(class) = softmax(head)[cluster] · softmax(tail)[class]         otherwise
 
     With ``n_classes=9, cutoffs=(2, 5)`` the head chooses among the classes 0 and 1 and the clusters 2…4 and 5…8. The
-    logits are those of the head, its classes first, then those of every cluster (here 4 + 3 + 4). The smaller
-    projections that the clusters are known for are dense layers in front, joined by a `Parallel`.
+    logits are those of the head, its classes first, and then those of every cluster (here 4 + 3 + 4). In the paper
+    clusters have smaller projections. Build these as dense layers in front, joined by a `Parallel`.
 
     Grave et al. 2017 (arXiv 1609.04309).
 

@@ -33,12 +33,12 @@ class AGaLiTe(LayerSpec):
         k̃_j ← (1 − Γ) k̃_j + o_j Γ φ_k      ṽ_j ← (1 − β) ṽ_j + o_j β v      s ← (1 − Γ) s + Γ φ_k
         y = W (Σ_j ṽ_j (k̃_j · φ_q) / (2 r (s · φ_q) + ε)) + b
 
-    r pairs of decaying sums stand for the matrix of keys and values that linear attention would hold, in numbers that
-    grow with d and not with its square. Where all products of φ_q are 0, y is the bias.
+    Linear attention stores a matrix of keys and values. Here r pairs of decaying sums approximate it, whose size grows
+    with d and not with its square. If all products of φ_q are 0, y is the bias.
 
-    A sequence leaves behind k̃ ``[r, heads, η d]``, ṽ ``[r, heads, d]``, s ``[heads, η d]`` and the number of its last
-    row, as far as the cosines know it (they repeat after 2 (r − 1) rows). A reset makes them zeros; in gradients they
-    are constants.
+    The state of a sequence is k̃ ``[r, heads, η d]``, ṽ ``[r, heads, d]``, s ``[heads, η d]`` and the number of its
+    last row. The number is stored modulo 2 (r − 1), the period of the cosines. A reset sets all of them to zero. In
+    gradients they are constants.
 
     Pramanik et al. 2023 (arXiv 2310.15719).
 
@@ -46,7 +46,7 @@ class AGaLiTe(LayerSpec):
     ----------
     embed_dim : width of input and output
     num_heads : heads, which divide the width
-    eta : what the features of keys, queries and decays are multiplied by
+    eta : factor on the number of features of keys, queries and decays
     r : frequencies
     eps : is added to the divisor
     """

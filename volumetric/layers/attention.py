@@ -43,19 +43,18 @@ class MultiHeadAttention(LayerSpec):
         s = scale · rope(norm(q)) rope(norm(k))ᵀ            scale = 1/√head_dim
         y = softmax(softcap(s) + mask) v, heads side by side, times Woᵀ + bo
 
-    A row i attends to rows j ≤ i (`causal`), or to all. With a `window` w it attends to those with |i − j| < w: itself
-    and up to w − 1 before it, and if it is not causal up to w − 1 after it. Gemma 3 and vLLM count so too; where a
-    model's configuration means |i − j| ≤ w in both directions (ModernBERT in transformers), give w + 1. With `chunk` c
-    row i sees no row before ⌊i / c⌋ · c. A head's sink is one more logit in its softmax, whose weight is dropped:
-    ``e^(s_j) / (e^sink + Σ e^(s_k))``. RoPE turns element i of a head together with element i + dim/2 by the angle
-    position · base^(−2i/dim), scaled as ``Rope.scaling`` says: ``linear``, ``llama3``, ``yarn``, ``dynamic``,
+    A row i attends to rows j ≤ i (`causal`), or to all. With a `window` w it attends to rows with |i − j| < w: itself
+    and up to w − 1 before it, and if it is not causal up to w − 1 after it. Gemma 3 and vLLM count the same way. If a
+    model's configuration means |i − j| ≤ w in both directions (ModernBERT in transformers), pass w + 1. With `chunk` c
+    row i sees no row before ⌊i / c⌋ · c. A sink is one more logit in the softmax of a head, whose weight is dropped:
+    ``e^(s_j) / (e^sink + Σ e^(s_k))``. RoPE rotates element i of a head together with element i + dim/2 by the angle
+    position · base^(−2i/dim). `Rope.scaling` selects its scaling: ``linear``, ``llama3``, ``yarn``, ``dynamic``,
     ``longrope`` or ``proportional`` (``help(Rope)`` has the formulas).
 
-    A causal layer remembers keys and values from call to call, so that a sequence may come in pieces; in gradients rows
-    of earlier calls are constants. Where the resets of a memory or a graph say that a sequence begins anew with a row,
-    rows from there on see none before it, NaN included, and their positions count from 0: they are those of a fresh
-    sequence. Where rows see both ways, those before it see none behind it either. In a clocked network, which keeps no
-    more at a later tick than at an earlier one, a layer needs a `window` or a `chunk`.
+    A causal layer stores keys and values from call to call, so a sequence may be split into several calls. In gradients
+    rows of earlier calls are constants. After a reset, rows see no row before it, NaN included, and positions count
+    from 0, as in a new sequence. If attention goes both ways, rows before the reset see none after it either. In a
+    clocked network, whose state has a fixed size, a layer needs a `window` or a `chunk`.
 
     Vaswani et al. 2017 (arXiv 1706.03762); grouped queries arXiv 2305.13245; RoPE arXiv 2104.09864; sinks arXiv
     2508.10925.
@@ -64,26 +63,25 @@ class MultiHeadAttention(LayerSpec):
     ----------
     embed_dim : width of input and output
     num_heads : query heads
-    num_kv_heads : key/value heads, which query heads share in groups (None: as many)
+    num_kv_heads : key/value heads, which groups of query heads share (None: as many as query heads)
     head_dim : width of a head (None: embed_dim / num_heads); need not divide embed_dim
     qkv_bias, out_bias : whether the projections have biases
     rope : rotary embedding of queries and keys, or None
     causal : a row sees only itself and earlier rows
     window : a row sees rows less than `window` away, itself included; before it if causal, else on both sides
-    chunk : a row sees rows of its own chunk alone, of so many from the first on (Llama 4); for causal layers
+    chunk : a row sees only rows of its own chunk; chunks have this many rows (Llama 4); for causal layers
     softcap : bound c on scores, ``c · tanh(s / c)``, before the mask
-    sinks : whether each head has a trained logit that joins its softmax and has no value, so that weights may sum to
-        less than 1
+    sinks : whether each head has a trained logit without a value in its softmax, so that weights may sum to less than 1
     scale : factor on scores (None: 1/√head_dim)
     temperature_scale, temperature_every : queries of position p are multiplied by ``1 + temperature_scale · log(1 + ⌊(p
         + 1) / temperature_every⌋)``, which keeps attention sharp over long sequences (Scalable-Softmax, arXiv
         2501.19399; Llama 4); 0: they are not
-    qk_norm : normalise queries and keys before RoPE, with gains of their own
+    qk_norm : normalise queries and keys before RoPE, with their own gains
     qk_norm_gain : whether there are gains; without them it is the same before and behind RoPE (Llama 4)
-    qk_norm_kind : how: an RMSNorm, or a LayerNorm without bias
-    qk_norm_over : what is normalised: each "head", with one gain for all (Qwen3); "each" head, with its own gain
-        (Command R+, StableLM 2 12B); or "all" heads together (OLMo 2)
-    qk_norm_eps : keeps the root away from 0
+    qk_norm_kind : an RMSNorm, or a LayerNorm without bias
+    qk_norm_over : "head": each head is normalised, with one gain for all (Qwen3); "each": each head with its own gain
+        (Command R+, StableLM 2 12B); "all": all heads together (OLMo 2)
+    qk_norm_eps : added to the mean of squares, or to the variance
     qk_norm_unit_offset : the gain of these norms is 1 + w
     """
 

@@ -35,7 +35,7 @@ TRACED = ("nu", "theta", "w1", "w2")
 
 @layer("axon")
 class Axon(LayerSpec):
-    """Pairs of numbers that turn and shrink from row to row, on rows ``[…, T, in_features]``.
+    """A linear recurrence of pairs that turn and shrink from row to row, on rows ``[…, T, in_features]``.
 
     ::
 
@@ -44,16 +44,16 @@ class Axon(LayerSpec):
         c₁ ← g c₁ − φ c₂ + γ w₁ x̂        c₂ ← g c₂ + φ c₁ + γ w₂ x̂       both from the values before
         y = W [act(c₁); act(c₂)] + b
 
-    This is a linear recurrence of complex numbers, whose gradients and states are as cheap over a million rows as over
-    ten. A sequence leaves behind c₁ and c₂ ``[hidden]``; a reset makes them zeros.
+    Each pair is a complex number. Gradients and states cost as little over a million rows as over ten. The state of a
+    sequence is c₁ and c₂ ``[hidden]``; a reset sets them to zero.
 
-    With `traces` it also leaves behind how c depends on ν, ϑ, w₁ and w₂ ``[8, hidden]``, which turns as c does.
-    Training in windows that carry their states on then finds for these four the gradients of the whole sequence, back
-    to its last reset, with windows of any length, one row too. Gradients of Wₓ and of layers before stop at the
-    window's first row, as in every recurrent layer.
+    With `traces` the state also has the derivatives of c by ν, ϑ, w₁ and w₂, ``[8, hidden]``, which turn as c does.
+    Training in windows that carry their states then computes the gradients of these four over the whole sequence, back
+    to its last reset. It does so with windows of any length, even of one row. Gradients of Wₓ and of earlier layers
+    stop at the window's first row, as in every recurrent layer.
 
-    A fresh layer spreads r evenly over the ring between `r_min` and `r_max` and θ between 0 and `max_phase`; w₁ and w₂
-    are uniform in ±1/√hidden, Wₓ is orthogonal.
+    Initialisation: r is spread evenly over the ring between `r_min` and `r_max`, and θ between 0 and `max_phase`. w₁
+    and w₂ are uniform in ±1/√hidden. Wₓ is orthogonal.
 
     Elelimy et al. 2024 (arXiv 2409.01449); r and θ as in Orvieto et al. 2023 (arXiv 2303.06349).
 
@@ -62,11 +62,11 @@ class Axon(LayerSpec):
     in_features, out_features : widths of input and output
     hidden_features : number of pairs; None: as many as input features
     activation : of the pairs, before W
-    mix : how inputs come to pairs: ``"linear"`` by a matrix; ``"srht"`` by one that need not be stored: the inputs in a
-        random order with random signs through a Walsh-Hadamard transform of length 1, for a width that is a power of
-        two; ``"none"``: as they are
-    r_min, r_max, max_phase : bounds of r and of θ in a fresh layer
-    traces : whether there are traces
+    mix : map from inputs to pairs: ``"linear"`` is a matrix; ``"srht"`` is a fixed transform that is not stored: the
+        inputs in a random order with random signs through a Walsh-Hadamard transform of length 1, for a width that is a
+        power of two; ``"none"`` is the identity
+    r_min, r_max, max_phase : bounds of r and of θ at initialisation
+    traces : whether the state has traces
     seed : of the signs and the order of ``"srht"``
     """
 

@@ -21,19 +21,18 @@ from volumetric.layers.scope import Scope, linear
 
 @layer("axon_linear")
 class AxonLinear(LayerSpec):
-    """An affine map that also sees the rows before, on ``[…, T, in_features]``, to stand where an affine map would.
+    """An affine map that also sees earlier rows, on ``[…, T, in_features]``; it can replace any affine map.
 
     ::
 
         y = x Wᵀ + b + axon(x)
 
-    It is a `Dense` layer and an `Axon` on the same rows, whose results are added. A sequence leaves behind what the
-    Axon does.
+    It is the sum of a `Dense` layer and an `Axon` on the same rows. Its state is that of the Axon.
 
     Attributes
     ----------
     in_features, out_features : widths of input and output
-    bias : whether there is b; the `Axon` has one in any case
+    bias : whether there is b; the `Axon` always has one
     activation, mix, r_min, r_max, max_phase, traces, seed : of the `Axon`, which has as many pairs as input features
     """
 

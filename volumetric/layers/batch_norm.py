@@ -37,32 +37,34 @@ class BatchNorm(Windowed):
         running_mean ← (1 − momentum) · running_mean + momentum · mean          while training
         running_var  ← (1 − momentum) · running_var + momentum · var · n / (n − 1)
 
-    Training takes mean and biased variance of each channel over the n samples and positions of a batch, and moves the
-    running statistics towards them; inference and validation take the running statistics. All as in PyTorch, whose
-    first momentum is the same number.
+    Training uses the mean and the biased variance of each channel over the n samples and positions of a batch, and
+    updates the running statistics. Inference and validation use the running statistics. All as in PyTorch, whose
+    default momentum is the same.
 
-    With z the normalised input, h = gy · w and means over the batch:
-    ``x̄ = (h − mean(h) − z · mean(h z)) / √(var + eps)``, ``w̄ = Σ gy z``, ``b̄ = Σ gy``; at inference
+    Gradients, with z the normalised input, h = gy · w and means over the batch:
+    ``x̄ = (h − mean(h) − z · mean(h z)) / √(var + eps)``, ``w̄ = Σ gy z``, ``b̄ = Σ gy``. At inference
     ``x̄ = h / √(var + eps)``.
 
-    The running statistics are buffers: stored with the weights under their own keys, kept in checkpoints, not counted
-    as parameters, and touched by no optimiser, decay or clipping. Batches whose gradients make one update each move
-    them, one after the other. Where a pattern of ``frozen`` names them, and with low-rank overlays, they stay, and
-    training takes them as inference does. A batch needs more than one number a channel; samples that are sequences of
-    rows (``[samples, T, features]`` for a network of rows of features) have no batch statistics: make a sequence one
-    row, ``input_shape=(T, features)``.
+    The running statistics are buffers. They are stored with the weights under their own keys and saved in checkpoints.
+    They do not count as parameters, and no optimiser, decay or clipping changes them. If several batches make one
+    update, each of them updates the statistics, one after the other. If a pattern of `frozen` names them, and with
+    low-rank overlays, they stay fixed, and training uses them as inference does.
 
-    ``volumetric.builders.fold_batchnorm`` makes a layer in front of it do its work, for inference.
+    A batch needs more than one number per channel. Samples that are sequences of rows (``[samples, T, features]`` for a
+    network of rows of features) have no batch statistics. Make each sequence one row instead:
+    ``input_shape=(T, features)``.
+
+    For inference, ``volumetric.builders.fold_batchnorm`` folds the layer into the one in front of it.
 
     Ioffe & Szegedy 2015 (arXiv 1502.03167).
 
     Attributes
     ----------
     num_features : channels of ``[N, C, …]``
-    eps : keeps the root away from 0
-    momentum : part of a new batch in the running statistics; None: their plain mean over all batches
+    eps : added to the variance
+    momentum : weight of a new batch in the running statistics; None: their plain mean over all batches
     affine : whether there are w and b
-    track_running_stats : whether there are running statistics; without them inference takes those of its own batch
+    track_running_stats : whether there are running statistics; without them inference uses those of its own batch
     activation : function of every element at the end
     """
 

@@ -20,16 +20,16 @@ from volumetric.layers.scope import Scope
 
 @layer("causal_conv1d")
 class CausalConv1d(LayerSpec):
-    """A convolution over the rows of a sequence, on ``[…, T, channels]``, in which a row sees none behind it.
+    """A causal convolution over the rows of a sequence, on ``[…, T, channels]``.
 
     ::
 
         y[t] = Σ_l w[K − 1 − l] ⊙ x[t − l] + b        l = 0 … K − 1, of rows of the same sequence
 
-    Each channel has weights of its own, ``[channels, 1, K]``, as torch's ``Conv1d(groups=channels)`` with padding on
-    the left; with `mixing` each tap is a matrix, ``[channels, channels, K]``, as of ``Conv1d`` without groups. A
-    sequence leaves behind its last K − 1 rows, a state of fixed size; rows from before a reset are zeros, also in what
-    is left behind.
+    A row sees itself and earlier rows only. Each channel has its own weights, ``[channels, 1, K]``, as in torch's
+    ``Conv1d(groups=channels)`` with padding on the left. With `mixing` each tap is a matrix,
+    ``[channels, channels, K]``, as in ``Conv1d`` without groups. The state of a sequence is its last K − 1 rows. Rows
+    from before a reset count as zeros, also in the state.
 
     Attributes
     ----------

@@ -17,9 +17,9 @@ class Clamp(LayerSpec):
 
         y = min(max(x, min), max)
 
-    NaN stays. ``Clamp(min=0.0)`` is ReLU where no layer before it can have it as its activation, as behind a residual
-    sum, and ``Clamp(min=0.0, max=6.0)`` is ReLU6 (MobileNet, arXiv 1801.04381). The gradient passes where an element
-    lies between the bounds or on one.
+    NaN stays NaN. ``Clamp(min=0.0)`` is ReLU for places without a layer that can have it as its activation, such as
+    behind a residual sum. ``Clamp(min=0.0, max=6.0)`` is ReLU6 (MobileNet, arXiv 1801.04381). The gradient passes for
+    elements between the bounds or on one.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ INPUT = "input"
 
 @layer("residual")
 class Residual(LayerSpec):
-    """Sum of a layer's input and what an earlier layer made.
+    """Adds the output of an earlier layer to the layer's input.
 
     ::
 
@@ -37,8 +37,8 @@ class Residual(LayerSpec):
 
     Attributes
     ----------
-    source : what is added. None: the input of the preceding layer. ``"input"``: the input of the enclosing network or
-        container. In a grid, a coordinate such as ``"1.0.0.2"``: that layer's output. In a Sequential, ``"#2"``: the
+    source : the other summand. None: the input of the preceding layer. ``"input"``: the input of the enclosing network
+        or container. In a grid, a coordinate such as ``"1.0.0.2"``: that layer's output. In a Sequential, ``"#2"``: the
         output of its third layer.
     """
 
@@ -151,8 +151,8 @@ class Sequential(Container):
 
         y = f_{n−1}(… f_1(f_0(x)))
 
-    Parameters are named below a layer's number, ``0/weight``. A `Residual` inside may name an earlier layer: ``#2`` is
-    the output of the third one, ``input`` what the container got.
+    Parameters are named by a layer's number, ``0/weight``. A `Residual` inside may name an earlier layer: ``#2`` is the
+    output of the third one, ``input`` the input of the container.
 
     Attributes
     ----------

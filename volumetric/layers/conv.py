@@ -32,7 +32,7 @@ class Spatial(Windowed):
     ----------
     in_channels, out_channels : channels of images ``[N, C, *sizes]``
     kernel_size, stride, dilation : a number for all spatial axes, or one for each
-    groups : parts into which both kinds of channels are split; a part of the output sees its part of the input alone
+    groups : number of groups of channels; a group of output channels sees only its group of input channels
     bias : whether each output channel has one
     activation : function of every element at the end
     """
@@ -85,15 +85,15 @@ class Conv(Spatial):
 
         y[n, f, o] = act(Σ_{c,k} W[f, c, k] · x[n, c, stride·o + dilation·k − padding] + b[f])
 
-    Places o and k have an index for each spatial axis, along which there are ``⌊(size + 2·padding − dilation·(kernel −
-    1) − 1) / stride⌋ + 1`` places. W is ``[out_channels, in_channels / groups, *kernel]``; ``groups = in_channels`` is
-    depthwise. It is computed as one product for each sample and group between the kernel and the unfolded windows
-    (Chellapilla et al. 2006).
+    o and k have an index for each spatial axis. The output has
+    ``⌊(size + 2·padding − dilation·(kernel − 1) − 1) / stride⌋ + 1`` places along it. W is
+    ``[out_channels, in_channels / groups, *kernel]``; ``groups = in_channels`` is depthwise. The layer computes one
+    product for each sample and group, of the kernel and the unfolded windows (Chellapilla et al. 2006).
 
     Attributes
     ----------
     padding : zeros on both sides of each spatial axis; ``"same"`` keeps the sizes (with stride 1; of an odd number of
-        zeros one more goes behind), ``"valid"`` is 0
+        zeros the additional one goes to the end), ``"valid"`` is 0
     """
 
     padding: int | Shape | Literal["valid", "same"] = 0

@@ -21,16 +21,16 @@ class ConvTranspose(Spatial):
 
         y[n, f, stride·i + dilation·k − padding] += Σ_c W[c, f, k] · x[n, c, i]        then + b[f] and act
 
-    Places i and k have an index for each spatial axis, along which the output has ``(size − 1)·stride − 2·padding +
-    dilation·(kernel − 1) + output_padding + 1`` places. W is ``[in_channels, out_channels / groups, *kernel]``. But for
-    bias and activation it is the gradient of the input of a convolution with the same fields and the channels
-    exchanged.
+    i and k have an index for each spatial axis. The output has
+    ``(size − 1)·stride − 2·padding + dilation·(kernel − 1) + output_padding + 1`` places along it. W is
+    ``[in_channels, out_channels / groups, *kernel]``. Without bias and activation, the layer is the gradient of the
+    input of a convolution with the same fields and exchanged channels.
 
     Attributes
     ----------
     padding : elements cut off on both sides of each spatial axis
-    output_padding : elements more at the end of each spatial axis, fewer than its stride or its dilation: a convolution
-        with a stride maps several sizes to one, and this says which of them comes back
+    output_padding : additional elements at the end of each spatial axis, fewer than its stride or its dilation. A
+        convolution with a stride maps several sizes to one; this number selects the size that comes back
     """
 
     padding: int | Shape = 0

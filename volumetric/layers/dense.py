@@ -35,7 +35,7 @@ class Dense(LayerSpec):
 
     x is ``[N, …, in_features]``, W ``[out_features, in_features]``; all leading axes are rows. Gradients: with
     ``g = gy · act'(x Wᵀ + b)``, ``W̄ = gᵀ x``, ``b̄ = Σ g``, ``x̄ = g W``. Activations are functions of each element
-    (docs/formulas.md); the usual one is linear.
+    (docs/formulas.md); the default is linear.
 
     Attributes
     ----------

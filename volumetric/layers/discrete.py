@@ -16,22 +16,22 @@ SURROGATES = ("none", "clip", "triangle")
 
 @layer("discrete")
 class Discrete(LayerSpec):
-    """Each element becomes one of two or three numbers, as in binary and ternary networks.
+    """Maps each element to one of two or three numbers, as in binary and ternary networks.
 
     ::
 
         step: y = [x > 0]        sign: y = [x > 0] − [x < 0]        ternary: y = [x > threshold] − [x < −threshold]
 
-    NaN stays. Behind a `Dense` with tanh it makes a layer of neurons that fire or do not. The derivative is 0 wherever
-    there is one, so backprop learns nothing below such a layer unless a `surrogate` stands in for it, or the network
-    learns in a way that needs no derivative of it.
+    NaN stays NaN. Behind a `Dense` with tanh it makes a layer of neurons that fire or do not. The derivative is 0
+    wherever it exists. So backprop learns nothing below such a layer, unless a `surrogate` replaces the derivative, or
+    the network learns without derivatives.
 
     Attributes
     ----------
-    function : which
+    function : one of the three functions
     threshold : of ``ternary``, 0 or more
-    surrogate : what backprop takes for the derivative: ``"none"``: 0; ``"clip"``: 1 for |x| ≤ 1, else 0, the
-        straight-through estimator of Courbariaux et al. 2016 (arXiv 1602.02830); ``"triangle"``: max(0, 1 - |x|)
+    surrogate : derivative that backprop uses: ``"none"``: 0; ``"clip"``: 1 for |x| ≤ 1, else 0, the straight-through
+        estimator of Courbariaux et al. 2016 (arXiv 1602.02830); ``"triangle"``: max(0, 1 - |x|)
     """
 
     function: Literal["step", "sign", "ternary"] = "sign"

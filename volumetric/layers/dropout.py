@@ -12,7 +12,7 @@ from volumetric.layers.scope import Scope
 
 @layer("dropout")
 class Dropout(LayerSpec):
-    """Zeroes elements by chance while training.
+    """Sets random elements to zero in training.
 
     ::
 
@@ -20,19 +20,19 @@ class Dropout(LayerSpec):
         y = x                                                   at inference and in validation
 
     Element i of the batch (in row-major order) stays if the upper 24 bits of ``pcg4d(i, place, key₀, key₁)`` are at
-    least p · 2²⁴. ``place`` is a checksum of where the layer stands; the keys are
+    least p · 2²⁴. ``place`` is a checksum of the layer's place in the network. The keys are
     ``pcg4d(seed, update, batch within the update)``, with the ``seed`` of the training configuration. pcg4d is the hash
-    of Jarzynski & Olano 2020 (JCGT 9:3). So all devices drop the same elements, with any number of threads, and a run
-    that is resumed goes on as if it had never stopped. Other frameworks draw other numbers.
+    of Jarzynski & Olano 2020 (JCGT 9:3). So all devices drop the same elements, with any number of threads, and a
+    resumed run drops the elements of an uninterrupted one. Other frameworks draw other numbers.
 
-    The gradient is ``x̄ = gy / (1 − p)`` where the element stays, else 0. What is dropped does not count at all, not
-    even if it is NaN.
+    The gradient is ``x̄ = gy / (1 − p)`` where the element stays, else 0. A dropped element has no effect, not even if
+    it is NaN.
 
     Srivastava et al. 2014 (JMLR 15:1929).
 
     Attributes
     ----------
-    p : chance of each element to be dropped, 0 … 1
+    p : probability of each element to be dropped, 0 … 1
     """
 
     draws: ClassVar[bool] = True

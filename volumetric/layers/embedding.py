@@ -18,14 +18,14 @@ from volumetric.layers.scope import Scope
 
 @layer("embedding")
 class Embedding(LayerSpec):
-    """A row of a table for each id: int ids ``[T]`` become ``[T, embedding_dim]``.
+    """Looks up a row of a table for each id: int ids ``[T]`` become ``[T, embedding_dim]``.
 
     ::
 
         y[t] = scale · E[id[t]]
 
-    An id outside of 0 … num_embeddings − 1 is an error. The gradient adds every row of gy to the row of its id; ids
-    have none.
+    An id outside 0 … num_embeddings − 1 is an error. The gradient adds every row of gy to the row of its id; ids have
+    no gradient.
 
     Attributes
     ----------
@@ -57,13 +57,13 @@ class Embedding(LayerSpec):
 
 @layer("position_embedding")
 class PositionEmbedding(LayerSpec):
-    """Learned absolute positions, counted on from call to call.
+    """Adds a learned vector for the absolute position, which continues from call to call.
 
     ::
 
         y[t] = x[t] + P[position(t) + offset]
 
-    GPT-2 and BERT have them; OPT has offset 2.
+    GPT-2 and BERT use this layer; OPT has offset 2.
 
     Attributes
     ----------

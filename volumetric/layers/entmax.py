@@ -16,8 +16,8 @@ class Sparsemax(AxisSoftmax):
 
         y = argmin_p ‖p − x/τ‖²  over the simplex  =  max(x/τ − t, 0)
 
-    t is such that y sums to 1. The Jacobian acts on the support S alone: ``x̄_i = (gy_i − mean_S gy) / τ`` for i in S,
-    else 0.
+    t is the number for which y sums to 1. The Jacobian acts only on the support S: ``x̄_i = (gy_i − mean_S gy) / τ``
+    for i in S, else 0.
 
     Martins & Astudillo 2016 (arXiv 1602.02068).
     """
@@ -28,13 +28,13 @@ class Sparsemax(AxisSoftmax):
 
 @layer("entmax")
 class Entmax(AxisSoftmax):
-    """A softmax that can be sparse: α = 2 is sparsemax; towards 1 it becomes softmax.
+    """A softmax that can be sparse: α = 2 is sparsemax; the limit for α → 1 is softmax.
 
     ::
 
         y_i = max((α − 1) x_i/τ − t, 0)^(1/(α − 1))
 
-    t is such that y sums to 1. With ``s = y^(2 − α)``: ``x̄ = s (gy − Σ s gy / Σ s) / τ``.
+    t is the number for which y sums to 1. With ``s = y^(2 − α)``: ``x̄ = s (gy − Σ s gy / Σ s) / τ``.
 
     Peters et al. 2019 (arXiv 1905.05702).
 

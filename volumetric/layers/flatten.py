@@ -12,14 +12,14 @@ from volumetric.layers.scope import Scope
 
 @layer("flatten")
 class Flatten(LayerSpec):
-    """Views neighbouring axes as one.
+    """Merges neighbouring axes into one.
 
     ::
 
         y[n, i·b + j] = x[n, i, j]          for x [N, a, b]
 
-    No work: the elements stay where they are. The axes from `start_dim` to `end_dim`, both included, become one; axis 0
-    counts rows and is never part of what is flattened.
+    The layer moves no elements. The axes from `start_dim` to `end_dim`, both included, become one. Axis 0 counts rows
+    and is never merged.
 
     Attributes
     ----------

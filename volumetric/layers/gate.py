@@ -23,7 +23,7 @@ SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 
 @layer("gate")
 class Gate(LayerSpec):
-    """Weights of branches for each row, 0 but for the `top_k` largest.
+    """Weights of branches for each row, 0 except for the `top_k` largest.
 
     ::
 
@@ -31,12 +31,12 @@ class Gate(LayerSpec):
         softmax_all    y = top_k(softmax(x Wᵀ + b))         over all logits, not made to sum to 1
         sigmoid        y = top_k(σ(x Wᵀ + b))               each branch by itself
 
-    The first equals the softmax over all branches, cut down to the largest and renormalised. Of equal ones the earlier
-    is taken. A branch that is not taken is not computed where no row takes it, and its weight has gradient 0; its logit
-    has one in a softmax over all.
+    ``softmax`` equals the softmax over all branches, reduced to the largest and renormalised. Of equal logits the
+    earlier is taken. A branch that no row takes is not computed. A branch that a row does not take has weight 0 with
+    gradient 0; only with ``softmax_all`` its logit has a gradient.
 
-    This is the router of a mixture of experts (Shazeer et al. 2017, arXiv 1701.06538; Mixtral, arXiv 2401.04088), which
-    a `Parallel` with ``combine="filter"`` has.
+    This is the router of a mixture of experts (Shazeer et al. 2017, arXiv 1701.06538; Mixtral, arXiv 2401.04088). A
+    `Parallel` with ``combine="filter"`` has one.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ from volumetric.layers.softmax import AxisSoftmax
 
 @layer("grid_softmax")
 class GridSoftmax(AxisSoftmax):
-    """Reads ``rows · cols`` logits as a grid, each of whose rows is a choice of its own.
+    """A softmax for each row of a grid of ``rows · cols`` logits.
 
     ::
 

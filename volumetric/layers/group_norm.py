@@ -20,18 +20,18 @@ from volumetric.layers.scope import Scope, spread_by_channel
 
 @layer("group_norm")
 class GroupNorm(LayerSpec):
-    """Normalised groups of channels of each sample, on ``[N, num_channels, …]``.
+    """Normalises groups of channels of each sample, on ``[N, num_channels, …]``.
 
     ::
 
         y = act((x − mean) / √(var + eps) · w[c] + b[c])     mean and var over a group of channels and all positions
 
-    The variance is the biased one about the mean; w and b have one element for each channel. With z the normalised
-    input, h = gy · w and means over a group: ``x̄ = (h − mean(h) − z · mean(h z)) / √(var + eps)``, ``w̄ = Σ gy z``,
-    ``b̄ = Σ gy``.
+    The variance is the biased one about the mean; w and b have one element for each channel. Gradients, with z the
+    normalised input, h = gy · w and means over a group: ``x̄ = (h − mean(h) − z · mean(h z)) / √(var + eps)``,
+    ``w̄ = Σ gy z``, ``b̄ = Σ gy``.
 
-    ``num_groups=1`` normalises whole samples, as a LayerNorm of them, ``num_groups=num_channels`` each channel of a
-    sample (instance norm). Rows do not see each other, so training and inference are the same.
+    ``num_groups=1`` normalises whole samples, as a LayerNorm of them. ``num_groups=num_channels`` normalises each
+    channel of a sample (instance norm). Rows do not see each other, so training and inference are the same.
 
     Wu & He 2018 (arXiv 1803.08494).
 
@@ -39,7 +39,7 @@ class GroupNorm(LayerSpec):
     ----------
     num_groups : parts of equal size into which the channels are split
     num_channels : channels of the input
-    eps : keeps the root away from 0
+    eps : added to the variance
     affine : whether there are w and b
     activation : function of every element at the end
     """

@@ -21,11 +21,11 @@ class GumbelSoftmax(Softmax):
 
         y = softmax((x + g) / τ),   g = −log(−log u),   u uniform in (0, 1)
 
-    The arg max of ``x + g`` is a sample from softmax(x); a low temperature brings y close to it. The noise is a hash of
-    `seed`, the row's position in its sequence (axis −2, counted on from call to call) and the place in the row
-    (``volumetric.graph.operations.noise.gumbel``): a run can be repeated on any device, and rows that arrive one by one
-    get the same noise as rows that arrive together. The samples of a batch get noise of their own, by their place in
-    it. Of a seed beyond 64 bits the lower ones count.
+    The arg max of ``x + g`` is a sample from softmax(x). A low temperature brings y close to it. The noise is a hash of
+    three numbers: `seed`, the row's position in its sequence (axis −2, counted on from call to call), and the place in
+    the row (`volumetric.graph.operations.noise.gumbel`). So a run can be repeated on any device, and rows that arrive
+    one by one get the same noise as rows that arrive together. Each sample of a batch has its own noise, by its place
+    in the batch. Only the lower 64 bits of a seed count.
 
     Jang et al. 2016 (arXiv 1611.01144); Maddison et al. 2016 (arXiv 1611.00712).
 

@@ -19,8 +19,8 @@ class HierarchicalSoftmax(AxisSoftmax):
 
         p(leaf) = Π_levels softmax(logits of the node's children)[chosen child]
 
-    ``levels=(3, 4)`` is a choice among 3, then among 4 below it. There is a logit for every node except the root, level
-    after level (here 3 + 12), and a probability for every leaf (here 12).
+    ``levels=(3, 4)`` is a choice among 3, then among 4 below it. There is one logit for every node except the root,
+    level after level (here 3 + 12), and one probability for every leaf (here 12).
 
     Morin & Bengio 2005.
 

@@ -20,7 +20,7 @@ from volumetric.layers.scope import Scope, flat
 
 @layer("kmeans")
 class KMeans(LayerSpec):
-    """Soft k-means of each row on its own.
+    """Soft k-means of each row.
 
     ::
 
@@ -37,7 +37,7 @@ class KMeans(LayerSpec):
     ----------
     num_clusters : centres, the rows of ``centers`` ``[num_clusters, in_features]``
     in_features : features of a row of input
-    temperature : τ, the standard deviation of a cluster; near 0 each row belongs to its nearest centre alone
+    temperature : τ, the standard deviation of a cluster; near 0 each row belongs to its nearest centre only
     output : ``"probabilities"``: a, ``[..., num_clusters]``. ``"features"``: ``Σₖ aₖ cₖ``, ``[..., in_features]``
     """
 

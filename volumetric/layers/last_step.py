@@ -17,8 +17,8 @@ class LastStep(LayerSpec):
         y[n] = x[n, T − 1]
 
     It ends a network that reads a whole sequence and answers once: `LSTM` on rows of shape ``[T, features]``,
-    `LastStep`, `Dense`. Where the steps are the rows themselves, devices return the last one on request. The gradient
-    of all other steps is 0.
+    ``LastStep``, `Dense`. If the steps are the rows themselves, devices return the last one on request. The gradient of
+    all other steps is 0.
     """
 
     def output_shape(self, *inputs: Shape) -> Shape:

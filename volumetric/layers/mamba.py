@@ -32,12 +32,12 @@ class Mamba(LayerSpec):
         s[t] = exp(dt[t] ⊗ A) ⊙ s[t − 1] + (dt[t] ⊙ u[t]) ⊗ b[t]        A = −exp(a_log)
         y[t] = ((s[t] c[t] + D ⊙ u[t]) ⊙ silu(z[t])) Woᵀ
 
-    Each channel keeps `state_size` numbers, which decay, take in the row and are read out by factors that follow from
-    the row itself. ``conv`` is causal, of each channel on its own. What a sequence leaves behind are the last
-    ``kernel_size − 1`` rows of v and s, of one size however long it is; resets forget both.
+    Each channel has a state of `state_size` numbers. They decay, take in the row and are read out, by factors that
+    depend on the row. ``conv`` is causal and acts on each channel separately. The state of a sequence is the last
+    ``kernel_size − 1`` rows of v, and s. Its size does not depend on the length. Resets clear both.
 
-    On fast devices the scan of a call is one operation on its rows, beside packed products; nothing of the size rows ×
-    channels × elements is stored. Training writes it as a ``linear_scan``, whose gradient is one too.
+    On CPU and GPU devices the scan of a call is one operation on its rows, beside packed products. Nothing of the size
+    rows × channels × elements is stored. Training writes it as a ``linear_scan``, whose gradient is also one.
 
     Gu & Dao 2023 (arXiv 2312.00752).
 

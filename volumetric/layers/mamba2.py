@@ -24,7 +24,7 @@ from volumetric.layers.selective_scan import Columns, Scan, scan_state
 
 @layer("mamba2")
 class Mamba2(LayerSpec):
-    """A selective state-space layer whose decay is one for each head of channels, on rows ``[…, T, embed_dim]``.
+    """A selective state-space layer with one decay for each head of channels, on rows ``[…, T, embed_dim]``.
 
     ::
 
@@ -34,9 +34,9 @@ class Mamba2(LayerSpec):
         s[t] = exp(dt[t] A) s[t − 1] + dt[t] b[t] ⊗ v[t]                 for each head; A = −exp(a_log), one number
         y[t] = norm((c[t] · s[t] + D v[t]) ⊙ silu(z[t])) Woᵀ
 
-    b and c are shared by the heads of a group. ``conv`` is causal, of each channel on its own. Falcon-H1's layers leave
-    the norm out, or put it before the gate, and have fixed factors on what Wi makes (`multipliers`). A sequence leaves
-    behind the last ``kernel_size − 1`` rows of w, and s, of one size however long it is.
+    The heads of a group share b and c. ``conv`` is causal and acts on each channel separately. Falcon-H1's layers omit
+    the norm, or put it before the gate, and have fixed factors on the outputs of Wi (`multipliers`). The state of a
+    sequence is the last ``kernel_size − 1`` rows of w, and s. Its size does not depend on the length.
 
     Dao & Gu 2024 (arXiv 2405.21060).
 
@@ -51,10 +51,10 @@ class Mamba2(LayerSpec):
     bias, out_bias : whether Wi and Wo have biases
     conv_bias : whether the convolution has one
     norm : whether there is a norm (rms, over a group) before Wo
-    norm_eps : is added to the mean of squares
+    norm_eps : added to the mean of squares
     norm_before_gate : ``norm(scan(v)) ⊙ silu(z)`` instead
     dt_min, dt_max : bounds of dt; None: no upper one
-    multipliers : factors on z, v, b, c and r as they come out of Wi (Falcon-H1)
+    multipliers : factors on the outputs z, v, b, c and r of Wi (Falcon-H1)
     """
 
     contextual: ClassVar[bool] = True

@@ -12,18 +12,18 @@ from volumetric.layers.softmax import Softmax
 
 @layer("masked_softmax")
 class MaskedSoftmax(Softmax):
-    """A softmax over the places where `mask` is true.
+    """A softmax over the elements where `mask` is true.
 
     ::
 
         y_i = mask_i exp(x_i / τ) / Σ_j mask_j exp(x_j / τ)
 
-    y is 0 where the mask is false, whatever stands there, NaN included, and so is the gradient there; a mask that
-    removes everything gives zeros.
+    Where the mask is false, y and the gradient are 0, even if the logit is NaN. A mask that removes everything gives
+    zeros.
 
     Attributes
     ----------
-    mask : which places take part
+    mask : true for the elements that take part
     """
 
     mask: tuple[bool, ...]

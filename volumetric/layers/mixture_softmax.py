@@ -10,13 +10,13 @@ from volumetric.layers.softmax import AxisSoftmax
 
 @layer("mixture_softmax")
 class MixtureSoftmax(AxisSoftmax):
-    """A weighted sum of distributions, which no single softmax of few features can express.
+    """A weighted sum of softmaxes, which a single softmax of few features cannot express.
 
     ::
 
         y = Σ_k softmax(w)_k · softmax(z_k)
 
-    The logits are the `components` logits w of the weights, then those of every component: ``components · (1 + n)``
+    The logits are the `components` logits w of the weights, then those of every component. So ``components · (1 + n)``
     logits give n probabilities.
 
     Yang et al. 2018 (arXiv 1711.03953).

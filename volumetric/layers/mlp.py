@@ -20,14 +20,14 @@ from volumetric.layers.scope import Scope, gated, linear
 
 @layer("swiglu")
 class SwiGLU(LayerSpec):
-    """The gated feed-forward block; SiLU makes it SwiGLU, GELU makes it GeGLU.
+    """The gated feed-forward block: SwiGLU with SiLU, GeGLU with GELU.
 
     ::
 
         y = (act(x Wgᵀ + bg) ⊙ (x Wuᵀ + bu)) Wdᵀ + bd
 
     With a `limit` c the hidden elements are ``act(min(g, c)) ⊙ (clamp(u, −c, c) + up_offset)`` of gate g and up u
-    (gpt-oss, arXiv 2508.10925, with quick_gelu, 7 and 1); at the bounds gradients pass, as torch.clamp's do.
+    (gpt-oss, arXiv 2508.10925, with quick_gelu, 7 and 1). At the bounds gradients pass, as in torch.clamp.
 
     Shazeer 2020 (arXiv 2002.05202).
 
@@ -38,7 +38,7 @@ class SwiGLU(LayerSpec):
     activation : of the gate
     bias : whether the three projections have biases
     limit : bound on gate (above) and up (both sides), or None
-    up_offset : added to up behind the bound, which it needs
+    up_offset : added to up after the bound; it needs a `limit`
     gate_factor : the activation is of ``gate_factor · (x Wgᵀ + bg)`` (Falcon-H1)
     """
 

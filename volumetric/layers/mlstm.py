@@ -42,7 +42,7 @@ _FRESH: dict[str, Init] = {"i/weight": "zeros", "i/bias": "normal_tenth", "f/wei
 
 @layer("mlstm")
 class MLSTM(LayerSpec):
-    """A memory of matrices: each row writes its value at its key, and reads at its query, on ``[…, T, E]``.
+    """A recurrent matrix memory: each row writes its value at its key and reads at its query, on ``[…, T, E]``.
 
     ::
 
@@ -53,23 +53,23 @@ class MLSTM(LayerSpec):
         y = Cᵀq / (max(|qᵀn|, exp(−m)) + 10⁻⁶)
         out = (y − mean) / √(var + 10⁻⁵) ⊙ w                             mean and variance of each head
 
-    Gates are exponential; what they add up is divided by exp(m), the largest of them so far. exp(−m) is taken for at
-    most e⁸⁰, by which what is read is nothing in any type.
+    Gates are exponential. Their sums are divided by exp(m), the largest gate so far. exp(−m) is limited to e⁸⁰; beyond
+    that the value read rounds to zero in every type.
 
-    Devices compute windows in chunks of `chunk_size` rows as products of matrices, exactly the same but for rounding:
-    with B the sum of log σ(f̃) since a row's sequence began, a chunk sees within itself
-    ``exp(B_t − B_s + ĩ_s − m_t) (q_t · k_s) / √d``, where no sequence begins between s and t, and what was before it as
-    one matrix. Calls on rows that go on from a state run row by row. In float32 chunks of 64 rows err as single steps
-    do; longer ones by more.
+    Devices compute windows in chunks of `chunk_size` rows as products of matrices, with the same result up to rounding.
+    Let B be the sum of log σ(f̃) since a row's sequence began. Within a chunk the score is
+    ``exp(B_t − B_s + ĩ_s − m_t) (q_t · k_s) / √d`` if no sequence begins between s and t. Everything before the chunk
+    is one matrix. Calls on rows that continue from a state run row by row. In float32, chunks of 64 rows have the error
+    of single steps; longer ones have more.
 
-    The states C ``[heads, d, d]``, n ``[heads, d]`` and m ``[heads]``, and the last rows that the convolution saw, are
-    what a sequence leaves behind. A reset makes them zeros; in gradients they are constants. Gates and states are
-    float32 whatever the type of the weights. A fresh layer has W = 0, a bias of the forget gates from 3 to 6 over the
-    heads, and one of the input gates of deviation 0.1.
+    The state of a sequence is C ``[heads, d, d]``, n ``[heads, d]``, m ``[heads]``, and the last rows that the
+    convolution saw. A reset sets them to zero. In gradients they are constants. Gates and states are float32 for all
+    types of weights. Initialisation: W is 0, biases of the forget gates go from 3 to 6 over the heads, and those of the
+    input gates have deviation 0.1.
 
-    With ``projection="axon"`` states, parameters and resets of the `AxonLinear` layers are among the cell's, below
-    ``i/``, ``f/``, ``qk/`` and ``v/``; the gates begin as the others do. Heads of one number
-    (``num_heads = embed_dim``) are always 0 behind their norm, of which there is a warning.
+    With ``projection="axon"`` the states, parameters and resets of the `AxonLinear` layers are part of the cell's,
+    under ``i/``, ``f/``, ``qk/`` and ``v/``. Their gates are initialised as the others. Heads of one number
+    (``num_heads = embed_dim``) are always 0 behind their norm; the layer warns of this.
 
     Beck et al. 2024 (arXiv 2405.04517).
 
@@ -78,9 +78,9 @@ class MLSTM(LayerSpec):
     embed_dim : width of input and output
     num_heads : heads, which divide the width
     kernel_size : rows that the convolution sees
-    chunk_size : rows that devices compute at once; the same numbers up to rounding. Beyond 64, float32 loses digits
-    projection : ``"axon"``: maps that remember stand in the place of W: an `AxonLinear` each makes ĩ and f̃ of
-        ``[q; k; v]``, one more, behind SiLU, ``q = k`` of what the convolution made, and one v of x
+    chunk_size : rows that devices compute at once; the same result up to rounding. Beyond 64, float32 loses digits
+    projection : ``"axon"``: `AxonLinear` layers replace W. One each computes ĩ and f̃ from ``[q; k; v]``, one more,
+        behind SiLU, ``q = k`` from the output of the convolution, and one v from x
     """
 
     contextual: ClassVar[bool] = True

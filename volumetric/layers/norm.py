@@ -15,21 +15,21 @@ from volumetric.layers.scope import Scope, flat
 
 @layer("rms_norm")
 class RMSNorm(LayerSpec):
-    """Normalised rows, by their root mean square.
+    """Normalises rows by their root mean square.
 
     ::
 
         y = x / √(mean(x²) + eps) · w          with unit_offset: · (1 + w)
 
     The mean is over the last axis. With ``r = 1/√(mean(x²) + eps)`` and ``h = gy · w``: ``x̄ = r h − x r³ mean(h x)``,
-    ``w̄ = Σ gy x r``. Where a square exceeds float32 the row becomes 0, see docs/numbers.md.
+    ``w̄ = Σ gy x r``. If a square exceeds float32 the row becomes 0, see docs/numbers.md.
 
     Zhang & Sennrich 2019 (arXiv 1910.07467).
 
     Attributes
     ----------
     num_features : features of a row
-    eps : keeps the root away from 0
+    eps : added to the mean of squares
     unit_offset : the gain is 1 + w (Gemma)
     """
 
@@ -57,22 +57,22 @@ class RMSNorm(LayerSpec):
 
 @layer("layer_norm")
 class LayerNorm(LayerSpec):
-    """Normalised rows, about their mean.
+    """Normalises rows by their mean and variance.
 
     ::
 
         y = (x − mean(x)) / √(var(x) + eps) · w + b
 
-    Mean and biased variance are over the last axis. The mean is kept in two parts, the second being what rounding to
-    float32 took from the first, so that large means lose nothing: 768 numbers of spread 1 about 10⁴ or 10⁶ come out
-    within 10⁻⁶ of float64 on every device; with a mean of one part they would be off by 10⁻³ and 10⁻¹.
+    Mean and biased variance are over the last axis. The mean is stored in two parts: the float32 value and its rounding
+    error. So large means lose no digits: 768 numbers of spread 1 about 10⁴ or 10⁶ are within 10⁻⁶ of float64 on every
+    device. With a mean of one part the errors would be 10⁻³ and 10⁻¹.
 
     Ba et al. 2016 (arXiv 1607.06450).
 
     Attributes
     ----------
     num_features : features of a row
-    eps : keeps the root away from 0
+    eps : added to the variance
     bias : whether there is b
     """
 

@@ -27,7 +27,7 @@ COMBINES: tuple[Combine, ...] = get_args(Combine)
 
 @layer("parallel")
 class Parallel(Container):
-    """Branches side by side on one input, their outputs joined by `combine`.
+    """Runs branches on one input and joins their outputs by `combine`.
 
     ::
 
@@ -36,18 +36,18 @@ class Parallel(Container):
         filter         y = Σ gate(x)_i · f_i(x)             a mixture of experts
         grid_scatter   cell p_i of a grid of zeros = f_i(x)
 
-    A branch's parameters are named below its number, ``0/weight``; the gate's below ``gate/``.
-    ``volumetric.builders.graft`` makes one of several trained networks.
+    A branch's parameters are named by its number, ``0/weight``; those of the gate by ``gate/``.
+    ``volumetric.builders.graft`` makes a Parallel from several trained networks.
 
     Attributes
     ----------
     branches : layers on the same input
-    combine : on the last axis, ``"concat"`` puts outputs side by side; ``"add"`` and ``"avg"`` sum them; ``"filter"``
-        sums them with the weights that `gate` gives to every row; ``"grid_scatter"`` puts each into its cell of a grid
-        of zeros, whose cells then lie side by side in reading order
+    combine : on the last axis, ``"concat"`` concatenates the outputs; ``"add"`` and ``"avg"`` sum them; ``"filter"``
+        sums them with the weights that `gate` computes for every row; ``"grid_scatter"`` puts each into its cell of a
+        grid of zeros, and concatenates the cells in reading order
     gate : for ``"filter"``, with one output for each branch
-    weigh : what the weights of the gate multiply: the ``"output"`` of a branch, or its ``"input"`` (Llama 4); then
-        outputs of the branches whose weight is not 0 are summed as they are
+    weigh : the gate's weights multiply the ``"output"`` of a branch, or its ``"input"`` (Llama 4); then the outputs of
+        branches with a weight above 0 are summed
     grid : for ``"grid_scatter"``: depth, rows, cols
     positions : for ``"grid_scatter"``: cell (z, y, x) of each branch; empty: the first cells in reading order
     """

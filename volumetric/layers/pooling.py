@@ -23,8 +23,8 @@ class Pool(Windowed):
     ----------
     kernel_size : elements of a window, a number for all spatial axes or one for each
     stride : steps from one window to the next; None: `kernel_size`
-    padding : what is put on both sides of each spatial axis, at most half of `kernel_size`
-    ceil_mode : whether a last window that reaches beyond the image counts, if it starts in it or in the padding before
+    padding : elements added on both sides of each spatial axis, at most half of `kernel_size`
+    ceil_mode : whether a last window that extends beyond the image counts, if it starts in it or in the padding before
     """
 
     kernel_size: int | Shape
@@ -87,10 +87,10 @@ class MaxPool(Pool):
 
         y[n, c, o] = max_k x[n, c, stride·o + dilation·k − padding]
 
-    Each channel is pooled on its own. There are ``⌊(size + 2·padding − span) / stride⌋ + 1`` windows along an axis,
-    where a window spans ``dilation·(kernel_size − 1) + 1`` elements; `ceil_mode` rounds the quotient up. What lies
-    outside is −∞, so padding never wins; NaN in a window makes it NaN. The gradient of a window goes to its largest
-    element, to the first of equal ones. All as in PyTorch.
+    Each channel is pooled separately. There are ``⌊(size + 2·padding − span) / stride⌋ + 1`` windows along an axis,
+    where a window spans ``dilation·(kernel_size − 1) + 1`` elements. `ceil_mode` rounds the quotient up. The padding is
+    −∞, so it is never the largest element. NaN in a window makes the result NaN. The gradient of a window goes to its
+    largest element, and to the first of equal ones. All as in PyTorch.
 
     Attributes
     ----------
@@ -136,12 +136,13 @@ class AvgPool(Pool):
 
         y[n, c, o] = Σ_k x[n, c, stride·o + k − padding] / size[o]
 
-    Each channel is pooled on its own. There are as many windows as in a `MaxPool1d`, along every axis. All as in
+    Each channel is pooled separately. The number of windows is that of a `MaxPool1d`, along every axis. All as in
     PyTorch.
 
     Attributes
     ----------
-    count_include_pad : whether the zeros of the padding count in the size of a window; what `ceil_mode` adds never does
+    count_include_pad : whether the zeros of the padding count in the size of a window; elements that `ceil_mode` adds
+        never do
     """
 
     count_include_pad: bool = True

@@ -30,11 +30,11 @@ class Recurrent(LayerSpec):
     """What the recurrent layers share: the loop over the steps of a sequence.
 
     Sequences are ``[T, input_size]`` or ``[B, T, input_size]``; the output is h of every step. Each step computes its
-    cell from ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other: Wih is
-    ``[blocks · hidden_size, input_size]``. The first state is zeros. A call goes on from the state that the steps
-    before it left, so that a sequence may come in pieces, and forgets it at resets. Gradients go back through all steps
-    of a call; in them the state before it is a constant. With `reverse` a call begins with zeros at its last step,
-    leaves nothing, and sees no row beyond a reset: the way back of a bidirectional layer.
+    cell from ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``. The blocks of a cell are stacked, so Wih is
+    ``[blocks · hidden_size, input_size]``. The first state is zeros. A call continues from the state of the steps
+    before it, so a sequence may be split into several calls. A reset clears the state. Gradients go back through all
+    steps of a call; the state before the call is a constant. With `reverse` a call begins with zeros at its last step,
+    keeps no state, and sees no row beyond a reset. This is the backward direction of a bidirectional layer.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Recurrent(LayerSpec):
     hidden_size : features of the state
     bias : whether there are bih and bhh
     reverse : whether the steps run from the last to the first
-    fresh : parameters of an untrained layer: uniform with biases of 0, or ``"orthogonal"`` with biases of 1
+    fresh : initialisation: uniform with biases of 0, or ``"orthogonal"`` with biases of 1
     """
 
     contextual: ClassVar[bool] = True

@@ -12,18 +12,18 @@ from volumetric.layers.scope import Scope
 
 @layer("reshape")
 class Reshape(LayerSpec):
-    """Gives every row another shape, in row-major order.
+    """Changes the shape of every row, in row-major order.
 
     ::
 
         y[n] = the elements of x[n] in the shape `shape`
 
-    The first axis, which counts rows or samples, stays. ``Reshape(shape=(-1,))`` flattens images for a dense layer,
-    ``Reshape(shape=(8, 7, 7))`` makes images of features.
+    The first axis counts rows or samples and does not change. ``Reshape(shape=(-1,))`` flattens images for a dense
+    layer, ``Reshape(shape=(8, 7, 7))`` makes images of features.
 
     Attributes
     ----------
-    shape : of a row; one size may be -1: whatever is left
+    shape : of a row; one size may be -1, for the remaining elements
     """
 
     shape: tuple[int, ...]

@@ -17,11 +17,11 @@ class Scale(LayerSpec):
 
         y = factor · x
 
-    Cohere's models scale their logits so, Granite's what a block adds to the stream.
+    Cohere's models scale their logits with it. Granite's models scale the output of each block.
 
     Attributes
     ----------
-    factor : what every element is multiplied by
+    factor : the constant
     """
 
     factor: float

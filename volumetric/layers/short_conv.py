@@ -28,10 +28,10 @@ class ShortConv(LayerSpec):
         [b, c, v] = x Wiᵀ
         y = (c ⊙ conv(b ⊙ v)) Woᵀ
 
-    ``conv`` is causal, of each channel on its own: a row sees itself and the ``kernel_size − 1`` rows before it, which
-    are all that a sequence leaves behind, however long it is.
+    ``conv`` is causal and acts on each channel separately. A row sees itself and the ``kernel_size − 1`` rows before
+    it. These rows are the whole state of a sequence.
 
-    The operator of LFM2 (arXiv 2511.23404), in ten of sixteen layers of its models.
+    It is the operator of LFM2 (arXiv 2511.23404), in ten of sixteen layers of its models.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ _CELL = CELLS["slstm"]
 
 @layer("slstm")
 class SLSTM(LayerSpec):
-    """An LSTM whose input and forget gates are exponential, on rows ``[…, T, E]``.
+    """An LSTM with exponential input and forget gates, on rows ``[…, T, E]``.
 
     ::
 
@@ -48,17 +48,17 @@ class SLSTM(LayerSpec):
         c = f c_{t−1} + i tanh(z̃)        n = f n_{t−1} + i        y = σ(õ) c / (n + 10⁻⁶)
         out = (y − mean) / √(var + 10⁻⁵) ⊙ w                             mean and variance of each head
 
-    All that gates add up is divided by exp(m), the largest of them so far, so that nothing overflows; n counts what was
-    added, and y is a weighted mean. The recurrence reads y before its norm.
+    The sums of the gates are divided by exp(m), the largest gate so far, so nothing overflows. n counts the additions,
+    and y is a weighted mean. The recurrence reads y before its norm.
 
     The gates' matrices are ``[heads, out, in]`` with out = in = E / heads, R ``[4, heads, out, in]`` and b
-    ``[4, heads, out]`` with the gates in the order i, f, z, o. Gates and states are computed in float32 whatever the
-    type of the weights. A sequence leaves behind y, c, n and m ``[E]``, and the last rows that the convolution saw. A
-    reset makes them zeros; in gradients they are constants.
+    ``[4, heads, out]``, with the gates in the order i, f, z, o. Gates and states are computed in float32 for all types
+    of weights. The state of a sequence is y, c, n and m ``[E]``, and the last rows that the convolution saw. A reset
+    sets them to zero. In gradients they are constants.
 
-    A fresh layer has R = 0, matrices of deviation √(2 / (5 in)), and biases of the forget gate from 3 to 6 within each
-    head. What the maps of ``projection="axon"`` keep and learn stands below ``if/`` and ``zo/``. Heads of one number
-    (``num_heads = embed_dim``) are always 0 behind their norm, of which there is a warning.
+    Initialisation: R is 0, matrices have deviation √(2 / (5 in)), and biases of the forget gate go from 3 to 6 within
+    each head. States and parameters of ``projection="axon"`` are under ``if/`` and ``zo/``. Heads of one number
+    (``num_heads = embed_dim``) are always 0 behind their norm; the layer warns of this.
 
     Beck et al. 2024 (arXiv 2405.04517).
 
@@ -66,9 +66,9 @@ class SLSTM(LayerSpec):
     ----------
     embed_dim : width of input and output
     num_heads : heads, which divide the width
-    kernel_size : rows that the convolution sees; 0: there is none
-    projection : ``"axon"``: gates i and f, and z and o, are made by one `AxonLinear` each of all channels in the place
-        of the matrices W within heads
+    kernel_size : rows that the convolution sees; 0: no convolution
+    projection : ``"axon"``: one `AxonLinear` of all channels computes gates i and f, and one z and o, instead of the
+        matrices W within heads
     """
 
     contextual: ClassVar[bool] = True

@@ -17,12 +17,12 @@ from volumetric.layers.scope import Scope
 class AxisSoftmax(LayerSpec):
     """Base of the layers that turn logits along one axis into probabilities.
 
-    A slice whose logits are all -inf gives zeros; one with NaN or +inf gives NaN, and disturbs no other
+    A slice whose logits are all -inf gives zeros. A slice with NaN or +inf gives NaN, and does not affect the others
     (docs/numbers.md).
 
     Attributes
     ----------
-    temperature : τ, what logits are divided by first
+    temperature : τ, the divisor of the logits
     axis : axis of the logits, from the front or (below 0) from the end; never the first one, which counts rows
     """
 
@@ -66,14 +66,14 @@ class AxisSoftmax(LayerSpec):
 
 @layer("softmax")
 class Softmax(AxisSoftmax):
-    """Distributions along an axis; slices as in `AxisSoftmax`.
+    """A softmax along an axis; slices as in `AxisSoftmax`.
 
     ::
 
         y_i = exp(x_i / τ) / Σ_j exp(x_j / τ)
 
-    Gradient: ``x̄ = y (gy − Σ gy y) / τ``. Every row is a distribution of its own. The Go engine Loom makes one of all
-    rows together, so networks that read several rows at a time differ (docs/loom.md).
+    Gradient: ``x̄ = y (gy − Σ gy y) / τ``. Every row is a distribution of its own. The Go engine Loom makes one
+    distribution of all rows together, so networks that read several rows at once differ (docs/loom.md).
     """
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:

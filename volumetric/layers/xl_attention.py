@@ -44,13 +44,13 @@ class XLAttention(LayerSpec):
         ℓ_s = ((q + u) · k_s + (q + w) · r_δ) / √d         δ rows back, of the same sequence
         y = W_o Σ_s softmax(ℓ)_s v_s + b
 
-    A row sees the same rows however a sequence is cut into calls, and nothing from before a reset; where fewer rows
-    came before, it sees fewer, never empty ones. Keys and values are kept as they were computed: after an update of the
-    weights older rows keep what the weights of their time made. In gradients they are constants.
+    A row sees the same rows however a sequence is split into calls, and none from before a reset. At the start of a
+    sequence it sees fewer rows, and no empty ones. Keys and values are stored as they were computed: after an update of
+    the weights, older rows keep the values of the old weights. In gradients they are constants.
 
-    A sequence leaves behind the last keys and values ``[memory, heads · d]`` and how many of them are its own. Calls on
-    rows that go on from a state run row by row. u and w, one vector a head, are zeros in a fresh layer. What the maps
-    of ``projection="axon"`` keep and learn stands below ``q/``, ``k/`` and ``v/``.
+    The state of a sequence is the last keys and values ``[memory, heads · d]`` and how many of them are its own. Calls
+    on rows that continue from a state run row by row. u and w, one vector a head, are zeros at first. States and
+    parameters of ``projection="axon"`` are under ``q/``, ``k/`` and ``v/``.
 
     Dai et al. 2019 (arXiv 1901.02860).
 
@@ -61,8 +61,8 @@ class XLAttention(LayerSpec):
     head_dim : width of a head; None: the heads divide the width
     memory : rows before a row that it sees
     bias : whether the products with rows have biases
-    projection : ``"axon"``: an `AxonLinear` each makes queries, keys and values: maps that remember, so that a row sees
-        more than the rows before it that it attends to
+    projection : ``"axon"``: an `AxonLinear` each computes queries, keys and values. These maps have a memory, so a row
+        depends on more rows than it attends to
     """
 
     contextual: ClassVar[bool] = True

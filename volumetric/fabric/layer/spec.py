@@ -35,7 +35,7 @@ _RAW = float(np.log(np.expm1(SHARPNESS)))
 
 @layer("fabric")
 class Fabric(NodeLayer):
-    """Many small recurrent cells on a graph, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``: all ports side by side.
+    """Many small recurrent cells on a graph, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``, ports concatenated.
 
     ::
 
@@ -46,36 +46,37 @@ class Fabric(NodeLayer):
         o = W_r W_m m + b                                   output nodes, from the new s
         y = W mean(o) + b                                   a port; or of its nodes side by side, or by learned queries
 
-    The graph is a lattice, or nodes at coordinates; s is what nodes show. A row changes what input nodes show, every
-    cell reads its neighbours and steps, and output nodes read what cells show then. A row so goes one edge further with
-    each row, or `inner_steps` of them. An edge with a delay of D > 1 brings what its sender showed when the row D − 1
-    rows before began; one into an output node what it showed when that row ended.
+    The graph is a lattice, or nodes at coordinates. s is the public output of the nodes. A row works in three steps:
+    input nodes take the row, every cell reads its neighbours and steps, and output nodes read the new outputs of cells.
+    So a signal crosses one edge per row, or `inner_steps` edges. An edge with a delay of D > 1 delivers its sender's
+    output from the beginning of the row D − 1 rows before. Into an output node it delivers the output from the end of
+    that row.
 
-    A slot is learned for each node, beside a code of its place: its coordinates, their sine and cosine, and what kind
-    of node it is. Cells of a population have weights of their own, or one set for all, or for those in a tile; fresh
-    ones are one draw, moved apart a little. A sequence leaves behind what cells show and keep, and what was shown in
-    the last rows, as far as edges with delays ask for it. A reset forgets it all before a row, once, however many inner
-    steps there are.
+    Each node has a learned slot and a code of its place: its coordinates, their sine and cosine, and the kind of the
+    node. Cells of a population have their own weights, or one set for all, or one for each tile. New weights are one
+    draw with small differences between cells. The state of a sequence has the outputs and states of cells, and the
+    outputs of the last rows that delays need. A reset clears the state before a row, once, for any number of inner
+    steps.
 
-    docs/fabrics.md says how one is declared, trained and run.
+    docs/fabrics.md shows how to declare, train and run a fabric.
 
     Attributes
     ----------
-    graph : where nodes are
+    graph : places of the nodes
     inputs, outputs : ports
-    populations : what the other nodes are
-    connectivity : who reads whom
+    populations : the cells at the other nodes
+    connectivity : the edges
     public, message : widths P of z and M of messages
-    head_dim, heads, value_dim : of the attention over senders; values are as wide as keys unless told
-    query : a receiver asks with its ``"slot"``, or its cell with its ``"state"``, what it showed before
-    kv_tile : senders in one tile have one matrix of keys and values; None: tiles of a quarter of each side of a
-        lattice, or one for all without one
+    head_dim, heads, value_dim : of the attention over senders; values are as wide as keys by default
+    query : query of a receiver: its learned ``"slot"``, or the previous output of its cell (``"state"``)
+    kv_tile : senders in one tile share one matrix of keys and values; None: tiles of a quarter of each side of a
+        lattice, or one for all without a lattice
     learn_distance : λ is learned for each head; if not it is 0.5
     inner_steps : messages for each row
-    dynamic : nodes can be masked while it runs: the buffer ``"living"``, ``[nodes]`` in the order of `facts`, is 0 for
-        those that are. Such a node is not read, shows and keeps zeros, its parameters have no gradient, and it is none
-        of its output's: a mean is that of the living ones, and what is side by side has zeros in its place. What is
-        left computes as it would without them
+    dynamic : nodes can be masked at run time. The buffer ``"living"``, ``[nodes]`` in the order of `facts`, is 0 for
+        masked nodes. A masked node is not read, its output and state are zeros, and its parameters have no gradient.
+        Means of outputs are over living nodes, and concatenated outputs have zeros in its place. The other nodes
+        compute as if it did not exist
     without : ids of nodes of the graph that do not exist, nor do their edges, parameters and states
     """
 

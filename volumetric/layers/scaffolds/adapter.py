@@ -18,21 +18,22 @@ AdapterActivation = Literal["gelu", "silu", "relu"]
 
 @layer("adapter")
 class Adapter(Scaffold):
-    """A narrow block behind a layer, on rows ``[…, embed_dim]``.
+    """A narrow residual block behind a layer, on rows ``[…, embed_dim]``.
 
     ::
 
         h = core(x)
         y = h + g ⊙ (W₂ act(W₁ norm(h) + b₁) + b₂)
 
-    The core was trained before, and may stay as it is (``TrainConfig(frozen=("*/core/*",))``). A fresh adapter has W₂ =
-    0 and g = 1: it passes h on, and W₂ learns from the first update on. With g = 0 as well neither would ever.
+    The core is an already trained layer. It can stay frozen (``TrainConfig(frozen=("*/core/*",))``). A new adapter has
+    W₂ = 0 and g = 1. So it passes h on unchanged, and W₂ learns from the first update on. With g = 0 as well, neither
+    would ever have a gradient.
 
     Houlsby et al. 2019 (arXiv 1902.00751).
 
     Attributes
     ----------
-    embed_dim : width of what the core makes
+    embed_dim : width of the core's output
     bottleneck : width between the products
     activation : ``"gelu"``, ``"silu"`` or ``"relu"``
     per_channel : g is a vector; else one number

@@ -31,7 +31,7 @@ NEAR_ZERO = 1e-3
 
 @layer("column")
 class Column(Container):
-    """A mixture of experts with states, on ``[…, embed_dim]``; one expert is that expert alone.
+    """A mixture of experts with states, on ``[…, embed_dim]``; a single expert is computed without the mixture.
 
     ::
 
@@ -44,11 +44,11 @@ class Column(Container):
         R = Σᵢ aᵢ Δ̂ᵢ + (u − x)
         y = x + α R + α′ (W₂ gelu(W₁ R + b₁) + b₂)                       2 · embed_dim hidden features
 
-    Every expert runs on every row, so that its state knows them all, and each row takes its own mixture. Scores of
-    experts that `top_k` leaves have gradients. States and parameters of experts are below their numbers, ``0/…``.
+    Every expert runs on every row, so its state includes all rows. Each row has its own mixture. Scores of experts
+    outside the `top_k` have gradients too. States and parameters of experts are named by their numbers, ``0/…``.
 
-    Fresh matrices of the prior lie between ±0.02 and what else routes between ±0.001: with zeros the prior would never
-    have a gradient. Wₒ begins with zeros, α and α′ with 1.
+    Initialisation: matrices of the prior lie between ±0.02, and the other routing parameters between ±0.001. With zeros
+    the prior would never have a gradient. Wₒ is zero, α and α′ are 1.
 
     Attributes
     ----------
@@ -56,15 +56,15 @@ class Column(Container):
     experts : at least one, from rows of this width to such rows
     key_dim : width of the keys of prior and mixer; None: embed_dim
     temperature : of the prior
-    top_k : experts with the largest prior that have a weight; None: all
+    top_k : number of experts with the largest prior that have a weight; None: all
     scale : the prior's scores are divided by the ``"root"`` of key_dim, or by key_dim itself (``"full"``)
     refine : weight of the refiner; 0: there is none
     refine_dim : width of its keys; None: embed_dim
     refine_temperature : of the refiner
     prune : experts without a weight do not take part in the mixer either
-    balance : weight of a term for each row that backprop adds to the loss while training, E Σᵢ (mean of aᵢ over the
-        rows of the sequence)²: 1 where all E experts are used alike, E where one is; it is not part of the losses that
-        are told
+    balance : weight of a balance term, which backprop adds to the loss of each row in training: E Σᵢ (mean of aᵢ over
+        the rows of the sequence)². It is 1 if all E experts are used equally, and E if one is. Reported losses do not
+        include it
     eps : of the norm
     """
 

@@ -9,13 +9,13 @@ from volumetric.layers.scope import Scope
 
 @layer("pass_through")
 class PassThrough(Scaffold):
-    """A core as it is, where a scaffold is asked for: the expert of a `Column`, the layer of a stack (docs/stacks.md).
+    """A core without change, as a scaffold: the expert of a `Column`, the layer of a stack (docs/stacks.md).
 
     ::
 
         y = core(x)
 
-    Parameters and states are the core's, below ``core/``.
+    Parameters and states are those of the core, under ``core/``.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ from volumetric.layers.scope import Scope, linear
 
 @layer("post_up")
 class PostUp(Widened):
-    """A core on rows ``[…, embed_dim]`` as they are, then a feed-forward block, both in residual paths.
+    """A core on rows ``[…, embed_dim]``, then a feed-forward block, both in residual paths.
 
     ::
 
@@ -30,7 +30,7 @@ class PostUp(Widened):
 
     Attributes
     ----------
-    factor : the hidden rows of the block are this times as wide, rounded down
+    factor : width of the hidden rows as a multiple of embed_dim, rounded down
     embed_dim : width of input and output
     core : the layer inside, from rows of this width to such rows
     """

@@ -10,7 +10,7 @@ from volumetric.layers.scaffolds.post_up import PostUp
 
 @layer("post_up_gated")
 class PostUpGated(PostUp):
-    """A `PostUp` with a gate in the place of each sum.
+    """A `PostUp` with a gate instead of each sum.
 
     ::
 
@@ -19,7 +19,7 @@ class PostUpGated(PostUp):
         gate(x, f) = (1 − z) ⊙ x + z ⊙ ĥ
         r = σ(Wr f + Ur x)       z = σ(Wz f + Uz x − b)       ĥ = tanh(Wg f + Ug (r ⊙ x))
 
-    b begins with 2, so that a fresh gate passes most of x on.
+    b is 2 at first, so a new gate passes most of x on.
 
     Parisotto et al. 2019, GTrXL (arXiv 1910.06764).
     """

@@ -20,7 +20,7 @@ from volumetric.layers.scope import Scope, columns, gated, linear
 
 @layer("pre_up")
 class PreUp(Widened):
-    """A core on rows wider than those that the scaffold reads, ``[…, embed_dim]``.
+    """A core on widened rows, between projections of ``[…, embed_dim]``.
 
     ::
 
@@ -28,14 +28,14 @@ class PreUp(Widened):
         s = core(silu(a))                            or core(a)
         y = x + W₂ ((s + k ⊙ silu(a)) ⊙ silu(z)) + b₂
 
-    Beside the core goes silu(a), times k, a vector that begins with ones, and both pass the gate z.
+    silu(a) bypasses the core, times k, a vector that is 1 at first. The sum passes the gate z.
 
     Beck et al. 2024 (arXiv 2405.04517).
 
     Attributes
     ----------
-    factor : a and z are this times as wide, rounded down
-    activate_input : whether the core reads silu(a); None: unless it is an `MLSTM` whose keys are those of its
+    factor : width of a and z as a multiple of embed_dim, rounded down
+    activate_input : whether the core reads silu(a). None: yes, except for an `MLSTM` whose keys come from its
         convolution, which has an activation
     embed_dim : width of input and output
     core : the layer inside, from rows as wide as a to such rows

@@ -10,7 +10,7 @@ from volumetric.layers.scaffolds.pre_up import PreUp
 
 @layer("pre_up_gated")
 class PreUpGated(PreUp):
-    """A `PreUp` with a gate in the place of its sum.
+    """A `PreUp` with a gate instead of its sum.
 
     ::
 
@@ -20,7 +20,7 @@ class PreUpGated(PreUp):
         gate(x, f) = (1 − u) ⊙ x + u ⊙ ĥ
         r = σ(Wr f + Ur x)       u = σ(Wz f + Uz x − b)       ĥ = tanh(Wg f + Ug (r ⊙ x))
 
-    b begins with 2, so that a fresh gate passes most of x on.
+    b is 2 at first, so a new gate passes most of x on.
 
     Parisotto et al. 2019, GTrXL (arXiv 1910.06764).
     """

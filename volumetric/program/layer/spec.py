@@ -27,27 +27,27 @@ class Program(LayerSpec):
         x[region]   ← carrier(x, x′)                     filters, memories, denoisers; meters take the errors
         y           = W LN(pool) + b                     outputs, from the new x
 
-    A row of input or output is all ports side by side. The region that an edge writes asks the one that it reads, by
-    one of sixteen rules. A row changes what inputs put in, every edge that fires and whose conditions hold reads the
-    canvas, or what regions are read through, as it was then, and outputs hand out what regions hold behind it. A region
-    that does not fire stays as it is. With each row things so go one edge further, or as many as a region with
-    ``inner(…, n)`` takes.
+    A row of input or output is the concatenation of all ports. The region that an edge writes attends to the region
+    that it reads, by one of sixteen rules. A row works in three steps. Inputs write to their regions. Every edge that
+    fires, and whose condition holds, reads the canvas as it is then (or the slots of regions). Outputs return the new
+    content of regions. A region that does not fire keeps its content. So a signal crosses one edge per row, or as many
+    as a region with ``inner(…, n)`` takes.
 
     The code of a position is the sinusoid of its place, frame first, and learned vectors of its region, its family and
-    the logarithm of its period. A sequence leaves behind the canvas, counts of clocks, memories, slots, rows that edges
-    with lags will read, and meters; a reset forgets them all before a row. Clocks have no gradient: what a region
-    computes is learned in the rows in which it fires. An output on a memory reads the memory's rows. While it trains,
-    what diffusive regions with a ``Level`` port hold gets normal noise of that level before edges read it,
-    ``√ᾱ x₀ + √(1 − ᾱ) ε``.
+    the logarithm of its period. The state of a sequence is the canvas, counts of clocks, memories, slots, rows for
+    edges with lags, and meters. A reset clears it before a row. Clocks have no gradient: a region learns in the rows in
+    which it fires. An output on a memory reads the memory's rows. In training, normal noise is added to diffusive
+    regions with a `Level` port before edges read them: ``√ᾱ x₀ + √(1 − ᾱ) ε``, with ᾱ from the port.
 
-    Clocks are those of layers (docs/clocked.md#clocks), with ``region.kind`` of meters to watch, signals to wait for,
-    and ``inner(clock, n)``, by which a region computes n times more in a step.
+    Clocks are those of layers (docs/clocked.md#clocks), with three additions: meters as ``region.kind``, signals, and
+    ``inner(clock, n)``, by which a region computes n more times in a step.
 
     Attributes
     ----------
-    program : canvas, edges, ports and meters; it has an input and an output, and its clocks look at what there is
-    watched : behind the outputs a row has what `layers.program.watched` tells of it: how often each region and each
-        edge computed, how strong regions are, and what meters read
+    program : canvas, edges, ports and meters. It has an input and an output, and its clocks refer only to existing
+        names
+    watched : the outputs also have the columns of `layers.program.watched`: the number of computations of each region
+        and each edge, the strength of regions, and the values of meters
     """
 
     contextual: ClassVar[bool] = True
