@@ -86,6 +86,18 @@ def test_the_glossary_is_short_and_in_order() -> None:
     assert words == sorted(words, key=lambda word: word.lower())
 
 
+def test_answers_lead_to_functions_in_three_hops() -> None:
+    """A link, a file, and what is defined in it."""
+    answers = re.split(r"^\*\*(?=.*\?\*\*)", section("docs/map.md", "Where is …?"), flags=re.MULTILINE)[1:]
+    assert len(answers) >= 12
+    for answer in answers:
+        hops = re.search(r"\?\*\* \[.+?\]\(\S+\) →\s+`(\S+)` →\s+`([\w.]+)`", answer)
+        assert hops is not None, answer
+        assert re.search(rf"^ *(?:async )?(?:def|class) {hops[2].split('.')[-1]}\b", text_of(hops[1]), re.MULTILINE), (
+            answer
+        )
+
+
 @pytest.mark.parametrize("document", INSIDE)
 def test_pictures_are_diagrams_that_mermaid_knows(document: str) -> None:
     text = text_of(document)
