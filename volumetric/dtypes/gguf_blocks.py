@@ -158,9 +158,9 @@ def _to_block(codes: NDArray[np.void], gguf_type: str) -> NDArray[np.void]:
 
 def _even_nibbles(pairs: NDArray[Any]) -> NDArray[np.uint8]:
     """Nibbles 0 and 2 of each uint16, as one byte."""
-    kept = pairs & 0x0F0F
-    kept |= kept >> 4
-    return kept.astype(np.uint8)
+    nibbles = pairs & 0x0F0F
+    nibbles |= nibbles >> 4
+    return nibbles.astype(np.uint8)
 
 
 def _spread_nibbles(words: NDArray[np.uint64]) -> NDArray[Any]:

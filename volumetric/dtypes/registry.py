@@ -167,12 +167,12 @@ def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str):
-        found = _SPELLINGS.get(spec)
+        dtype = _SPELLINGS.get(spec)
     else:
-        found = _from_numpy(spec)
-    if found is None:
+        dtype = _from_numpy(spec)
+    if dtype is None:
         raise DTypeError(f"unknown dtype {spec!r}", hint=_close_names(str(spec)))
-    return found
+    return dtype
 
 
 def _from_numpy(spec: Any) -> DType | None:

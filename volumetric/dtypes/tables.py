@@ -53,7 +53,7 @@ def register_dtype(name: str, values: ArrayLike, *, short: str = "", aliases: Se
         if text and find_format(text) is not None:
             raise DTypeError(f"a block format {text!r} is there already", hint="choose another name")
     host = np.dtype(np.uint8 if bits <= 8 else np.uint16)
-    made = DType(
+    dtype = DType(
         name=name,
         short=short or name,
         bits=bits,
@@ -62,7 +62,7 @@ def register_dtype(name: str, values: ArrayLike, *, short: str = "", aliases: Se
         aliases=tuple(aliases),
         values=tuple(table.tolist()),
     )
-    return add_dtype(made)
+    return add_dtype(dtype)
 
 
 @cache

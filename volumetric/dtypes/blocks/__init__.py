@@ -43,9 +43,9 @@ def register_format(form: BlockFormat) -> BlockFormat:
     folded = form.name.strip().lower().translate(_DROPPED)
     if folded in _FOLDED:
         raise DTypeError(f"a block format {form.name!r} is there already", hint="choose another name")
-    taken = declared_dtype(form.name)
-    if taken is not None:
-        raise DTypeError(f"{form.name!r} is a spelling of {taken}", hint="choose another name")
+    dtype = declared_dtype(form.name)
+    if dtype is not None:
+        raise DTypeError(f"{form.name!r} is a spelling of {dtype}", hint="choose another name")
     _ALL[form.name] = _FOLDED[folded] = form
     return form
 

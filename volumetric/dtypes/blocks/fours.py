@@ -59,10 +59,10 @@ def _join_iq4_nl(fields: Fields) -> Bytes:
 
 
 def _fit_iq4_xs(x: F32Array, importance: F32Array | None) -> Fields:
-    wanted = _curve_scales(x, importance).reshape(-1, 8)
-    peak = np.take_along_axis(wanted, np.abs(wanted).argmax(axis=1)[:, None], axis=1)[:, 0]
+    group_scales = _curve_scales(x, importance).reshape(-1, 8)
+    peak = np.take_along_axis(group_scales, np.abs(group_scales).argmax(axis=1)[:, None], axis=1)[:, 0]
     step, whole = stored_half(peak / np.float32(-32))
-    scales = np.clip(np.rint(divided(wanted, whole[:, None])), -32, 31)
+    scales = np.clip(np.rint(divided(group_scales, whole[:, None])), -32, 31)
     each = np.repeat(scales * whole[:, None], 32, axis=1)
     return Fields(codes=nearest_index(divided(x, each), _CURVE), step=step, scales=scales.astype(np.int8))
 

@@ -30,18 +30,18 @@ _SPREAD = np.arange(-10, 11) / 10
 _AROUND = np.arange(-9, 10) / 10
 
 
-def _small(wanted: F32Array, top: int) -> tuple[np.ndarray, Bytes, F32Array]:
+def _small(numbers: F32Array, top: int) -> tuple[np.ndarray, Bytes, F32Array]:
     """Numbers ≥ 0 ``[n, groups]`` as integers 0 … `top` times one float16; also what that stands for."""
-    step, whole = stored_half(wanted.max(axis=1) / np.float32(top))
-    small = np.clip(np.rint(divided(wanted, whole[:, None])), 0, top)
+    step, whole = stored_half(numbers.max(axis=1) / np.float32(top))
+    small = np.clip(np.rint(divided(numbers, whole[:, None])), 0, top)
     return step, small.astype(np.uint8), small * whole[:, None]
 
 
-def _signed(wanted: F32Array, top: int) -> tuple[np.ndarray, np.ndarray, F32Array]:
+def _signed(numbers: F32Array, top: int) -> tuple[np.ndarray, np.ndarray, F32Array]:
     """Numbers of any sign as integers -`top` … `top` - 1 times one float16; the largest gets -`top`."""
-    peak = np.take_along_axis(wanted, np.abs(wanted).argmax(axis=1)[:, None], axis=1)[:, 0]
+    peak = np.take_along_axis(numbers, np.abs(numbers).argmax(axis=1)[:, None], axis=1)[:, 0]
     step, whole = stored_half(peak / np.float32(-top))
-    small = np.clip(np.rint(divided(wanted, whole[:, None])), -top, top - 1)
+    small = np.clip(np.rint(divided(numbers, whole[:, None])), -top, top - 1)
     return step, small.astype(np.int8), small * whole[:, None]
 
 
@@ -61,8 +61,8 @@ def _affine(x: F32Array, importance: F32Array | None, top: int, group: int, smal
 def _symmetric(x: F32Array, importance: F32Array | None, top: int, small: int) -> Fields:
     """Codes + `top` of groups of 16, whose scales are -`small` … `small` - 1 steps."""
     weights = by_size(x, 16) if importance is None else importance
-    wanted = symmetric_scales(columns(x, 16), columns(weights, 16), top, _AROUND).reshape(len(x), -1)
-    step, scales, scale = _signed(wanted, small)
+    group_scales = symmetric_scales(columns(x, 16), columns(weights, 16), top, _AROUND).reshape(len(x), -1)
+    step, scales, scale = _signed(group_scales, small)
     grouped = x.reshape(len(x), -1, 16)
     codes = np.clip(np.rint(divided(grouped, scale[..., None])), -top, top - 1) + top
     return Fields(codes=codes.astype(np.uint8).reshape(x.shape), step=step, scales=scales)

@@ -51,15 +51,15 @@ def symmetric_scales(x: F32Array, weights: F32Array, top: int, tries: Iterable[f
     peak = signed_peaks(x)
     inverse = np.where(np.abs(peak) < _TINY, np.float32(0), np.float32(-1) / np.where(peak == 0, np.float32(1), peak))
     weighted = weights * x
-    best, found = np.full(len(peak), np.float32(-1)), peak / np.float32(-top)
+    best, scales = np.full(len(peak), np.float32(-1)), peak / np.float32(-top)
     for more in tries:
         codes = np.rint((inverse * np.float32(top + more)) * x)
         np.clip(codes, -top, top - 1, out=codes)
         along = (weighted * codes).sum(axis=0)
         codes *= codes
         codes *= weights
-        _keep_better(best, found, along, codes.sum(axis=0))
-    return found
+        _keep_better(best, scales, along, codes.sum(axis=0))
+    return scales
 
 
 def table_scales(x: F32Array, weights: F32Array, table: tuple[int, ...], tries: Iterable[float]) -> F32Array:
@@ -68,24 +68,24 @@ def table_scales(x: F32Array, weights: F32Array, table: tuple[int, ...], tries: 
     inverse = np.where(np.abs(peak) < _TINY, np.float32(0), np.float32(1) / np.where(peak == 0, np.float32(1), peak))
     values = np.array(table, np.float32)
     weighted = weights * x
-    best, found = np.full(len(peak), np.float32(-1)), peak / values[0]
+    best, scales = np.full(len(peak), np.float32(-1)), peak / values[0]
     for more in tries:
         chosen = values[nearest_index((inverse * np.float32(table[0] + more)) * x, table)]
         along = (weighted * chosen).sum(axis=0)
         chosen *= chosen
         chosen *= weights
-        _keep_better(best, found, along, chosen.sum(axis=0))
-    return found
+        _keep_better(best, scales, along, chosen.sum(axis=0))
+    return scales
 
 
-def _keep_better(best: F32Array, found: F32Array, along: F32Array, power: F32Array) -> None:
+def _keep_better(best: F32Array, scales: F32Array, along: F32Array, power: F32Array) -> None:
     """Take the fit ``along / power`` where its share of the weighted squares, ``along² / power``, is the largest."""
     good = power > 0
     power = np.where(good, power, np.float32(1))
     share = along * along / power
     better = good & (share > best)
     best[better] = share[better]
-    found[better] = (along / power)[better]
+    scales[better] = (along / power)[better]
 
 
 def nearest_index(x: F32Array, table: tuple[int, ...]) -> np.ndarray:

@@ -41,8 +41,8 @@ def _join(fields: Fields) -> Bytes:
 
 def _fit(x: F32Array, importance: F32Array | None) -> Fields:
     weights = by_size(x, 32) if importance is None else importance
-    wanted = np.abs(table_scales(columns(x, 32), columns(weights, 32), _CURVE, _TRIES))  # the levels are symmetric
-    byte = ((wanted.view(np.uint32) + np.uint32(1 << 19)) >> np.uint32(20)).astype(np.int64) - _BIAS
+    scales = np.abs(table_scales(columns(x, 32), columns(weights, 32), _CURVE, _TRIES))  # the levels are symmetric
+    byte = ((scales.view(np.uint32) + np.uint32(1 << 19)) >> np.uint32(20)).astype(np.int64) - _BIAS
     bits = np.where(byte < 0, 0, (np.clip(byte, 1, 255) + _BIAS) << 4).astype(np.uint16)
     step = bits.view(ml_dtypes.bfloat16)
     return Fields(codes=nearest_index(divided(x, step.astype(np.float32)[:, None]), _CURVE), step=step)
