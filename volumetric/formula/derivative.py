@@ -111,8 +111,8 @@ class _Rules:
 
     def _div(self, of: Expression) -> list[_Product]:
         a, b = of.args
-        made = [_Product(1.0, (self.of(a) / b,))] if self._terms(a) else []
-        return [*made, _Product(-1.0, (of, self.of(b) / b))] if self._terms(b) else made
+        terms = [_Product(1.0, (self.of(a) / b,))] if self._terms(a) else []
+        return [*terms, _Product(-1.0, (of, self.of(b) / b))] if self._terms(b) else terms
 
     def _where(self, of: Expression) -> list[_Product]:
         condition, a, b = of.args
@@ -148,17 +148,17 @@ def _factors(of: Expression) -> list[Expression]:
 
 def _product(factors: Sequence[Expression]) -> _Product:
     """Gather the constants of a product."""
-    made = _Product(1.0)
+    product = _Product(1.0)
     for each in factors:
         if each.op == "constant":
-            made *= _Product(each.value)
+            product *= _Product(each.value)
         elif each.op == "neg":
-            made *= _Product(-1.0) * _product(each.args)
+            product *= _Product(-1.0) * _product(each.args)
         elif each.op == "mul":
-            made *= _product(_factors(each))
+            product *= _product(_factors(each))
         else:
-            made *= _Product(1.0, (each,))
-    return made
+            product *= _Product(1.0, (each,))
+    return product
 
 
 def _sum(terms: Sequence[_Product]) -> Expression:

@@ -127,17 +127,17 @@ def equal(a: Number, b: Number) -> Expression:
 
 def walk(*of: Expression) -> list[Expression]:
     """Return expressions and all that they are made of, each once: what makes another first, conditions last."""
-    seen: dict[Expression, None] = {}
+    ordered: dict[Expression, None] = {}
 
     def visit(each: Expression) -> None:
-        if each not in seen:
+        if each not in ordered:
             for arg in (*each.args[1:], each.args[0]) if each.op == "where" else each.args:
                 visit(arg)
-            seen[each] = None
+            ordered[each] = None
 
     for each in of:
         visit(each)
-    return list(seen)
+    return list(ordered)
 
 
 def replaced(of: Expression, by: Mapping[Expression, Expression]) -> Expression:

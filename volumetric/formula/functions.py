@@ -74,8 +74,8 @@ class Function:
     @property
     def slope_from_result(self) -> Expression | None:
         """The derivative as a function of the result `Y` alone; None where that does not suffice."""
-        found = replaced(self.slope, {self.value: Y})
-        return None if X in walk(found) else found
+        slope = replaced(self.slope, {self.value: Y})
+        return None if X in walk(slope) else slope
 
 
 _positive = positive(X)
@@ -161,16 +161,16 @@ def slope_called(name: str) -> Expression:
     """
     if name in SLOPES:
         return SLOPES[name]
-    found = slopes_of(name) or slopes_of(name.removeprefix("from_"))
-    return ({} if found is None else found.of)[name]
+    slopes = slopes_of(name) or slopes_of(name.removeprefix("from_"))
+    return ({} if slopes is None else slopes.of)[name]
 
 
-_SLOPES: Final = [found for name in ACTIVATIONS.own if (found := slopes_of(name)) is not None]
+_SLOPES: Final = [slopes for slopes in map(slopes_of, ACTIVATIONS.own) if slopes is not None]
 SLOPES: Final[Mapping[str, Expression]] = {
     name: each
     for by_result in (False, True)
-    for found in _SLOPES
-    for name, each in found.of.items()
+    for slopes in _SLOPES
+    for name, each in slopes.of.items()
     if name.startswith("from_") == by_result
 }
 """Name → derivative, of the activations of the engine."""

@@ -155,8 +155,8 @@ def fields_of(form: str) -> tuple[str, ...]:
 
 
 def _fields(moved: Expression, slots: Mapping[str, Expression]) -> tuple[str, ...]:
-    found = {each.text for each in walk(moved, *slots.values()) if each.op == "variable"}
-    return tuple(sorted(found - {"w", "g", "rate", "first", "second", *slots}))
+    names = {each.text for each in walk(moved, *slots.values()) if each.op == "variable"}
+    return tuple(sorted(names - {"w", "g", "rate", "first", "second", *slots}))
 
 
 def field(attrs: Attributes, name: str) -> float:

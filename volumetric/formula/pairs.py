@@ -31,9 +31,10 @@ class Pair:
     @property
     def input_gradients(self) -> tuple[Expression | None, ...]:
         """The gradients of both; None for those that have none."""
-        found = self.gradients or tuple(scaled(G, derivative(self.value, each)) for each in (A, B))
+        gradients = self.gradients or tuple(scaled(G, derivative(self.value, each)) for each in (A, B))
         return tuple(
-            None if each.text in self.constant or G not in walk(g) else g for each, g in zip((A, B), found, strict=True)
+            None if each.text in self.constant or G not in walk(g) else g
+            for each, g in zip((A, B), gradients, strict=True)
         )
 
 

@@ -91,14 +91,14 @@ def _operands(of: Expression, language: Language) -> tuple[Expression, ...]:
 
 def _spelled(of: Expression, language: Language) -> Expression:
     """Return an expression with functions that the language has no word for written out."""
-    made: dict[Expression, Expression] = {}
+    spellings: dict[Expression, Expression] = {}
     for each in walk(of):
-        new = each.with_args(*(made[arg] for arg in each.args))
+        new = each.with_args(*(spellings[arg] for arg in each.args))
         if new.op == "where" and "where" not in language.words:
             new = _one_comparison(*new.args)
         expand = EXPANDED.get(each.op) if each.op not in language.words else None
-        made[each] = new if expand is None else _spelled(expand(*new.args), language)
-    return made[of]
+        spellings[each] = new if expand is None else _spelled(expand(*new.args), language)
+    return spellings[of]
 
 
 def _one_comparison(condition: Expression, then: Expression, otherwise: Expression) -> Expression:
