@@ -23,11 +23,11 @@ def explained(target: T) -> T:
     call = of.__init__ if isinstance(target, type) else of
 
     @wraps(call)
-    def explaining(*args: Any, **given: Any) -> Any:
+    def explaining(*args: Any, **kwargs: Any) -> Any:
         try:
-            return call(*args, **given)
+            return call(*args, **kwargs)
         except TypeError as error:
-            wrong = _explanation(call, of.__name__, args, given)
+            wrong = _explanation(call, of.__name__, args, kwargs)
             if wrong is None:  # raised inside
                 raise
             raise wrong from error
@@ -53,20 +53,20 @@ def unchanging(cls: T, hints: Mapping[str, str] | None = None) -> T:
     return cls
 
 
-def _explanation(call: Any, name: str, args: Sequence[Any], given: Mapping[str, Any]) -> ArgumentError | None:
+def _explanation(call: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ArgumentError | None:
     """Return what is wrong with a call, or None where nothing is."""
     signature = inspect.signature(call)
     try:
-        signature.bind(*args, **given)
+        signature.bind(*args, **kwargs)
     except TypeError as error:
         known = [p for p in signature.parameters if p != "self"]
-        unknown = next((key for key in given if key not in known), None)
+        unknown = next((key for key in kwargs if key not in known), None)
         if unknown is not None:
             return ArgumentError(f"{name} has no argument {unknown!r}", hint=suggestion(unknown, known))
         values = args[1:] if "self" in signature.parameters else args
         places = [n for n, p in signature.parameters.items() if n != "self" and p.kind is not p.KEYWORD_ONLY]
         if len(values) > len(places):
-            rest = [n for n in known if n not in places and n not in given]
+            rest = [n for n in known if n not in places and n not in kwargs]
             rest.sort(
                 key=lambda n: signature.parameters[n].default is not inspect.Parameter.empty
             )  # what it needs first
@@ -76,12 +76,14 @@ def _explanation(call: Any, name: str, args: Sequence[Any], given: Mapping[str, 
                 f"{name} takes {len(places) or 'no'} arguments without their names, got {len(values)}",
                 hint=f"name them, as {name}({written})",
             )
-        missing = [n for n, p in signature.parameters.items() if p.default is p.empty and n not in given and n in known]
+        missing = [
+            n for n, p in signature.parameters.items() if p.default is p.empty and n not in kwargs and n in known
+        ]
         missing = [n for n in missing if n not in places[: len(values)]]
         if missing:
             by_place = [n for n in places if signature.parameters[n].default is inspect.Parameter.empty]
-            wanted = ", ".join([*by_place, *(f"{n}=…" for n in missing if n not in by_place)])
-            return ArgumentError(f"{name} needs {', '.join(missing)}", hint=f"as {name}({wanted})")
+            signature_text = ", ".join([*by_place, *(f"{n}=…" for n in missing if n not in by_place)])
+            return ArgumentError(f"{name} needs {', '.join(missing)}", hint=f"as {name}({signature_text})")
         return ArgumentError(f"{name}: {error}", hint=f"it takes {', '.join(known)}")
     return None
 

@@ -58,15 +58,15 @@ def _points() -> dict[str, tuple[EntryPoint, ...]]:
     """Group → entry points, of the groups that are the engine's."""
     from importlib.metadata import entry_points
 
-    found = entry_points()
-    groups = [group for group in found.groups if group.startswith("volumetric.")]
-    return {group: tuple(sorted(found.select(group=group), key=lambda point: point.name)) for group in groups}
+    available = entry_points()
+    groups = [group for group in available.groups if group.startswith("volumetric.")]
+    return {group: tuple(sorted(available.select(group=group), key=lambda point: point.name)) for group in groups}
 
 
-def _load(wanted: Sequence[EntryPoint]) -> None:
+def _load(entries: Sequence[EntryPoint]) -> None:
     """Import modules; one that fails is left out, with a warning."""
     with _lock:
-        for point in wanted:
+        for point in entries:
             if point in _begun:
                 continue
             _begun.add(point)  # before it is imported, since what is imported asks registries, too

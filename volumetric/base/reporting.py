@@ -53,9 +53,9 @@ AnyReporter: TypeAlias = Reporter[E_contra] | Callable[[E_contra], object]
 class _Adapted:
     """A function, or an object with `report`, as a whole reporter."""
 
-    def __init__(self, given: Any) -> None:
-        self.report = getattr(given, "report", given)
-        self._start, self._close = getattr(given, "start", None), getattr(given, "close", None)
+    def __init__(self, reporter: Any) -> None:
+        self.report = getattr(reporter, "report", reporter)
+        self._start, self._close = getattr(reporter, "start", None), getattr(reporter, "close", None)
 
     def start(self, step: int, epoch: int) -> None:
         if self._start is not None:
@@ -66,18 +66,23 @@ class _Adapted:
             self._close()
 
 
-def reporters_of(given: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
+def reporters_of(reporters: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
     """Return what a run was given as whole reporters.
 
     Raises
     ------
     SpecError
-        One is neither an object with a method `report` nor a function; or `given` is no collection of them.
+        One is neither an object with a method `report` nor a function; or `reporters` is no collection of them.
     """
-    if callable(given) or hasattr(given, "report") or isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
-        raise SpecError(f"reporters is {_shown(given)}", hint="pass a list, as reporters=[print]")
-    made = list(given)
-    for i, one in enumerate(made):
+    if (
+        callable(reporters)
+        or hasattr(reporters, "report")
+        or isinstance(reporters, (str, bytes))
+        or not hasattr(reporters, "__iter__")
+    ):
+        raise SpecError(f"reporters is {_shown(reporters)}", hint="pass a list, as reporters=[print]")
+    listed = list(reporters)
+    for i, one in enumerate(listed):
         if isinstance(one, type):
             raise SpecError(f"reporters[{i}] is the class {one.__name__}", hint=f"make one: {one.__name__}(…)")
         if not callable(getattr(one, "report", one)):
@@ -86,15 +91,15 @@ def reporters_of(given: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
                 hint="pass a function of one event, as print, or an object with report(event), and with start(step, "
                 "epoch) and close() if it needs them",
             )
-    return [_Adapted(one) for one in made]
+    return [_Adapted(one) for one in listed]
 
 
-def _shown(given: object) -> str:
-    return f"{given!r:.60}" if given is None or isinstance(given, (str, bytes)) else f"of type {type(given).__name__}"
+def _shown(value: object) -> str:
+    return f"{value!r:.60}" if value is None or isinstance(value, (str, bytes)) else f"of type {type(value).__name__}"
 
 
 @contextmanager
-def telling(given: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterator[Callable[[Any], None]]:
+def telling(reporters: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterator[Callable[[Any], None]]:
     """Start reporters, give a function that tells all of them of an event, and close them whatever happens.
 
     Raises
@@ -102,12 +107,12 @@ def telling(given: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterato
     SpecError
         As for `reporters_of`.
     """
-    told = reporters_of(given)
+    adapted = reporters_of(reporters)
     try:
-        each(told, lambda reporter: reporter.start(step, epoch))
-        yield lambda event: each(told, lambda reporter: reporter.report(event))
+        each(adapted, lambda reporter: reporter.start(step, epoch))
+        yield lambda event: each(adapted, lambda reporter: reporter.report(event))
     finally:
-        each(told, lambda reporter: reporter.close())
+        each(adapted, lambda reporter: reporter.close())
 
 
 def each(reporters: Iterable[Reporter[Any]], call: Callable[[Reporter[Any]], object]) -> None:
@@ -157,8 +162,8 @@ class ConsoleReporter:
 
     def close(self) -> None:
         """Print what was kept."""
-        held, self._held = self._held, {}
-        for event in held.values():
+        pending, self._held = self._held, {}
+        for event in pending.values():
             self._print(event)
 
     def __enter__(self) -> Self:

@@ -180,11 +180,13 @@ def check_fields(of: Any, where: str = "", *, without: Iterable[str] = ()) -> No
         value = getattr(of, name)
         if type(value) is to or value is None or name in without:
             if value is None and type(None) not in get_args(to):
-                wanted = getattr(to, "__name__", str(to))
-                raise SpecError(f"{_at(where, name)}: expected {wanted}, got None", hint="leave it out for the default")
+                type_name = getattr(to, "__name__", str(to))
+                raise SpecError(
+                    f"{_at(where, name)}: expected {type_name}, got None", hint="leave it out for the default"
+                )
             continue
-        given = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value  # NumPy's
-        object.__setattr__(of, name, typed(given, to, _at(where, name)))
+        plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value  # NumPy's
+        object.__setattr__(of, name, typed(plain, to, _at(where, name)))
 
 
 def _at(where: str, name: str) -> str:
@@ -227,11 +229,11 @@ def record(cls: type[T], table: object, where: str, *, known: Iterable[str] = ()
         if is_required and name not in values:
             raise SpecError(f"{where}: {name!r} is missing")
     start = f"{where}." if where else ""
-    given = {
+    arguments = {
         name: read(one, fields[name][0], start + name, form=form) for name, one in values.items() if name in fields
     }
     try:
-        return cls(**given)
+        return cls(**arguments)
     except SpecError as error:
         raise SpecError(f"{where}: {error}" if where else str(error), hint=error.hint) from None
 
@@ -290,8 +292,8 @@ def required(target: Callable[..., Any]) -> list[str]:
     return [name for name, p in inspect.signature(target).parameters.items() if p.default is empty]
 
 
-def call(target: Callable[..., T], table: object, where: str, *, kind: str = "", **given: Any) -> T:
-    """Call `target` with the entries of `table`, and with `given` where the table says nothing else.
+def call(target: Callable[..., T], table: object, where: str, *, kind: str = "", **defaults: Any) -> T:
+    """Call `target` with the entries of `table`, and with `defaults` where the table says nothing else.
 
     `kind` is what the table calls it, where it does.
 
@@ -301,11 +303,11 @@ def call(target: Callable[..., T], table: object, where: str, *, kind: str = "",
         An entry is unknown, ill-typed or missing; `where` and its name are in the message.
     """
     types = keywords(target)
-    arguments = {**{name: value for name, value in given.items() if name in types}, **entries(table, types, where)}
+    arguments = {**{name: value for name, value in defaults.items() if name in types}, **entries(table, types, where)}
     missing = [name for name in required(target) if name not in arguments]
     if missing:
-        wanted = ", ".join(f"{name} = …" for name in missing)
-        form = f'{{ kind = "{kind}", {wanted} }}' if kind else f"add {wanted}"
+        entries_text = ", ".join(f"{name} = …" for name in missing)
+        form = f'{{ kind = "{kind}", {entries_text} }}' if kind else f"add {entries_text}"
         raise SpecError(f"{where}: {', '.join(missing)} must be given", hint=form)
     try:
         return target(**arguments)
@@ -313,7 +315,7 @@ def call(target: Callable[..., T], table: object, where: str, *, kind: str = "",
         raise SpecError(f"{where}: {error}", hint=error.hint) from None
 
 
-def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, **given: Any) -> T:
+def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, **defaults: Any) -> T:
     """Make what a name, or a table with the name under ``kind``, asks for out of `registry`.
 
     Packages of others may register what is not there: see `base.plugins`.
@@ -327,7 +329,7 @@ def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, 
     if kind not in registry:
         raise SpecError(f"{where}: unknown kind {kind!r}", hint=suggestion(kind, registry))
     rest = {key: item for key, item in table.items() if key != "kind"}
-    return call(registry[kind], rest, where, kind=kind, **given)
+    return call(registry[kind], rest, where, kind=kind, **defaults)
 
 
 def _names(registry: Mapping[str, object]) -> str:
