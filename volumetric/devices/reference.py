@@ -53,12 +53,12 @@ class ReferenceDevice:
         for key in plan.params:
             weights[key] = params[key].values().astype(self.dtype, copy=False)
             params[key].release()
-        made = ReferenceExecutable(plan, weights, options, self.dtype)
+        executable = ReferenceExecutable(plan, weights, options, self.dtype)
         if plan.low_rank:
             from volumetric.run.overlaid import Overlaid
 
-            made.overlaid = Overlaid(plan, weights, params)
-        return made
+            executable.overlaid = Overlaid(plan, weights, params)
+        return executable
 
     def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
         """Return `batch` streams: see `volumetric.run.streams`."""
@@ -138,16 +138,16 @@ class ReferenceExecutable:
     def _rows(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
         order = tuple(self.plan.outputs)
         outputs = [order.index(name) for name in part.outputs]
-        found = self._append(self._graph, part, outputs)
-        return {name: np.array(rows, np.float32) for name, rows in zip(part.outputs, found, strict=True)}
+        values = self._append(self._graph, part, outputs)
+        return {name: np.array(rows, np.float32) for name, rows in zip(part.outputs, values, strict=True)}
 
     def _append(self, graph: OpenGraph, part: Part, outputs: Sequence[int] | None = None) -> list[Array]:
         """Run the rows of a piece; its state takes them once nothing can fail any more."""
         state: ReferenceState = part.state
         buffers = {**self.weights, **state.buffers(graph.states)}
-        found = graph.run([*part.given.values()], buffers, state.position, outputs, last=part.wanted != "all")
+        values = graph.run([*part.given.values()], buffers, state.position, outputs, last=part.wanted != "all")
         state.append(len(part), {key: buffers[key] for key in graph.states})
-        return found
+        return values
 
     def forward(self, state: ReferenceState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` and return the output for the last row, or for all."""

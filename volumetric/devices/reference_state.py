@@ -30,13 +30,13 @@ class ReferenceState(SequenceState):
 
     def buffers(self, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
         """Return what is held as the buffers that the tensors of a graph read; zeros, and no rows, at the start."""
-        found: dict[str, Array] = {}
+        buffers: dict[str, Array] = {}
         for key, tensor in tensors.items():
             kind = np.int32 if tensor.dtype == "int32" else self._dtype
             shape = tuple(self.position if n == HELD else n for n in tensor.shape)
-            held = self.values.get(key)
-            found[key] = np.zeros(shape, kind) if held is None else held.reshape(shape)
-        return found
+            value = self.values.get(key)
+            buffers[key] = np.zeros(shape, kind) if value is None else value.reshape(shape)
+        return buffers
 
     def append(self, rows: int, buffers: Mapping[str, Array]) -> None:
         """Take over the buffers as so many rows have left them."""
@@ -52,8 +52,8 @@ class ReferenceState(SequenceState):
         kinds = {"float32": self._dtype, "int32": np.int32}
         for key, value in values.items():
             spec = self.specs[key]
-            held = value if spec.kind == "fixed" else after_zeros(value, position)
-            self.values[key] = as_numbers(held, np.dtype(kinds[spec.dtype]))
+            stored = value if spec.kind == "fixed" else after_zeros(value, position)
+            self.values[key] = as_numbers(stored, np.dtype(kinds[spec.dtype]))
 
     def _cut(self, position: int) -> None:
         self.values = self._until(position)

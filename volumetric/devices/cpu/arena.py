@@ -48,12 +48,12 @@ def _mapping(size: int, *, huge: bool) -> mmap.mmap:
     # Private: advice alone brings huge pages to private memory; for shared memory they are mostly switched off.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
-        found = mmap.mmap(-1, size, **private)
+        mapping = mmap.mmap(-1, size, **private)
     except OSError as error:
         raise MemoryError(f"there are no {size} bytes to map: {error.strerror}") from error
     if huge and hasattr(mmap, "MADV_HUGEPAGE"):
-        found.madvise(mmap.MADV_HUGEPAGE)
-    return found
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
 
 
 def apart_zeros(size: int) -> NDArray[np.uint8]:

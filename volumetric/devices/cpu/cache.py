@@ -109,16 +109,16 @@ class Cache:
         """Return the capacity with which there is room for `rows` rows from `position` on: the present one, or more."""
         if rows <= self.room(position):
             return self.capacity
-        held = self._held(position, self._needed_from(position))
-        return max(self.capacity, grown(self.capacity, held + rows, self._most))
+        stored_rows = self._held(position, self._needed_from(position))
+        return max(self.capacity, grown(self.capacity, stored_rows + rows, self._most))
 
     def capacity_of_copy(self, position: int, *, fit: bool) -> int:
         """Return the capacity of a copy up to `position`: what that fills, or, not to `fit`, room to go on."""
-        held = self._held(position, self.first)
-        if fit or not held:
-            return in_blocks(held)
-        roomy = grown(held, min(held + 1, self._most), self._most)
-        return min(self.capacity, roomy) if self.capacity > held else roomy
+        stored_rows = self._held(position, self.first)
+        if fit or not stored_rows:
+            return in_blocks(stored_rows)
+        roomy = grown(stored_rows, min(stored_rows + 1, self._most), self._most)
+        return min(self.capacity, roomy) if self.capacity > stored_rows else roomy
 
     def bytes_of(self, capacity: int) -> int:
         """Return bytes of keys and values of so many rows, a multiple of 64."""
@@ -179,11 +179,11 @@ class Cache:
 
     def _begin(self, first: int, position: int, rows: int, memory: NDArray[np.uint8] | None = None) -> None:
         """Hold rows from `first` on, of those up to `position` that are there, with room for `rows` more."""
-        dropped, held = first - self.first, self._held(position, first)
-        capacity, old = grown(self.capacity, held + rows, self._most), self._halves
+        dropped, stored_rows = first - self.first, self._held(position, first)
+        capacity, old = grown(self.capacity, stored_rows + rows, self._most), self._halves
         if capacity > self.capacity:
             self.capacity, self._halves = capacity, self._laid_out(capacity, memory)
-        self._take(old, dropped, held)
+        self._take(old, dropped, stored_rows)
         self.first = first
 
     def _laid_out(self, capacity: int, memory: NDArray[np.uint8] | None = None) -> tuple[_Half, _Half]:

@@ -57,14 +57,14 @@ class Control:
                 self._scratch.words[word] = address_of(list_)
 
     def fill(
-        self, lengths: Sequence[int], states: Sequence[CpuState], wanted: Sequence[range], table: StepTable
+        self, lengths: Sequence[int], states: Sequence[CpuState], output_rows: Sequence[range], table: StepTable
     ) -> list[int]:
         """Write what steps need to know of a call; returns the rows that have an output, ascending.
 
         Parameters
         ----------
         lengths, states : rows of each sequence, and its state
-        wanted : which of them have an output
+        output_rows : which of them have an output
         table : that will run
         """
         ends = list(accumulate(lengths))
@@ -81,7 +81,7 @@ class Control:
             first, position = end - lengths[i], state.position
             self._pieces[i, :6] = first, end, position - first, state.memory.table, *rooms[i]
             self._rows[0, first:end] = range(position, position + lengths[i]) if end - first > 1 else position
-            outputs += range(first + wanted[i].start, first + wanted[i].stop)
+            outputs += range(first + output_rows[i].start, first + output_rows[i].stop)
         if len(outputs) < rows:
             self._rows[1, : len(outputs)] = outputs
         self._rows[2, : len(outputs)] = self._rows[0, outputs]

@@ -46,8 +46,8 @@ class Operations(Protocol):
     def address(self, name: str, *constants: str | int) -> int: ...
 
 
-def make_ready(wanted: Iterable[Key], library: Operations) -> None:
-    """Compile the operations of `wanted`, or load them from the cache.
+def make_ready(requested: Iterable[Key], library: Operations) -> None:
+    """Compile the operations of `requested`, or load them from the cache.
 
     Progress goes to this module's logger: after each one that was compiled with ``record.progress = (done, all)``, and
     at the end how long it took, and whether it will be so again, with ``record.progress = None``. Where nobody listens
@@ -55,10 +55,10 @@ def make_ready(wanted: Iterable[Key], library: Operations) -> None:
 
     Parameters
     ----------
-    wanted : in any order, any number of times
+    requested : in any order, any number of times
     library : what compiles them
     """
-    keys = tuple(dict.fromkeys(wanted))
+    keys = tuple(dict.fromkeys(requested))
     missing = deque((name, constants) for name, constants in keys if not library.is_ready(name, *constants))
     if missing:
         _compile(missing, library)
@@ -69,10 +69,10 @@ def make_ready(wanted: Iterable[Key], library: Operations) -> None:
 def _compile(missing: deque[Key], library: Operations) -> None:
     began, count = time.perf_counter(), len(missing)
     what = "1 kernel" if count == 1 else f"{count} kernels"
-    kept = cache_root() is not None
+    cached = cache_root() is not None
     if count >= WORTH_A_WARNING and not _log.isEnabledFor(logging.INFO):
-        _log.warning("compiling %s%s; this can take up to a minute", what, ", once on this machine" if kept else "")
-    processes = [CompileProcess(library.home) for _ in range(_processes(count) if kept else 0)]
+        _log.warning("compiling %s%s; this can take up to a minute", what, ", once on this machine" if cached else "")
+    processes = [CompileProcess(library.home) for _ in range(_processes(count) if cached else 0)]
     queue = _Queue(missing, len(processes))
     threads = [threading.Thread(target=_serve, args=(queue, each), daemon=True) for each in processes]
     try:
@@ -86,7 +86,7 @@ def _compile(missing: deque[Key], library: Operations) -> None:
             each.close()
         for thread in threads:
             thread.join()
-    again = "which are kept for the next start" if kept else "and again at the next start: no cache"
+    again = "which are kept for the next start" if cached else "and again at the next start: no cache"
     _log.info("compiled %s in %.1f s, %s", what, time.perf_counter() - began, again, extra={"progress": None})
 
 

@@ -101,10 +101,10 @@ class TokenLoop:
         """Make a call ready from the start."""
         ids = np.array(tokens, np.int32)
         rows = {INPUT: ids, **self._constant}
-        given = [{name: rows[name][i : i + 1] for name in self._runner.program.cut.inputs} for i in range(len(ids))]
-        parts = [Part(state, "last", own, (OUTPUT,)) for state, own in zip(self._states, given, strict=True)]
+        inputs = [{name: rows[name][i : i + 1] for name in self._runner.program.cut.inputs} for i in range(len(ids))]
+        parts = [Part(state, "last", own, (OUTPUT,)) for state, own in zip(self._states, inputs, strict=True)]
         call = Call([Span(i, 0, 1) for i in range(len(parts))], parts)
-        wanted = {self._runner.program.cut.outputs[OUTPUT]: list(range(len(parts)))}
-        self._ready = ready = self._runner.prepare(call, wanted, self._logits)
+        output_rows = {self._runner.program.cut.outputs[OUTPUT]: list(range(len(parts)))}
+        self._ready = ready = self._runner.prepare(call, output_rows, self._logits)
         ready.table.lend(self._runner.program.settings.tokens, address_of(self._found))
         return ready

@@ -132,14 +132,14 @@ class CpuExecutable:
         plan = runner.program.cut.plan
         rows = min(rows, max(1, CHUNK // len(states)), runner.program.graph.piece or CHUNK)
         values = {name: plan.values[i] for name, i in plan.inputs.items()}
-        given = {name: np.zeros((rows, *value.shape[1:]), value.dtype) for name, value in values.items()}
+        inputs = {name: np.zeros((rows, *value.shape[1:]), value.dtype) for name, value in values.items()}
         for state in states:
             check_room(state.position, rows, self.options.context)
             self._check_positions(state.position + rows)
         if any(spec.kind == "fixed" for spec in plan.states.values()):
             states = [state.fork() for state in states]  # each walk replaces them
         with self._turn:
-            parts = [Part(state, "last", given, tuple(plan.outputs)) for state in states]
+            parts = [Part(state, "last", inputs, tuple(plan.outputs)) for state in states]
             return runner.step_times(Call([Span(i, 0, rows) for i in range(len(parts))], parts), repeats)
 
     def update(self, params: Params) -> None:

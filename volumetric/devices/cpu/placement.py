@@ -147,31 +147,31 @@ class Placement:
     def _touches(self, steps: Sequence[Step], number: int) -> bool:
         return any(self.of[i] == number for step in steps for i in (*step.reads, *step.writes))
 
-    def _join(self, kept: int, gone: int) -> None:
+    def _join(self, into: int, gone: int) -> None:
         joined = self.storages.pop(gone)
-        self.storages[kept].last = joined.last
-        self.storages[kept].tensors += joined.tensors
+        self.storages[into].last = joined.last
+        self.storages[into].tensors += joined.tensors
         for i in joined.tensors:
-            self.of[i] = kept
+            self.of[i] = into
 
     def _pack(self) -> int:
         """Give each storage of the arena a place: the smallest gap that is free when it is first needed."""
         waiting = sorted((s for s in self.storages.values() if s.home == "arena" and s.size), key=lambda s: s.first)
-        taken = np.zeros((3, 0), np.int64)  # where those that live now begin, in order, and end, and their last step
+        live = np.zeros((3, 0), np.int64)  # where those that live now begin, in order, and end, and their last step
         end = 0
         for storage in waiting:
             if storage.last < storage.first:
                 continue  # nobody touches it
-            lives = taken[2] >= storage.first
-            taken = taken if lives.all() else taken[:, lives]
+            lives = live[2] >= storage.first
+            live = live if lives.all() else live[:, lives]
             size = padded(storage.size)
-            storage.offset = at = _gap(taken[0], taken[1], size)
+            storage.offset = at = _gap(live[0], live[1], size)
             end = max(end, at + size)
-            place = np.searchsorted(taken[0], at)
-            grown = np.empty((3, taken.shape[1] + 1), np.int64)  # a tenth of the time that `np.insert` takes
-            grown[:, :place], grown[:, place + 1 :] = taken[:, :place], taken[:, place:]
+            place = np.searchsorted(live[0], at)
+            grown = np.empty((3, live.shape[1] + 1), np.int64)  # a tenth of the time that `np.insert` takes
+            grown[:, :place], grown[:, place + 1 :] = live[:, :place], live[:, place:]
             grown[:, place] = at, at + size, storage.last
-            taken = grown
+            live = grown
         return end
 
     def place(self, tensor: int) -> tuple[int, int]:
@@ -250,31 +250,31 @@ def passings(steps: Sequence[Step], placement: Placement, sizes: Sequence[int], 
     ----------
     meets : what `barriers` tells
     """
-    found = [False] * len(steps)
-    asked: set[_Touch] = set()  # by guards since threads have met whatever was skipped
+    needed = [False] * len(steps)
+    guard_reads: set[_Touch] = set()  # by guards since threads have met whatever was skipped
     guard = at = 0
     for number, step in enumerate(steps):
         guards = step.name in GUARDS
         for leaf in step.leaves:
-            mine = _touched(leaf, placement, sizes) if asked else ()
-            if any(a[0] == b[0] and _clash(a, b) for b in mine for a in asked):
-                found[guard], asked = True, set()
+            mine = _touched(leaf, placement, sizes) if guard_reads else ()
+            if any(a[0] == b[0] and _clash(a, b) for b in mine for a in guard_reads):
+                needed[guard], guard_reads = True, set()
             if meets[at] and not guards:
-                asked = set()
+                guard_reads = set()
             at += 1
         if guards:
-            asked.update(_touched(step, placement, sizes))
+            guard_reads.update(_touched(step, placement, sizes))
             guard = number
-    return found
+    return needed
 
 
 def _touched(step: Step, placement: Placement, sizes: Sequence[int]) -> list[_Touch]:
-    found: list[_Touch] = []
+    touches: list[_Touch] = []
     for i in dict.fromkeys((*step.reads, *step.writes)):
         space, offset = placement.place(i)
         flat = step.flat if i in step.shared else 0
-        found.append((space, offset, offset + sizes[i], i in step.writes, flat))
-    return found
+        touches.append((space, offset, offset + sizes[i], i in step.writes, flat))
+    return touches
 
 
 def _blocks(of: _Touch) -> list[tuple[int, int]]:

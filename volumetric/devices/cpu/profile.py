@@ -45,5 +45,5 @@ def walk_times(table: StepTable, control: int, threads: int, repeats: int, value
     single = np.array([[timed(part, first, 1) for part, first in places] for _ in range(repeats + 1)])
     seconds = np.maximum(single.min(axis=0, initial=np.inf) - empty, 0.0)
     labels = [*table.labels, *(part.label for part in table.parts if part.host is not None)]
-    found = by_label(zip(labels, [*seconds.tolist(), *hosts], strict=True))
-    return [*found, StepTime(label=WHOLE, count=len(labels), seconds=whole)]
+    times = by_label(zip(labels, [*seconds.tolist(), *hosts], strict=True))
+    return [*times, StepTime(label=WHOLE, count=len(labels), seconds=whole)]

@@ -104,12 +104,12 @@ class Program:
     def _choose(self, draft: RowDraft) -> None:
         """Append what chooses the likeliest tokens and feeds them."""
         settings, ids, out = self.settings, self.cut.inputs[INPUT], self.cut.outputs[OUTPUT]
-        found, width = draft.temporary(FOUND_BYTES * settings.threads), draft.width(out)
+        maxima, width = draft.temporary(FOUND_BYTES * settings.threads), draft.width(out)
         draft.add(
-            "likeliest", LIKELIEST_ARGUMENTS, reads={"logits": out}, writes={"found": found}, tail=True, width=width
+            "likeliest", LIKELIEST_ARGUMENTS, reads={"logits": out}, writes={"found": maxima}, tail=True, width=width
         )
         written = {"ids": ids, "tokens": Address(settings.tokens)}
-        draft.add("feed", FEED_ARGUMENTS, reads={"found": found}, writes=written, tail=True, limit=self.vocabulary)
+        draft.add("feed", FEED_ARGUMENTS, reads={"found": maxima}, writes=written, tail=True, limit=self.vocabulary)
 
     def _core(self, at: int, part: Segment) -> Step:
         """The step of a segment that does not run on rows."""

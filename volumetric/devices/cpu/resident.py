@@ -164,9 +164,9 @@ class ResidentWeights:
 
     def values(self, key: str) -> NDArray[np.float32]:
         """Return the numbers of a small parameter, whose pages of a file may leave memory again."""
-        found = self._params[key].values()
+        numbers = self._params[key].values()
         self._params[key].release()
-        return found
+        return numbers
 
     def vector(self, key: str | None, *, unit_offset: bool = False) -> int:
         """Address of a float32 vector padded with zeros; 0 for no vector. `unit_offset` adds 1 (Gemma's gains)."""
@@ -221,10 +221,10 @@ class ResidentWeights:
         for keys, matrix in self._matrices.items():
             if any(self._sources[key] is not like._sources.get(key) for key in keys[: len(matrix.rows)]):
                 continue
-            found, pair = like._matrices.get(keys), halves.get(keys[0])
-            if found is not None and replace(found, base=0, apart=0) == matrix:
+            other, pair = like._matrices.get(keys), halves.get(keys[0])
+            if other is not None and replace(other, base=0, apart=0) == matrix:
                 like._shared.add(keys)
-                self._matrices[keys] = found
+                self._matrices[keys] = other
             elif len(keys) == 1 and pair is not None and pair.form == matrix.form:
                 # A gate that an adapter changes is multiplied by itself: its panels lie between those of its pair.
                 like._shared.add(pair.keys)

@@ -60,7 +60,7 @@ class Ready:
     runs : steps that run
     body : how many steps there are before the tail
     early : rows that are wanted of values which the tail moves
-    kept : those values, once the call has run
+    early_values : those values, once the call has run
     """
 
     table: StepTable
@@ -68,7 +68,7 @@ class Ready:
     runs: tuple[range, ...]
     body: int
     early: Mapping[int, list[int]]
-    kept: dict[int, F32Array] = field(default_factory=dict)
+    early_values: dict[int, F32Array] = field(default_factory=dict)
 
 
 class Runner:
@@ -94,25 +94,25 @@ class Runner:
     def run(self, call: Call, handed: Handed) -> None:
         """Compute a call, and hand its outputs over."""
         outputs, settings = self.program.cut.outputs, self.program.settings
-        wanted = handed.wanted(call.spans)
-        late = {name: rows for name, rows in wanted.items() if outputs[name] in settings.late}
+        output_rows = handed.wanted(call.spans)
+        late = {name: rows for name, rows in output_rows.items() if outputs[name] in settings.late}
         place = {row: i for i, row in enumerate(sorted(set().union(*late.values())))}
         written, direct = self.written(len(place)), False
         if settings.written is not None and len(late.get(OUTPUT, ())) == len(place) > 0:
             places = handed.places(call.spans, OUTPUT)
             direct = isinstance(places, slice)
             written = handed.rows[OUTPUT][places] if direct else written
-        ready = self.prepare(call, {outputs[name]: rows for name, rows in wanted.items()}, written)
+        ready = self.prepare(call, {outputs[name]: rows for name, rows in output_rows.items()}, written)
         self.walk(ready)
         for state, span in zip(ready.values.states, call.spans, strict=True):
             state.position += len(span)
-        for name, rows in wanted.items():
+        for name, rows in output_rows.items():
             i = outputs[name]
-            if i in ready.kept:
-                handed.take(call.spans, {name: ready.kept[i]})
+            if i in ready.early_values:
+                handed.take(call.spans, {name: ready.early_values[i]})
             elif not (direct and name == OUTPUT):
-                made = written if i == settings.written else ready.values.view(i)
-                handed.take(call.spans, {name: made[[place[row] for row in rows] if name in late else rows]})
+                values = written if i == settings.written else ready.values.view(i)
+                handed.take(call.spans, {name: values[[place[row] for row in rows] if name in late else rows]})
 
     def written(self, rows: int) -> F32Array:
         """Room for so many rows of the output that its step writes there, if there is one."""
@@ -145,12 +145,12 @@ class Runner:
             part.address, part.count + apart, self._scratch.control, kind=kind, rows=rows, times=times, together=apart
         )
 
-    def prepare(self, call: Call, wanted: Mapping[int, list[int]], written: F32Array) -> Ready:
+    def prepare(self, call: Call, output_rows: Mapping[int, list[int]], written: F32Array) -> Ready:
         """Prepare memory and the control block for a call.
 
         Parameters
         ----------
-        wanted : output → rows of the call that are handed back
+        output_rows : output → rows of the call that are handed back
         written : of `self.written`, or where it is to go instead
         """
         program, states, cut, settings = self.program, call.states, self.program.cut, self.program.settings
@@ -158,7 +158,7 @@ class Runner:
             state.memory.reserve(state.position, len(span))
         lengths = [len(span) for span in call.spans]
         count = sum(lengths)
-        late = call.rows([name for name, i in cut.outputs.items() if i in settings.late and i in wanted])
+        late = call.rows([name for name, i in cut.outputs.items() if i in settings.late and i in output_rows])
         table = program.table((form_of(count, settings), form_of(sum(map(len, late)), settings)))
         self._bind(table, count)
         ends = self._control.fill(lengths, states, late, table)
@@ -171,9 +171,9 @@ class Runner:
                 start += len(span)
         if settings.written is not None:
             table.lend(settings.written, address_of(written), written.strides[0])
-        early = {i: wanted[i] for i in settings.gathered if i in wanted} if ends else {}
+        early = {i: output_rows[i] for i in settings.gathered if i in output_rows} if ends else {}
         steps = (0, *table.ends)
-        runs = tuple(range(steps[some.start], steps[some.stop]) for some in cut.needed(wanted))
+        runs = tuple(range(steps[some.start], steps[some.stop]) for some in cut.needed(output_rows))
         self._last = Ready(table, values, runs, steps[cut.body], early)
         return self._last
 
@@ -182,7 +182,7 @@ class Runner:
         if ready.early:
             for run in ready.runs:
                 self._walk(ready, run.start, min(run.stop, ready.body))
-            ready.kept.update({i: ready.values.view(i)[rows] for i, rows in ready.early.items()})
+            ready.early_values.update({i: ready.values.view(i)[rows] for i, rows in ready.early.items()})
         for run in ready.runs:
             self._walk(ready, max(run.start, ready.body) if ready.early else run.start, run.stop)
 

@@ -61,13 +61,15 @@ class Settings:
         self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))
         opened = (opened_bytes(node.attrs["kv_heads"], node.attrs["head_dim"]) for node in attends)
         self.opened_bytes = max(opened, default=0) if self._rounds_attention() else 0
-        made = {i for use in cut.uses if use.tail for i in use.writes}
-        self.gathered = tuple(dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in made))
+        tail_values = {i for use in cut.uses if use.tail for i in use.writes}
+        self.gathered = tuple(
+            dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in tail_values)
+        )
         # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
         out = cut.outputs[OUTPUT]
-        self.late = made.intersection(graph.outputs)
+        self.late = tail_values.intersection(graph.outputs)
         by_product = any(node.op == "linear" and node.outputs[0] == out for node in cut.rows)
-        self.written = out if out in made and by_product and not list(graph.readers(out)) else None
+        self.written = out if out in tail_values and by_product and not list(graph.readers(out)) else None
 
     def pair_of(self, node: Node) -> Pair:
         """What attention reads; nodes of one form without states have the same, which lives one step."""

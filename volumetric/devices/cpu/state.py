@@ -201,12 +201,12 @@ class StateMemory:
     def _write_table(self) -> None:
         """Write what steps read, and what calls ask of all caches together: each of them would be asked each time."""
         pairs = list(zip(self.layout.pairs, self.caches, strict=True))
-        kept = [cache for pair, cache in pairs if pair.keys is not None]
+        row_caches = [cache for pair, cache in pairs if pair.keys is not None]
         limit = self.layout.limit
-        ends = [cache.first + cache.capacity for cache in kept] + [len(self.plain[key]) for key in self._row_keys]
+        ends = [cache.first + cache.capacity for cache in row_caches] + [len(self.plain[key]) for key in self._row_keys]
         self._end = min(ends, default=limit)
         self._most = min((cache.capacity for pair, cache in pairs if pair.keys is None), default=limit)
-        self._first = min((cache.first for cache in kept), default=None)
+        self._first = min((cache.first for cache in row_caches), default=None)
         words = [cache.words for cache in self.caches]
         words += [(address_of(value), 0, 0, 0) for value in self.plain.values()]
         self._table = np.array(words or [(0, 0, 0, 0)], np.int64)
@@ -222,14 +222,14 @@ def _blocks(caches: Sequence[Cache], capacities: Sequence[int]) -> list[NDArray[
         cache.bytes_of(capacity) if capacity != cache.capacity else 0
         for cache, capacity in zip(caches, capacities, strict=True)
     ]
-    found: list[NDArray[np.uint8] | None] = [None] * len(caches)
+    blocks: list[NDArray[np.uint8] | None] = [None] * len(caches)
     for growth in {cache.growth for cache in caches}:
         alike = [i for i, cache in enumerate(caches) if cache.growth == growth and sizes[i]]
         block, start = apart_zeros(sum(sizes[i] for i in alike)), 0
         for i in alike:
-            found[i] = block[start : start + sizes[i]]
+            blocks[i] = block[start : start + sizes[i]]
             start += sizes[i]
-    return found
+    return blocks
 
 
 class CpuState(SequenceState):

@@ -177,9 +177,9 @@ class Draft:
 
     def part(self, i: int, start: int, size: int) -> int:
         """Return `size` bytes of a tensor as one of its own: what a step does to them concerns no other part."""
-        made = self.temporary(size)
-        self.parts[made] = i, start
-        return made
+        part = self.temporary(size)
+        self.parts[part] = i, start
+        return part
 
     def lies_in(self, x: int, y: int, start: int) -> bool:
         """Whether tensor x lies in y, so many bytes from its start."""
@@ -197,10 +197,10 @@ class Draft:
         self.scratch = max(self.scratch, size)
 
     def add(
-        self, name: str | Callable[..., None], names: Sequence[str], /, *constants: str | int, **given: Any
+        self, name: str | Callable[..., None], names: Sequence[str], /, *constants: str | int, **arguments: Any
     ) -> None:
         """Append a step; see `step`."""
-        self.steps.append(self.step(name, names, *constants, **given))
+        self.steps.append(self.step(name, names, *constants, **arguments))
 
     def step(
         self,
@@ -210,9 +210,9 @@ class Draft:
         *constants: str | int,
         reads: Places,
         writes: Places,
-        **given: Any,
+        **values: Any,
     ) -> Step:
-        """Return a step with the arguments `given`, in the order of `names`; each must be there, and no other.
+        """Return a step with the arguments `values`, in the order of `names`; each must be there, and no other.
 
         What is called as an attribute of `Step`, and is no argument of the operation, is that attribute.
 
@@ -222,22 +222,22 @@ class Draft:
             `constants`
         reads, writes : tensors, or those that are arguments by their names; None in the place of one that is missing
         """
-        found: list[list[int]] = [[], []]
-        for tensors, places in zip(found, (reads, writes), strict=True):
+        touched: list[list[int]] = [[], []]
+        for tensors, places in zip(touched, (reads, writes), strict=True):
             if isinstance(places, Mapping):
-                given |= {key: self.argument(place) for key, place in places.items()}
+                values |= {key: self.argument(place) for key, place in places.items()}
                 places = [p.tensor if isinstance(p, Address) else p for p in places.values() if p is not None]
             tensors += places
-        of_step = {key: given.pop(key) for key in _OF_STEP - set(names) if key in given}
-        if set(names) != set(given):
-            raise TypeError(f"{name}: arguments differ from the operation's: {sorted(set(names) ^ set(given))}")
-        arguments = tuple(given[argument] for argument in names)
+        of_step = {key: values.pop(key) for key in _OF_STEP - set(names) if key in values}
+        if set(names) != set(values):
+            raise TypeError(f"{name}: arguments differ from the operation's: {sorted(set(names) ^ set(values))}")
+        arguments = tuple(values[argument] for argument in names)
         return Step(
             name=name if isinstance(name, str) else f"{name.__module__}:{name.__qualname__}",
             constants=constants,
             arguments=arguments,
-            reads=tuple(found[0]),
-            writes=tuple(found[1]),
+            reads=tuple(touched[0]),
+            writes=tuple(touched[1]),
             **of_step,
         )
 
@@ -252,11 +252,18 @@ class Draft:
         self.wrap(name, GUARD_ARGUMENTS, first, reads=(weights,), weights=weights, column=column, work=work)
 
     def wrap(
-        self, name: str, names: Sequence[str], first: int, *, reads: Sequence[int] = (), note: str = "", **given: Any
+        self,
+        name: str,
+        names: Sequence[str],
+        first: int,
+        *,
+        reads: Sequence[int] = (),
+        note: str = "",
+        **arguments: Any,
     ) -> None:
         """Make steps the body of one; where the first of them is and how many there are, the table knows."""
         body = tuple(self.steps[first:])
-        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, body=body, **given)
+        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, body=body, **arguments)
         self.steps[first:] = [step]
 
     def argument(self, place: int | Address | None) -> Argument:

@@ -204,5 +204,5 @@ def _counted(step: Step) -> tuple[Step, ...]:
 def ready(drafts: Iterable[Draft]) -> None:
     """Compile the operations of `drafts`, of one library, or load them from the cache."""
     some = list(drafts)
-    wanted = (one for draft in some for step in draft.steps for one in step.operations())
-    make_ready(wanted, some[0].library)
+    operations = (one for draft in some for step in draft.steps for one in step.operations())
+    make_ready(operations, some[0].library)

@@ -45,10 +45,10 @@ def ranked_adapters() -> list[Any]:
         # Another user of wgpu in this process came first; its adapters of other backends are filtered out below.
         _log.debug("the wgpu instance exists already")
     try:
-        found = wgpu.gpu.enumerate_adapters_sync()
+        adapters = wgpu.gpu.enumerate_adapters_sync()
     except RuntimeError as error:
         raise DeviceError(f"GPUs cannot be listed: {error}", hint=_DRIVER_HINT) from error
-    return sorted((a for a in found if a.info["backend_type"] == _BACKEND), key=_rank)
+    return sorted((a for a in adapters if a.info["backend_type"] == _BACKEND), key=_rank)
 
 
 def why_none() -> str:
@@ -108,9 +108,9 @@ def choose(adapters: Sequence[Any], selector: str | None) -> int:
         return 0
     if selector.isdecimal() and int(selector) < len(adapters):
         return int(selector)
-    wanted = selector.casefold()
+    folded = selector.casefold()
     for i, adapter in enumerate(adapters):
-        if wanted in adapter.info["device"].casefold():
+        if folded in adapter.info["device"].casefold():
             return i
     names = "; ".join(f"gpu:{i} {adapter.info['device']}" for i, adapter in enumerate(adapters))
     raise DeviceError(f"no GPU is called {selector!r}", hint=f"there are: {names}")

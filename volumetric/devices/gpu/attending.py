@@ -29,13 +29,13 @@ is cheaper than reading them: about what the L2 of a large GPU moves in the 2 mi
 
 def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionShape]:
     """Shape of each `attend` node, by the node's output."""
-    found = {}
+    shapes = {}
     for node in graph.nodes:
         if node.op != "attend":
             continue
         attrs = node.attrs
-        held = node.named("k") is not None
-        found[node.outputs[0]] = AttentionShape(
+        stateful = node.named("k") is not None
+        shapes[node.outputs[0]] = AttentionShape(
             heads=attrs["heads"],
             kv_heads=attrs["kv_heads"],
             head_dim=attrs["head_dim"],
@@ -54,11 +54,11 @@ def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionSh
             temperature_scale=attrs["temperature_scale"],
             temperature_every=attrs["temperature_every"],
             rotary=0 if attrs["rope"] is None else attrs["rope"].dim,
-            state=held,
-            half=held and options.kv_dtype == "float16",  # without a state none are kept
+            state=stateful,
+            half=stateful and options.kv_dtype == "float16",  # without a state none are kept
         )
-    near = min((shape.kept_rows or 0 for shape in found.values() if shape.state), default=0)
-    return {i: replace(shape, near=(shape.kept_rows or 0) == near) for i, shape in found.items()}
+    near = min((shape.kept_rows or 0 for shape in shapes.values() if shape.state), default=0)
+    return {i: replace(shape, near=(shape.kept_rows or 0) == near) for i, shape in shapes.items()}
 
 
 class Attending:
@@ -139,10 +139,10 @@ def attend(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 def _caches(r: Recorder, node: Node) -> dict[str, str]:
     """Keys, values and page tables that a node reads and writes."""
-    held = r.graph.states(node)
-    if held:
+    states = r.graph.states(node)
+    if states:
         tables = tables_name(r.attention.shapes[node.outputs[0]].kept_rows)
-        return {"keys": rows_name(held["k"]), "values": rows_name(held["v"]), "tables": tables}
+        return {"keys": rows_name(states["k"]), "values": rows_name(states["v"]), "tables": tables}
     if not r.attention.alone:
         raise UnsupportedError(f"{node.where}: attention without a cache was not prepared")
     return r.attention.alone

@@ -104,11 +104,11 @@ def gathered_words(words: NDArray[np.uint32], rows: Sequence[int]) -> NDArray[np
     """Contents of a control block for some rows of the call that another one describes; none is in a block."""
     places = words[_PLACES : min(_STARTS, len(words))].reshape(-1, 4)
     at = np.minimum(rows, len(places) - 1)
-    taken = places[at]
-    taken[:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
+    gathered = places[at]
+    gathered[:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
     header = np.zeros(_PLACES, np.uint32)
     header[0] = len(rows)
-    return np.concatenate([header, taken[:PLACES].reshape(-1)])
+    return np.concatenate([header, gathered[:PLACES].reshape(-1)])
 
 
 def near_words(pages: Sequence[int]) -> NDArray[np.uint32]:
@@ -120,10 +120,10 @@ def near_words(pages: Sequence[int]) -> NDArray[np.uint32]:
 
 def runs(rows: Iterable[int]) -> list[tuple[int, int]]:
     """Ascending numbers as (first, count) of those that follow one another."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for row in rows:
-        if found and sum(found[-1]) == row:
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+        if stretches and sum(stretches[-1]) == row:
+            stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
         else:
-            found.append((row, 1))
-    return found
+            stretches.append((row, 1))
+    return stretches

@@ -157,9 +157,9 @@ class GpuContext:
             usage = self._usage.STORAGE | self._usage.COPY_DST | self._usage.COPY_SRC
             usage |= self._usage.UNIFORM if uniform else 0
         with self.guard(f"allocating {size >> 10} KiB for {label}"):
-            made = self.device.create_buffer(label=label, size=size, usage=usage)
+            buffer = self.device.create_buffer(label=label, size=size, usage=usage)
         self.allocated += size
-        return made
+        return buffer
 
     def free(self, buffer: Any) -> None:
         """Release a buffer's memory now."""
@@ -182,9 +182,9 @@ class GpuContext:
 
     def upload(self, data: NDArray[Any], label: str) -> Any:
         """Return a new buffer that holds `data`."""
-        made = self.buffer(data.nbytes, label)
-        self.write(made, data)
-        return made
+        buffer = self.buffer(data.nbytes, label)
+        self.write(buffer, data)
+        return buffer
 
     def read(self, buffer: Any, nbytes: int, offset: int = 0) -> NDArray[np.uint8]:
         """Wait for the GPU and return bytes of a buffer."""
@@ -233,10 +233,10 @@ class GpuContext:
             layout = self._layout(tuple((b.index, b.access) for b in linked.bindings))
             whole = self.device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=immediates)
             module = create_module(self.device, linked.name, linked.text)
-            made = self.device.create_compute_pipeline(
+            pipeline = self.device.create_compute_pipeline(
                 label=linked.name, layout=whole, compute={"module": module, "entry_point": "main"}
             )
-        return Pipeline(linked, layout, made)
+        return Pipeline(linked, layout, pipeline)
 
     def _layout(self, bindings: tuple[tuple[int, str], ...]) -> Any:
         if bindings not in self._layouts:
@@ -318,11 +318,11 @@ class GpuContext:
     def _most_rounds(self) -> int:
         """Rounds after which the driver ends a loop, 0 if it lets one go on for `_PROBED_ROUNDS`."""
         probe = Dispatch(kernel="probe_rounds", grid=Grid(x=1), constants={"ROUNDS": _PROBED_ROUNDS})
-        found = self.buffer(16, "probe of loops")
-        self.run([self.bind(probe, {"found": found})])
-        made = int(self.read(found, 4).view(np.uint32)[0])
-        self.free(found)
-        return 0 if made >= _PROBED_ROUNDS else made
+        buffer = self.buffer(16, "probe of loops")
+        self.run([self.bind(probe, {"found": buffer})])
+        reached = int(self.read(buffer, 4).view(np.uint32)[0])
+        self.free(buffer)
+        return 0 if reached >= _PROBED_ROUNDS else reached
 
     def _certain_lanes(self, adapter: Any) -> int:
         """Smallest subgroup size, 0 without subgroups or where lanes are not neighbouring invocations."""
@@ -330,10 +330,10 @@ class GpuContext:
             return 0
         low, high = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
         probe = Dispatch(kernel="probe_subgroup", grid=Grid(x=1), constants={"WG": 128})
-        found = self.buffer(4 * 128 * 2, "subgroup probe")
-        self.run([self.bind(probe, {"found": found})])
-        size, lane = self.read(found, 1024).view(np.uint32).reshape(128, 2).T
-        self.free(found)
+        buffer = self.buffer(4 * 128 * 2, "subgroup probe")
+        self.run([self.bind(probe, {"found": buffer})])
+        size, lane = self.read(buffer, 1024).view(np.uint32).reshape(128, 2).T
+        self.free(buffer)
         if np.any(lane != np.arange(128) % size[0]) or np.any(size != size[0]):
             return 0
         return int(size[0]) if low == high or (low, high) == _SUBGROUP_UNKNOWN else int(low)

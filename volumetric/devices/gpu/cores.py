@@ -117,21 +117,21 @@ class GpuCores:
         core, entries = self._cores[id(part)], []
         for stretch in self._stretches(core, lengths):
             program: CoreProgram = core.program(stretch.rows, stretch.sequences)
-            taken: dict[str, str] = {}
+            renamed: dict[str, str] = {}
             for i, name in zip(part.inputs, program.inputs, strict=True):
                 if self._is_state(i):
                     entries.append(self._state(i, stretch, {"x": self._line(i), "y": name, "ctl": control}, back=False))
                 elif i in self._graph.derived:
                     entries.append(self._places(stretch, {"y": name, "ctl": control}))
                 elif self._lies_dense(i, stretch):
-                    taken[name] = values[i]  # where it lies
+                    renamed[name] = values[i]  # where it lies
                 else:
                     entries.append(self._rows(i, stretch, {"x": values[i], "y": name}, back=False))
             for entry in program.entries:
-                buffers = {local: taken.get(name, name) for local, name in entry.buffers.items()}
+                buffers = {local: renamed.get(name, name) for local, name in entry.buffers.items()}
                 entries.append(replace(entry, buffers=buffers))
             for i, name in zip(part.outputs, program.outputs, strict=True):
-                source = taken.get(name, name)
+                source = renamed.get(name, name)
                 if self._is_state(i):
                     entries.append(
                         self._state(i, stretch, {"x": source, "y": self._line(i), "ctl": control}, back=True)
@@ -152,8 +152,8 @@ class GpuCores:
 
     def _programs(self) -> list[CoreProgram]:
         """All that recordings may name."""
-        held: list[Any] = [program for core in self._cores.values() for program in core.programs]
-        return [*held, *self._retired]
+        programs: list[Any] = [program for core in self._cores.values() for program in core.programs]
+        return [*programs, *self._retired]
 
     def _stretches(self, core: Core, lengths: Sequence[int]) -> Iterator[Stretch]:
         """Runs of a core: sequences of equal lengths together, as far as their tensors are no burden."""
@@ -230,17 +230,17 @@ class GpuCores:
 
 def steps(graph: Graph, parts: Sequence[Segment]) -> tuple[Node, ...]:
     """Nodes on rows, and one node ``core`` for each segment between them, with the values that it reads and makes."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     for part in parts:
         if part.graph is None:
-            found += part.nodes
+            nodes += part.nodes
             continue
         inputs, outputs = (
             tuple(i for i in tensors if graph.tensors[i].role != "state" and i not in graph.derived)
             for tensors in (part.inputs, part.outputs)
         )
-        found.append(Node(op="core", inputs=inputs, outputs=outputs, where=part.name, tail=part.tail))
-    return tuple(found)
+        nodes.append(Node(op="core", inputs=inputs, outputs=outputs, where=part.name, tail=part.tail))
+    return tuple(nodes)
 
 
 def rows_of_cores(parts: Sequence[Segment], most: int, caps: Caps, *, whole: bool) -> int:

@@ -196,16 +196,16 @@ class TokenLoop:
         while len(self._flying) < depth:
             self._flying.append(encoded.send())
         encoded.encode()
-        found = encoded.read(self._flying.popleft())
+        next_tokens = encoded.read(self._flying.popleft())
         for state in self._states:
             state.advance(1)
-        for place, token in enumerate(found):
+        for place, token in enumerate(next_tokens):
             if token in UNUSABLE:
                 raise unusable(UNUSABLE[token], sequence=place)
         self._expected = [state.position for state in self._states]
         if not self._drawn:
-            return found
-        rows = enumerate(zip(self._drawn, found, strict=True))
+            return next_tokens
+        rows = enumerate(zip(self._drawn, next_tokens, strict=True))
         return [self._settled(row, place, token) for place, (row, token) in rows]
 
     def _settled(self, row: DrawnRow, place: int, token: int) -> int:

@@ -48,12 +48,12 @@ class GpuDevice:
         adapters = ranked_adapters()
         index = choose(adapters, selector)
         self.context = GpuContext(adapters[index], narrow)
-        found = describe(adapters[index], index)
+        info = describe(adapters[index], index)
         measured = {
             "neighbouring_lanes": self.context.caps.subgroup_size,
             "loop_rounds": self.context.caps.max_rounds or "no end found",
         }
-        self._info = replace(found, details={**found.details, **measured})
+        self._info = replace(info, details={**info.details, **measured})
 
     @property
     def info(self) -> DeviceInfo:

@@ -91,15 +91,19 @@ class Drawing:
             return self.withheld()
         if chooser is None or not chooser.adjusted:
             return DrawnRow(plan, chooser)
-        made = chooser.adjustments()
-        if made.ids.size and (int(made.ids.max()) >= self._width or not np.isfinite(made.bias).all()):
+        adjustments = chooser.adjustments()
+        if adjustments.ids.size and (
+            int(adjustments.ids.max()) >= self._width or not np.isfinite(adjustments.bias).all()
+        ):
             return self.withheld()
         plan = plan.copy()
         plan[0] |= drawing.ADJUSTED
-        plan[11] = np.float32(made.repetition).view(np.uint32)
-        changes = np.zeros((made.ids.size, 4), np.uint32)
-        changes[:, 0] = made.ids.astype(np.uint32) | np.where(made.recent, np.uint32(drawing.RECENT), np.uint32(0))
-        changes[:, 1], changes[:, 2] = made.bias.view(np.uint32), made.less.view(np.uint32)
+        plan[11] = np.float32(adjustments.repetition).view(np.uint32)
+        changes = np.zeros((adjustments.ids.size, 4), np.uint32)
+        changes[:, 0] = adjustments.ids.astype(np.uint32) | np.where(
+            adjustments.recent, np.uint32(drawing.RECENT), np.uint32(0)
+        )
+        changes[:, 1], changes[:, 2] = adjustments.bias.view(np.uint32), adjustments.less.view(np.uint32)
         return DrawnRow(plan, chooser, changes)
 
     def make(self, rows: int, changes: int = 0) -> None:
@@ -203,23 +207,23 @@ def pick_entries(width: int, ways: Ways | None, names: dict[str, str], control: 
     """
     named = {**{name: name for name in _NAMES}, **names, "control": control, "ctl": control}
 
-    def made(dispatch: Dispatch, *used: str) -> Entry:
+    def launch(dispatch: Dispatch, *used: str) -> Entry:
         return entry(dispatch, {name: named[name] for name in used})
 
-    first = made(elementwise.argmax(width=width, final=False), "x", "winners")
+    first = launch(elementwise.argmax(width=width, final=False), "x", "winners")
     if ways is None:
-        return [first, made(elementwise.argmax(width=width, final=True), "winners", "token", "control")]
+        return [first, launch(elementwise.argmax(width=width, final=True), "winners", "token", "control")]
     by_weight, by_count, adjusted = ways
     read = ("x", "winners", "plans")
-    found = [made(drawing.adjust(width), "x", "plans", "changes"), first] if adjusted else [first]
+    entries = [launch(drawing.adjust(width), "x", "plans", "changes"), first] if adjusted else [first]
     if by_weight or by_count:
-        found.append(made(drawing.bins(width), *read, "binned"))
+        entries.append(launch(drawing.bins(width), *read, "binned"))
     if by_weight:
-        found.append(made(drawing.top_p(width), *read, "binned", "cuts"))
+        entries.append(launch(drawing.top_p(width), *read, "binned", "cuts"))
     if by_count:
-        found.append(made(drawing.top_k(width), *read, "binned", "cuts", "ctl"))
-    found.append(made(drawing.sums(width), *read, "cuts", "sums"))
-    found.append(made(drawing.token(width), *read, "sums", "cuts", "token", "doubtful", "control"))
+        entries.append(launch(drawing.top_k(width), *read, "binned", "cuts", "ctl"))
+    entries.append(launch(drawing.sums(width), *read, "cuts", "sums"))
+    entries.append(launch(drawing.token(width), *read, "sums", "cuts", "token", "doubtful", "control"))
     if adjusted:
-        found.append(made(drawing.restore(width), "plans", "changes", "doubtful"))
-    return found
+        entries.append(launch(drawing.restore(width), "plans", "changes", "doubtful"))
+    return entries

@@ -98,9 +98,9 @@ class GpuExecutable:
         chain = dataclasses.replace(graph, nodes=steps(graph, parts))
         self.scratch = Scratch(context, chain, most=most, least=options.context if alone else 1)
         attends = (node for node in graph.nodes if node.op == "attend")
-        kept = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
+        cache_shapes = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool = PagePool(context, kept, options.context, fixed) if like is None else like.pool
+        self.pool = PagePool(context, cache_shapes, options.context, fixed) if like is None else like.pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = Attending(shapes, self.scratch, context.caps)
         self._recorder = Recorder(
@@ -160,12 +160,12 @@ class GpuExecutable:
             parts, calls = self._scheduled(pieces)
             results = Handed(self.plan, parts)
             for spans in calls:
-                placed, given = self._begin(parts, spans)
-                wanted = results.wanted(spans)
-                numbers = {self._cut.outputs[name]: rows for name, rows in wanted.items()}
-                outputs = self._results.run(*placed, given, numbers)
+                placed, inputs = self._begin(parts, spans)
+                output_rows = results.wanted(spans)
+                numbers = {self._cut.outputs[name]: rows for name, rows in output_rows.items()}
+                outputs = self._results.run(*placed, inputs, numbers)
                 _advance(parts, spans)
-                results.take(spans, {name: outputs[self._cut.outputs[name]] for name in wanted})
+                results.take(spans, {name: outputs[self._cut.outputs[name]] for name in output_rows})
             return results.found
 
     def pick(self, pieces: Sequence[Piece], choosers: Sequence[Wanted]) -> list[Picked]:
@@ -175,11 +175,11 @@ class GpuExecutable:
             picks = Picks(self.recordings.drawing, parts, choosers)
             self._decoder.make_room(min(len(parts), self.recordings.most_singles), picks.changes)
             for spans in calls:
-                placed, given = self._begin(parts, spans)
-                for codes in self._results.pick(*placed, given, picks.ends(spans)):
+                placed, inputs = self._begin(parts, spans)
+                for codes in self._results.pick(*placed, inputs, picks.ends(spans)):
                     picks.take(codes)
                 _advance(parts, spans)
-            return picks.found
+            return picks.picked
 
     def _scheduled(self, pieces: Sequence[Piece]) -> tuple[list[Part], list[list[Span]]]:
         """Check pieces, have room for them, and cut them into calls of the device."""
@@ -190,9 +190,10 @@ class GpuExecutable:
             self._room.check_together(len(part))
         ends = [(part.state, part.state.position + len(part)) for part in parts]
         self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
-        found = self.recordings
-        lengths = [len(part) for part in parts]
-        return parts, schedule(lengths, self.scratch.rows, apart=found.apart, whole=found.whole, each=self.graph.piece)
+        recordings, lengths = self.recordings, [len(part) for part in parts]
+        return parts, schedule(
+            lengths, self.scratch.rows, apart=recordings.apart, whole=recordings.whole, each=self.graph.piece
+        )
 
     def _begin(
         self, parts: Sequence[Part], spans: Sequence[Span]

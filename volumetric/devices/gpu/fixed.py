@@ -99,7 +99,7 @@ class FixedStates:
         return 16 * ceil_div(self._specs[key].size, 4)
 
     def _allocate(self, lines: int) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        buffers: dict[str, Any] = {}
         most = self._context.caps.max_binding
         try:
             for key in self._specs:
@@ -109,9 +109,9 @@ class FixedStates:
                         f"{lines} sequences need {size} bytes for {key}; this GPU binds at most {most}",
                         hint="close sequences that are done",
                     )
-                made[key] = self._context.buffer(size, f"values of {key}")
+                buffers[key] = self._context.buffer(size, f"values of {key}")
         except DeviceError:
-            for buffer in made.values():
+            for buffer in buffers.values():
                 self._context.free(buffer)
             raise
-        return made
+        return buffers

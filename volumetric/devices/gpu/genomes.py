@@ -85,13 +85,13 @@ class GpuGenomes:
             )
         shared = len(x) == 1
         self._cut(x.shape[1])
-        found = []
+        outputs = []
         for first, links, buffers in self._parts:
             rows = x if shared else x[first : first + len(links)]
-            found.append(
+            outputs.append(
                 self._run(links, buffers, np.ascontiguousarray(rows.swapaxes(1, 2), np.float32), shared=shared)
             )
-        return np.concatenate(found)
+        return np.concatenate(outputs)
 
     def close(self) -> None:
         """Free the buffers."""

@@ -71,11 +71,11 @@ def _pieces(commands: Sequence[Command]) -> list[list[_Piece]]:
     first = commands[0] if commands else None
     if not isinstance(first, Pass) or len(first.prepared) <= 2 * _FIRST:
         return [whole]
-    found, at, count = [], 0, _FIRST
+    submissions, at, count = [], 0, _FIRST
     while len(first.prepared) - at > count:
-        found.append([(first, slice(at, at + count))])
+        submissions.append([(first, slice(at, at + count))])
         at, count = at + count, min(count * _GROWTH, _LONGEST)
-    return [*found, [(first, slice(at, None)), *whole[1:]]]
+    return [*submissions, [(first, slice(at, None)), *whole[1:]]]
 
 
 class _Calls:
@@ -90,14 +90,14 @@ class _Calls:
         self._handler.capture(self._doing)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        found = self._handler.release(self._doing)
+        gpu_error = self._handler.release(self._doing)
         with self._context.guard(self._doing):
             if error is not None:
                 raise error
-            if found is not None:
+            if gpu_error is not None:
                 from wgpu.backends.wgpu_native._helpers import ERROR_TYPES, GPUError
 
-                raise ERROR_TYPES.get(found[0], GPUError)(found[1])
+                raise ERROR_TYPES.get(gpu_error[0], GPUError)(gpu_error[1])
 
 
 @dataclass(frozen=True, slots=True)

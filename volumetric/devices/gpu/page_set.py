@@ -174,8 +174,8 @@ class PageSet:
 
     def reach(self, pages: list[int]) -> int:
         """First position beyond 0 to which a sequence can go back: all that it reads is there."""
-        held = next((at for at, page in enumerate(pages) if page), len(pages)) * PAGE
-        return 0 if self.window is None or not held else held + self.window - 1
+        dropped = next((at for at, page in enumerate(pages) if page), len(pages)) * PAGE
+        return 0 if self.window is None or not dropped else dropped + self.window - 1
 
     def dtype(self, key: str) -> np.dtype:
         """Type of a state's numbers."""
@@ -185,12 +185,12 @@ class PageSet:
         """Rows of a state as they are stored, ``[…, kv_heads, head_dim]``: the last ones, as far as they are held."""
         shape = self._shapes[key]
         first = next((at for at, page in enumerate(pages) if page), len(pages))
-        held = pages[first : ceil_div(rows, PAGE)]
-        found = np.empty((len(held), shape.kv_heads, PAGE, shape.padded), shape.dtype)
-        for page, content in zip(held, found, strict=True):
+        live = pages[first : ceil_div(rows, PAGE)]
+        contents = np.empty((len(live), shape.kv_heads, PAGE, shape.padded), shape.dtype)
+        for page, content in zip(live, contents, strict=True):
             data = self._of.context.read(self.buffers[key], shape.page_bytes, page * shape.page_bytes)
             content[:] = data.view(shape.dtype).reshape(content.shape)
-        flat = found.swapaxes(1, 2).reshape(-1, shape.kv_heads, shape.padded)
+        flat = contents.swapaxes(1, 2).reshape(-1, shape.kv_heads, shape.padded)
         return flat[: rows - first * PAGE, :, : shape.head_dim]
 
     def write(self, key: str, pages: list[int], values: NDArray[Any], end: int) -> None:
@@ -245,10 +245,10 @@ class PageSet:
 
     def _take(self, count: int) -> list[int]:
         self.ensure(count)
-        taken = [self._free.pop() for _ in range(count)]
-        for page in taken:
+        pages = [self._free.pop() for _ in range(count)]
+        for page in pages:
             self._uses[page] = 1
-        return taken
+        return pages
 
     def _grow(self, missing: int) -> None:
         """Replace the buffers by larger ones: twice as large, where that is possible and enough."""
@@ -262,26 +262,26 @@ class PageSet:
             )
         larger = min(max(2 * count, count + missing), self._most)
         try:
-            made = self._allocate(larger)
+            buffers = self._allocate(larger)
         except DeviceError:
             larger = count + missing
-            made = self._allocate(larger)
+            buffers = self._allocate(larger)
         self._of.before_move()
-        context.copy_whole([(self.buffers[key], buffer) for key, buffer in made.items()])
+        context.copy_whole([(self.buffers[key], buffer) for key, buffer in buffers.items()])
         for buffer in self.buffers.values():
             context.free(buffer)
-        self.buffers = made
+        self.buffers = buffers
         self._uses += (larger - count) * [0]
         self._free[:0] = range(larger - 1, count - 1, -1)
 
     def _allocate(self, count: int) -> dict[str, Any]:
         """Buffers of `count` pages, or none."""
-        made: dict[str, Any] = {}
+        buffers: dict[str, Any] = {}
         try:
             for key, shape in self._shapes.items():
-                made[key] = self._of.context.buffer(count * shape.page_bytes, rows_name(key))
+                buffers[key] = self._of.context.buffer(count * shape.page_bytes, rows_name(key))
         except DeviceError:
-            for buffer in made.values():
+            for buffer in buffers.values():
                 self._of.context.free(buffer)
             raise
-        return made
+        return buffers

@@ -103,62 +103,62 @@ class PagePool:
         return Holding(len(self.sets))
 
     @staticmethod
-    def near(held: Holding) -> list[int]:
+    def near(holding: Holding) -> list[int]:
         """Pages of the first set: those whose numbers a call of one row finds in the control block."""
-        return held.pages[0] if held.pages else []
+        return holding.pages[0] if holding.pages else []
 
-    def ensure(self, wanted: Sequence[tuple[Holding, int, int]], each: int) -> None:
+    def ensure(self, requests: Sequence[tuple[Holding, int, int]], each: int) -> None:
         """Have as many free pages as sequences will hold at once while their rows come, `each` rows at a time.
 
         Parameters
         ----------
-        wanted : (holding, first row to write, end of the rows)
+        requests : (holding, first row to write, end of the rows)
 
         Raises
         ------
         DeviceError : the GPU has no room
         """
         for number, one in enumerate(self.sets):
-            one.ensure(sum(one.missing(held.pages[number], first, end, each) for held, first, end in wanted))
+            one.ensure(sum(one.missing(holding.pages[number], first, end, each) for holding, first, end in requests))
 
-    def reserve(self, wanted: Iterable[tuple[Holding, int, int]]) -> None:
+    def reserve(self, requests: Iterable[tuple[Holding, int, int]]) -> None:
         """Give sequences room of their own for rows.
 
         Parameters
         ----------
-        wanted : (holding, first row to write, end of the rows); a page before it that others share is copied
+        requests : (holding, first row to write, end of the rows); a page before it that others share is copied
 
         Raises
         ------
         DeviceError : the GPU has no room; holdings are as before, or larger
         """
         moves: list[list[tuple[int, int]]] = [[] for _ in self.sets]
-        for held, first, end in wanted:
-            fresh = not held.line
-            held.line = held.line or self._take_line()
+        for holding, first, end in requests:
+            fresh = not holding.line
+            holding.line = holding.line or self._take_line()
             for number, one in enumerate(self.sets):
-                move = one.reserve(held.pages[number], held.line, first, end, fresh=fresh)
+                move = one.reserve(holding.pages[number], holding.line, first, end, fresh=fresh)
                 moves[number] += [] if move is None else [move]
         for one, some in zip(self.sets, moves, strict=True):
             one.copy(some)
 
-    def forget(self, held: Holding, position: int) -> None:
+    def forget(self, holding: Holding, position: int) -> None:
         """Give back the pages that no row of a sequence from `position` on reads."""
-        for one, pages in zip(self.sets, held.pages, strict=True):
+        for one, pages in zip(self.sets, holding.pages, strict=True):
             one.forget(pages, position)
 
-    def reach(self, held: Holding) -> int:
+    def reach(self, holding: Holding) -> int:
         """First position beyond 0 to which a sequence can go back."""
-        return max((one.reach(pages) for one, pages in zip(self.sets, held.pages, strict=True)), default=0)
+        return max((one.reach(pages) for one, pages in zip(self.sets, holding.pages, strict=True)), default=0)
 
-    def trim(self, held: Holding, position: int) -> None:
+    def trim(self, holding: Holding, position: int) -> None:
         """Give back the pages behind the first `position` rows."""
         keep = ceil_div(position, PAGE)
-        for one, pages in zip(self.sets, held.pages, strict=True):
+        for one, pages in zip(self.sets, holding.pages, strict=True):
             one.give(pages[keep:])
             del pages[keep:]
 
-    def share(self, held: Holding, twin: Holding, rows: int) -> None:
+    def share(self, holding: Holding, twin: Holding, rows: int) -> None:
         """Let `twin`, which is empty, hold the first `rows` rows and the fixed states of a sequence, too.
 
         Raises
@@ -167,9 +167,9 @@ class PagePool:
         """
         if self.fixed.buffers and rows:
             twin.line = self._take_line()
-            self.fixed.copy(held.line, twin.line)
+            self.fixed.copy(holding.line, twin.line)
         for number, one in enumerate(self.sets):
-            twin.pages[number] = held.pages[number][: ceil_div(rows, PAGE)]
+            twin.pages[number] = holding.pages[number][: ceil_div(rows, PAGE)]
             one.share(twin.pages[number])
             if twin.line:
                 one.write_line(twin.line, twin.pages[number])
@@ -178,15 +178,15 @@ class PagePool:
         """Type of a state's numbers."""
         return self.sets[self._set_of[key]].dtype(key)
 
-    def read(self, key: str, held: Holding, rows: int) -> NDArray[Any]:
+    def read(self, key: str, holding: Holding, rows: int) -> NDArray[Any]:
         """Last rows of a state that are held, as they are stored, ``[…, kv_heads, head_dim]``."""
         number = self._set_of[key]
-        return self.sets[number].read(key, held.pages[number], rows)
+        return self.sets[number].read(key, holding.pages[number], rows)
 
-    def write(self, key: str, held: Holding, values: NDArray[Any], end: int) -> None:
+    def write(self, key: str, holding: Holding, values: NDArray[Any], end: int) -> None:
         """Set the last rows of a state before `end`, ``[…, kv_heads, head_dim]``; they have been reserved."""
         number = self._set_of[key]
-        self.sets[number].write(key, held.pages[number], values, end)
+        self.sets[number].write(key, holding.pages[number], values, end)
 
     def close(self, user: Callable[[], None]) -> None:
         """Free every buffer, once its last user is gone."""
@@ -204,10 +204,10 @@ class PagePool:
     def _collect(self) -> None:
         """Take back what sequences held that are gone."""
         while self.returned:
-            held = self.returned.popleft()
-            self.trim(held, 0)
-            if held.line:
-                self._free_lines.append(held.line)
+            holding = self.returned.popleft()
+            self.trim(holding, 0)
+            if holding.line:
+                self._free_lines.append(holding.line)
 
     def _take_line(self) -> int:
         self._collect()

@@ -32,7 +32,7 @@ class Picks:
 
     Attributes
     ----------
-    found : of each piece what was picked so far
+    picked : of each piece what was picked so far
     """
 
     def __init__(self, drawing: Drawing, parts: Sequence[Part], choosers: Sequence[Wanted]) -> None:
@@ -42,7 +42,7 @@ class Picks:
             self._row(chooser) if part.wanted == "last" else None for part, chooser in zip(parts, choosers, strict=True)
         ]
         self._order: deque[tuple[int, DrawnRow]] = deque()
-        self.found: list[Picked] = [None] * len(parts)
+        self.picked: list[Picked] = [None] * len(parts)
 
     @property
     def changes(self) -> int:
@@ -68,11 +68,11 @@ class Picks:
         for place, code in enumerate(codes):
             piece, row = self._order.popleft()
             if code in UNUSABLE:
-                self.found[piece] = unusable(UNUSABLE[code], sequence=piece)
+                self.picked[piece] = unusable(UNUSABLE[code], sequence=piece)
             elif code == UNCERTAIN:
-                self.found[piece] = left[place]
+                self.picked[piece] = left[place]
             else:
-                self.found[piece] = code
+                self.picked[piece] = code
                 if row.chooser is not None:
                     row.chooser.drawn(code)
 

@@ -104,8 +104,8 @@ def _operands(r: Recorder, node: Node, frame: Frame, shape: MatmulShape) -> dict
     lengths = [padded, padded] if shape.gated else [*parts[:-1], parts[-1] + padded - shape.n]
     bias = r.weights.vector("bias", *((keys.get(f"bias.{i}"), length) for i, length in enumerate(lengths)))
     residual = node.named("residual")
-    given = {"norm_params": norm, "bias": bias, "residual": None if residual is None else frame.values[residual]}
-    return buffers | {name: buffer for name, buffer in given.items() if buffer is not None}
+    optional = {"norm_params": norm, "bias": bias, "residual": None if residual is None else frame.values[residual]}
+    return buffers | {name: buffer for name, buffer in optional.items() if buffer is not None}
 
 
 def norm_params(r: Recorder, keys: Mapping[str, str], k: int) -> str | None:

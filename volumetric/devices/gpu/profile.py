@@ -53,7 +53,7 @@ def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: 
     count = 2 * len(passes)
     queries = context.device.create_query_set(type="timestamp", count=count)
     # a multiple of 256 bytes, as query results need
-    found = context.device.create_buffer(size=-(-8 * count // 256) * 256, usage=context.query_usage)
+    timestamps = context.device.create_buffer(size=-(-8 * count // 256) * 256, usage=context.query_usage)
     best = np.full(len(passes), np.inf)
     warm_at = time.perf_counter() + _WARM_SECONDS
     done = 0
@@ -70,9 +70,9 @@ def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: 
                 compute = encoder.begin_compute_pass(timestamp_writes=writes)
                 encode_calls(compute, calls, rows, context.caps.max_groups)
                 compute.end()
-            encoder.resolve_query_set(queries, 0, count, found, 0)
+            encoder.resolve_query_set(queries, 0, count, timestamps, 0)
             context.queue.submit([encoder.finish()])
-        start, end = context.read(found, 8 * count).view(np.uint64).reshape(-1, 2).T
+        start, end = context.read(timestamps, 8 * count).view(np.uint64).reshape(-1, 2).T
         best = np.minimum(best, (end - start).astype(np.float64))
-    found.destroy()
+    timestamps.destroy()
     return (best * context.timestamp_seconds).tolist()

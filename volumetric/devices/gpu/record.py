@@ -101,13 +101,13 @@ class Recorder:
 
     def products(self) -> list[tuple[MatmulShape, int]]:
         """Different matrix products of a row, with the outputs of a shard: what a search for cuts has to look at."""
-        found: dict[tuple[MatmulShape, int], None] = {}
+        distinct: dict[tuple[MatmulShape, int], None] = {}
         for node in self.graph.nodes:
             if node.op in ("linear", "recurrence"):
                 product = products.product_of if node.op == "linear" else recurrent.product_of
                 shape, matrix = product(self, node)
-                found |= {(replace(shape, format=shard.format), shard.units): None for shard in matrix.shards}
-        return list(found)
+                distinct |= {(replace(shape, format=shard.format), shard.units): None for shard in matrix.shards}
+        return list(distinct)
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(

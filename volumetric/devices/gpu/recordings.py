@@ -144,8 +144,8 @@ class Recordings:
         if key not in self._calls:
             while len(self._calls) >= _KEPT:
                 oldest = next(iter(self._calls))
-                for kept in (self._calls, self._entries, self._prepared):
-                    kept.pop(oldest, None)
+                for cache in (self._calls, self._entries, self._prepared):
+                    cache.pop(oldest, None)
             self._calls[key] = self.context.bind_all(self.entries(part, rows, needed), self._buffers())
         return self._calls[key]
 
@@ -157,8 +157,8 @@ class Recordings:
             values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
             control = self._tail_control if tail else self._control
             entries: list[Entry] = []
-            wanted = (one for one in self._cut.within(key.needed) if part == "whole" or one.tail == tail)
-            for on_rows, parts in groupby(wanted, key=lambda one: one.graph is None):
+            segments = (one for one in self._cut.within(key.needed) if part == "whole" or one.tail == tail)
+            for on_rows, parts in groupby(segments, key=lambda one: one.graph is None):
                 if on_rows:
                     nodes = [node for one in parts for node in one.nodes]
                     frame = Frame(nodes=nodes, rows=key.rows, singles=key.singles, control=control, values=values)

@@ -102,11 +102,11 @@ class Residency:
         ------
         DeviceError : not even a few rows fit one binding, or memory is short
         """
-        found = self._matrices.get((keys, abreast))
-        if found is None:
-            found = self._shared_matrix(keys, abreast=abreast) or self._upload_matrix(keys, abreast=abreast)
-            self._matrices[keys, abreast] = found
-        return found
+        matrix = self._matrices.get((keys, abreast))
+        if matrix is None:
+            matrix = self._shared_matrix(keys, abreast=abreast) or self._upload_matrix(keys, abreast=abreast)
+            self._matrices[keys, abreast] = matrix
+        return matrix
 
     def vector(self, label: str, *parts: tuple[str | None, int]) -> str | None:
         """Buffer with the float32 vectors at these keys, each padded with zeros to its length; None if all are None."""
@@ -136,15 +136,15 @@ class Residency:
 
     def dense(self, key: str) -> str:
         """Buffer with all elements of a parameter as float32, row after row, as graphs of fixed shape read them."""
-        found = self._dense.get(key)
-        if found is None:
+        name = self._dense.get(key)
+        if name is None:
             store = self._params[key]
             if str(store.scheme) != "float32":
                 self.decoded.add(key)
             values = np.ascontiguousarray(store.values(), np.float32)
-            found = self._dense[key] = self._upload(values if values.size else np.zeros(1, np.float32), f"dense {key}")
+            name = self._dense[key] = self._upload(values if values.size else np.zeros(1, np.float32), f"dense {key}")
             store.release()
-        return found
+        return name
 
     def update(self, params: Params) -> None:
         """Write other numbers over resident float32 matrices, see `Updatable.update`."""
@@ -181,10 +181,10 @@ class Residency:
         like = self._like
         if like is None or any(self._sources[key] is not like._sources.get(key) for key in keys):
             return None
-        found = like._matrices.get((keys, abreast))
-        if found is None:
+        matrix = like._matrices.get((keys, abreast))
+        if matrix is None:
             return self._half(like, keys[0]) if len(keys) == 1 else None
-        return replace(found, shards=tuple(self._borrowed(like, shard) for shard in found.shards))
+        return replace(matrix, shards=tuple(self._borrowed(like, shard) for shard in matrix.shards))
 
     def _borrowed(self, like: Residency, shard: Shard) -> Shard:
         """Return a shard of another residency as one of this."""
@@ -250,11 +250,11 @@ class Residency:
                 at += payload.nbytes
                 if beside is not None:
                     scales.append(beside)
-        made = None
+        scale_buffer = None
         if scales:
             flat = np.concatenate(scales)
-            made = self._upload(np.pad(flat, (0, flat.size % 2)), f"{label} scales")
-        return Shard(first=first, units=units, format=layout, weights=weights, scales=made)
+            scale_buffer = self._upload(np.pad(flat, (0, flat.size % 2)), f"{label} scales")
+        return Shard(first=first, units=units, format=layout, weights=weights, scales=scale_buffer)
 
 
 def _names(shard: Shard) -> tuple[str, str | None]:
@@ -292,14 +292,14 @@ def _is_native(block: Packed, layout: WeightFormat) -> bool:
 
 def _ranges(packed: list[Packed], first: int, last: int) -> list[tuple[Packed, int, int]]:
     """Rows `first` … `last` of stacked matrices, as ranges of each."""
-    found = []
+    ranges = []
     at = 0
     for p in packed:
         start, stop = max(first - at, 0), min(last - at, p.rows)
         if start < stop:
-            found.append((p, start, stop))
+            ranges.append((p, start, stop))
         at += p.rows
-    return found
+    return ranges
 
 
 def _blocks(source: Packed, start: int, stop: int, row_bytes: int) -> Iterator[Packed]:

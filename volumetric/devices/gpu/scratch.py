@@ -87,8 +87,8 @@ class Scratch:
         made_in_tail = {i for node in tail for i in node.outputs}
         crossing = {i for node in tail for i in graph_values(graph, node)} - made_in_tail
         slots = Slots("value", limit)
-        given = [i for i in graph.inputs if i not in graph.derived]
-        self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in given}
+        inputs = [i for i in graph.inputs if i not in graph.derived]
+        self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in inputs}
         self._place(graph, body, slots, self.rows, sorted(crossing))
         self._place(graph, tail, slots, self.tail_rows, ())
         self.buffers.make_all(slots.sizes)
@@ -115,9 +115,9 @@ class Scratch:
         self.values.clear()
         self.gathered.clear()
 
-    def _place(self, graph: Graph, nodes: list[Node], slots: Slots, rows: int, kept: Sequence[int]) -> None:
+    def _place(self, graph: Graph, nodes: list[Node], slots: Slots, rows: int, lasting: Sequence[int]) -> None:
         """Find a buffer for each value that `nodes` write."""
-        part = replace(graph, nodes=tuple(nodes), outputs=(*graph.outputs, *kept))
+        part = replace(graph, nodes=tuple(nodes), outputs=(*graph.outputs, *lasting))
         names = Tenants(part, self.values, slots, lambda tensor: rows * row_bytes(tensor))
         for at in range(len(nodes)):
             names.begin(at)

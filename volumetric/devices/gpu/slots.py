@@ -75,18 +75,18 @@ class Tenants:
     Parameters
     ----------
     graph : its nodes run in order; its outputs stay
-    given : tensors that have a buffer: inputs, constants, and all with a key that nodes touch
+    buffers : tensors that have a buffer: inputs, constants, and all with a key that nodes touch
     nbytes : bytes of a tensor
     """
 
-    def __init__(self, graph: Graph, given: Mapping[int, str], slots: Slots, nbytes: Callable[[Tensor], int]) -> None:
+    def __init__(self, graph: Graph, buffers: Mapping[int, str], slots: Slots, nbytes: Callable[[Tensor], int]) -> None:
         self._graph = graph
         self._slots = slots
         self._nbytes = nbytes
         self._roots = roots(graph)
         self._last = last_use(graph)
         self._lives: set[int] = set()
-        self.names = dict(given)
+        self.names = dict(buffers)
 
     def __getitem__(self, i: int) -> str:
         """Buffer of tensor `i`."""

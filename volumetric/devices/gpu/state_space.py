@@ -50,12 +50,12 @@ def _conv(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     stride = 4 * ceil_div(channels, 4)
 
     def build() -> NDArray[np.float32]:
-        made = np.zeros((taps + 1, stride), np.float32)
+        params = np.zeros((taps + 1, stride), np.float32)
         factored = r.weights.values(keys["weight"]) * conv_factors(attrs, np.dtype(np.float32))
-        made[:taps, :channels] = factored[:, 0].T
+        params[:taps, :channels] = factored[:, 0].T
         if "bias" in keys:
-            made[taps, :channels] = r.weights.values(keys["bias"])
-        return made
+            params[taps, :channels] = r.weights.values(keys["bias"])
+        return params
 
     shape = ConvShape(
         channels=channels,
@@ -75,9 +75,9 @@ def _conv(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     attrs, keys = node.attrs, r.graph.keys(node)
-    given = dict(zip(attrs["roles"], node.inputs, strict=True))
-    heads, rates = attrs["heads"], r.graph.tensors[given["a_log"]]
-    values = {name: frame.values[given[name]] for name in attrs["starts"]}
+    inputs = dict(zip(attrs["roles"], node.inputs, strict=True))
+    heads, rates = attrs["heads"], r.graph.tensors[inputs["a_log"]]
+    values = {name: frame.values[inputs[name]] for name in attrs["starts"]}
     params = r.weights.vector(
         "scan",
         (keys["a_log"], rates.size),
@@ -89,7 +89,7 @@ def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
         head_dim=attrs["head_dim"],
         groups=attrs["groups"],
         size=attrs["size"],
-        widths={name: r.width(given[name]) for name in attrs["starts"]},
+        widths={name: r.width(inputs[name]) for name in attrs["starts"]},
         starts=attrs["starts"],
         each=len(rates.shape) == 2,
         skip_at=rates.size,

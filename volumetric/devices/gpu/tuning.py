@@ -45,10 +45,10 @@ def search(
             # The best so far runs again in each round: times count relative to it, as clocks differ between rounds.
             each = seconds[0] / product.copies if math.isinf(times[best]) else times[best]
             times |= {cut: each * value / seconds[0] for cut, value in zip(tried, seconds, strict=True)}
-            found = min(around, key=lambda cut: times[cut])
-            if times[found] > _BETTER * times[best]:
+            fastest = min(around, key=lambda cut: times[cut])
+            if times[fastest] > _BETTER * times[best]:
                 break
-            best = found
+            best = fastest
     finally:
         product.close()
     return times
@@ -91,9 +91,9 @@ class Product:
 
     def describe(self, rows: int) -> Rows:
         """Set the control block for calls of so many rows."""
-        found = Rows(rows, rows)
-        self._context.write(self._control, control_words([Place(0, 0, 1)] * rows, found, 1))
-        return found
+        described = Rows(rows, rows)
+        self._context.write(self._control, control_words([Place(0, 0, 1)] * rows, described, 1))
+        return described
 
     def calls(self, cut: MatvecTuning) -> list[Call]:
         """The product with each copy in turn."""

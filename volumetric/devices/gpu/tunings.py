@@ -40,21 +40,21 @@ class Tunings:
         self._path = base / f"tuning-{digest.hexdigest()[:16]}.json"
         self._cuts: dict[str, dict[str, int]] = {}
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+            stored = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return
-        if isinstance(found, dict):
-            self._cuts = found
+        if isinstance(stored, dict):
+            self._cuts = stored
 
     def cut(self, shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
         """The cut found for a product, else the default."""
         default = tune_matvec(shape, units, caps)
-        found = self._cuts.get(_key(shape, units))
+        stored = self._cuts.get(_key(shape, units))
         try:
-            made = None if found is None else cut_matvec(shape, caps, **found)
+            tuning = None if stored is None else cut_matvec(shape, caps, **stored)
         except (TypeError, ValueError, ZeroDivisionError):
             return default
-        return default if made is None or not _is_legal(made, shape, caps) else made
+        return default if tuning is None or not _is_legal(tuning, shape, caps) else tuning
 
     def put(self, shape: MatmulShape, units: int, cut: MatvecTuning) -> None:
         """Remember a cut."""

@@ -40,10 +40,10 @@ class _Touched:
 
     def with_other(self, other: _Touched) -> _Touched:
         """Both."""
-        made = _Touched(self.reads | other.reads, self.writes | other.writes, {**self.alike}, self.apart | other.apart)
+        both = _Touched(self.reads | other.reads, self.writes | other.writes, {**self.alike}, self.apart | other.apart)
         for storage, extent in other.alike.items():
-            made.add(storage, extent, alike=True)
-        return made
+            both.add(storage, extent, alike=True)
+        return both
 
 
 def block_by_block(draft: Draft) -> None:
@@ -51,28 +51,34 @@ def block_by_block(draft: Draft) -> None:
     touched = _toucher(draft)
     steps: list[Step] = []
     run: list[Step] = []
-    seen = _Touched()
+    run_touched = _Touched()
 
     def close() -> None:
-        nonlocal seen
-        steps.extend([_joined(run, len(seen.reads | seen.writes))] if len(run) > 1 else run)
+        nonlocal run_touched
+        steps.extend([_joined(run, len(run_touched.reads | run_touched.writes))] if len(run) > 1 else run)
         run.clear()
-        seen = _Touched()
+        run_touched = _Touched()
 
     for step in draft.steps:
         own = touched(step)
         if step.name not in _NAMES or 4 * int(step.flat) < _SMALLEST:
-            if step.host or step.inner or seen.writes & (own.reads | own.writes) or own.writes & seen.reads:
+            if (
+                step.host
+                or step.inner
+                or run_touched.writes & (own.reads | own.writes)
+                or own.writes & run_touched.reads
+            ):
                 close()
             steps.append(step)
             continue
-        both = seen.with_other(own)
-        strange = own.reads.isdisjoint(seen.reads | seen.writes)  # it would find nothing in the cache, and hold memory
+        both = run_touched.with_other(own)
+        # It would find nothing in the cache, and hold memory.
+        strange = own.reads.isdisjoint(run_touched.reads | run_touched.writes)
         if run and (strange or step.flat != run[0].flat or both.apart & both.writes):
             close()
             both = own
         run.append(step)
-        seen = both
+        run_touched = both
     close()
     draft.steps[:] = steps
 
@@ -82,13 +88,13 @@ def _toucher(draft: Draft) -> Callable[[Step], _Touched]:
     extent = extents_of(draft)
 
     def touched(step: Step) -> _Touched:
-        made = _Touched()
-        for tensors, storages in ((step.reads, made.reads), (step.writes, made.writes)):
+        touches = _Touched()
+        for tensors, storages in ((step.reads, touches.reads), (step.writes, touches.writes)):
             for i in tensors:
                 storage, first = extent(i)
                 storages.add(storage)
-                made.add(storage, (first, draft.sizes[i]), alike=i in step.shared)
-        return made
+                touches.add(storage, (first, draft.sizes[i]), alike=i in step.shared)
+        return touches
 
     return touched
 

@@ -47,12 +47,12 @@ def cell(draft: Draft, node: Node) -> None:
 @rule("cell_grad")
 def cell_grad(draft: Draft, node: Node) -> None:
     """The same back."""
-    of, given = CELLS[node.attrs["cell"]], step_back_inputs(node.inputs, node.attrs)
-    rows, size = draft.shape(given.y)
+    of, inputs = CELLS[node.attrs["cell"]], step_back_inputs(node.inputs, node.attrs)
+    rows, size = draft.shape(inputs.y)
     g_x, *more = node.outputs
     g_h = more.pop(0) if of.apart else None
-    reads: dict[str, Any] = {"gy": given.gy, "y": given.y}
-    reads |= {name: next(iter(getattr(given, name)), None) for name in ("g_others", "others", "kept", "before")}
+    reads: dict[str, Any] = {"gy": inputs.gy, "y": inputs.y}
+    reads |= {name: next(iter(getattr(inputs, name)), None) for name in ("g_others", "others", "kept", "before")}
     draft.add(
         "cell_grad",
         CELL_GRAD_ARGUMENTS,

@@ -30,16 +30,16 @@ def drafted(graph: Graph, *, alike: bool = False) -> Draft:
     draft = Draft(graph, SHAPES, alike, shared_storage(graph))
     runs: list[_Run] = []
     for (guard, summed), nodes in groupby(graph.nodes, key=lambda node: (_one(draft, node.guard), _summed(node))):
-        kept: set[int] = set()
+        unchanged: set[int] = set()
         for node in nodes:
             if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
                 rule.append(draft, node)
-                kept.update(node.outputs if node.attrs.get("stays") else ())
+                unchanged.update(node.outputs if node.attrs.get("stays") else ())
         if draft.steps:
             alone = any(step.host for step in draft.steps)  # what is Python stands by itself in a table
             reads = [(i, guard) for step in draft.steps for i in step.reads]
             reads = reads if summed is None else [(i, term.guard) for term in terms_of(summed) for i in term.operands]
-            runs.append(_Run(None if alone else guard, tuple(draft.steps), reads, kept))
+            runs.append(_Run(None if alone else guard, tuple(draft.steps), reads, unchanged))
             draft.steps.clear()
     read = _Reads(draft, runs) if any(run.guard and run.guard.zeros for run in runs) else None
     for run in runs:
@@ -53,7 +53,7 @@ def drafted(graph: Graph, *, alike: bool = False) -> Draft:
             continue
         first = len(draft.steps)
         for i in dict.fromkeys(i for step in run.steps for i in step.writes):
-            if i not in run.kept and read.elsewhere(i, run.guard):
+            if i not in run.unchanged and read.elsewhere(i, run.guard):
                 fill(draft, i, 0.0)
         if len(draft.steps) > first:
             draft.guard(first, run.guard.tensor, run.guard.column, unless=True)
@@ -68,13 +68,13 @@ class _Run:
     Attributes
     ----------
     reads : tensors, and the guards under which they are read
-    kept : tensors that stay as they lie where the steps do not run
+    unchanged : tensors that stay as they lie where the steps do not run
     """
 
     guard: Guard | None
     steps: Sequence[Step]
     reads: Sequence[tuple[int, Guard | None]]
-    kept: Collection[int]
+    unchanged: Collection[int]
 
 
 def _summed(node: Node) -> Node | None:

@@ -44,31 +44,31 @@ def _flat(
     reads: Mapping[str, int | None],
     y: int,
     cost: float = 0.0,
-    **given: Any,
+    **arguments: Any,
 ) -> None:
     """Append a step of which threads share the elements of `y`, and of operands of its size; `cost` is for each."""
     count = draft.sizes[y] // 4
     like = tuple(i for i in (*reads.values(), y) if i is not None and draft.sizes[i] == draft.sizes[y])
     work = moved(4 * count * len(like)) + cost * count
-    given |= {"count": count, "flat": count, "shared": like, "work": work}
-    draft.add(name, names, *constants, reads=reads, writes={"y": y}, **given)
+    arguments |= {"count": count, "flat": count, "shared": like, "work": work}
+    draft.add(name, names, *constants, reads=reads, writes={"y": y}, **arguments)
 
 
 @rule("unary")
 def unary(draft: Draft, node: Node) -> None:
     """One function of each element."""
     [x], [y], name = node.inputs, node.outputs, node.attrs["name"]
-    given = {key: float(node.attrs[key]) for key in ("alpha", "beta")}
+    arguments = {key: float(node.attrs[key]) for key in ("alpha", "beta")}
     code, cost = code_of(name, FUNCTIONS), _COST.get(name, 0.2)
-    _flat(draft, "unary", UNARY_ARGUMENTS, code, reads={"x": x}, y=y, cost=cost, over=(x,), **given)
+    _flat(draft, "unary", UNARY_ARGUMENTS, code, reads={"x": x}, y=y, cost=cost, over=(x,), **arguments)
 
 
 @rule("dropout")
 def dropout(draft: Draft, node: Node) -> None:
     """Some elements scaled, the others 0."""
     (x, key), [y], p = node.inputs, node.outputs, node.attrs["p"]
-    given = {"stream": node.attrs["stream"], "threshold": threshold_of(p), "factor": 0.0 if p == 1 else 1 / (1 - p)}
-    _flat(draft, "dropout", DROPOUT_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=0.5, **given)
+    arguments = {"stream": node.attrs["stream"], "threshold": threshold_of(p), "factor": 0.0 if p == 1 else 1 / (1 - p)}
+    _flat(draft, "dropout", DROPOUT_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=0.5, **arguments)
 
 
 @rule("gumbel")
@@ -77,17 +77,19 @@ def gumbel(draft: Draft, node: Node) -> None:
     (x, positions), [y] = node.inputs, node.outputs
     rows, width = draft.graph.tensors[x].shape
     low, high = (part % (1 << 32) for part in (node.attrs["seed"], node.attrs["seed"] >> 32))
-    given = {"rows": rows, "width": width, "low": low, "high": high, "over": (x,)}
+    arguments = {"rows": rows, "width": width, "low": low, "high": high, "over": (x,)}
     work = moved(8 * rows * width) + 2 * rows * width
-    draft.add("gumbel", GUMBEL_ARGUMENTS, reads={"x": x, "positions": positions}, writes={"y": y}, work=work, **given)
+    draft.add(
+        "gumbel", GUMBEL_ARGUMENTS, reads={"x": x, "positions": positions}, writes={"y": y}, work=work, **arguments
+    )
 
 
 @rule("normal")
 def normal(draft: Draft, node: Node) -> None:
     """Noise by number added."""
     (x, key), [y] = node.inputs, node.outputs
-    given = {"stream": node.attrs["stream"], "first": node.attrs["first"] % (1 << 32)}
-    _flat(draft, "normal", NORMAL_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=2.0, over=(x,), **given)
+    arguments = {"stream": node.attrs["stream"], "first": node.attrs["first"] % (1 << 32)}
+    _flat(draft, "normal", NORMAL_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=2.0, over=(x,), **arguments)
 
 
 @rule("unary_grad")
@@ -134,20 +136,22 @@ def copy(draft: Draft, x: Address, y: Address, sizes: Shape, x_steps: Sequence[i
     work = moved(8 * prod(sizes))
     *outer, inner = range(len(sizes))
     across = [i for i in outer if x_steps[i] == 1 and sizes[i] >= 8]
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     common: dict[str, Any] = {"reads": (x.tensor,), "writes": (y.tensor,), "x": x, "y": y}
     if across and x_steps[inner] > 1 and sizes[inner] >= 8:
         [m] = across
         outer.remove(m)
-        given = {"work": work, "outer": prod(sizes[i] for i in outer), "m": sizes[m]}
-        given |= {"n": sizes[inner], "x_n": 4 * x_steps[inner], "y_m": 4 * y_steps[m]}
-        draft.add("transpose", TRANSPOSE_ARGUMENTS, **common, **_axes(draft, outer, sizes, x_steps, y_steps), **given)
+        arguments = {"work": work, "outer": prod(sizes[i] for i in outer), "m": sizes[m]}
+        arguments |= {"n": sizes[inner], "x_n": 4 * x_steps[inner], "y_m": 4 * y_steps[m]}
+        draft.add(
+            "transpose", TRANSPOSE_ARGUMENTS, **common, **_axes(draft, outer, sizes, x_steps, y_steps), **arguments
+        )
         return
     flat = prod(sizes) if tuple(y_steps) == strides_of(sizes) and draft.sizes[y.tensor] == 4 * prod(sizes) else 0
-    given = {"shared": (y.tensor,) if flat else (), "work": work}
-    given |= {"rows": prod(sizes[i] for i in outer), "inner": sizes[inner]}
-    given |= {"x_inner": 4 * x_steps[inner], "y_inner": 4 * y_steps[inner]}
-    draft.add("copy", COPY_ARGUMENTS, **common, flat=flat, **_axes(draft, outer, sizes, x_steps, y_steps), **given)
+    arguments = {"shared": (y.tensor,) if flat else (), "work": work}
+    arguments |= {"rows": prod(sizes[i] for i in outer), "inner": sizes[inner]}
+    arguments |= {"x_inner": 4 * x_steps[inner], "y_inner": 4 * y_steps[inner]}
+    draft.add("copy", COPY_ARGUMENTS, **common, flat=flat, **_axes(draft, outer, sizes, x_steps, y_steps), **arguments)
 
 
 def _axes(draft: Draft, outer: list[int], sizes: Shape, x: Sequence[int], y: Sequence[int]) -> dict[str, Any]:
@@ -263,10 +267,10 @@ def reduction(
     draft: Draft, x: int, y: int, sizes: Sequence[int], *, factor: float = 1.0, largest: bool = False
 ) -> None:
     """Append sums, or maxima, of a tensor of 5 axes over its second and fourth."""
-    given = dict(zip(("k0", "r0", "k1", "r1", "k2"), sizes, strict=True))
+    arguments = dict(zip(("k0", "r0", "k1", "r1", "k2"), sizes, strict=True))
     work = moved(draft.sizes[x])
     places: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}}
-    draft.add("reduce", REDUCE_ARGUMENTS, int(largest), **places, work=work, factor=factor, **given)
+    draft.add("reduce", REDUCE_ARGUMENTS, int(largest), **places, work=work, factor=factor, **arguments)
 
 
 def _chunked(draft: Draft, x: int) -> tuple[int, list[tuple[int, bool]]]:
@@ -274,6 +278,6 @@ def _chunked(draft: Draft, x: int) -> tuple[int, list[tuple[int, bool]]]:
     count = draft.sizes[x] // 4
     chunks = -(-count // CHUNK)
     partial = draft.temporary(4 * chunks)
-    given = {"reads": {"x": x}, "writes": {"y": partial}, "count": count}
-    draft.add("chunk_sums", SUMS_ARGUMENTS, work=moved(4 * count), **given)
+    arguments = {"reads": {"x": x}, "writes": {"y": partial}, "count": count}
+    draft.add("chunk_sums", SUMS_ARGUMENTS, work=moved(4 * count), **arguments)
     return partial, [(chunks, True)]

@@ -15,13 +15,13 @@ def write_in_place(graph: Graph) -> Graph:
     tensors, gone = list(graph.tensors), dict[int, int]()
     for node in graph.nodes:
         for i, j in IN_PLACE.get(node.op, {}).items():
-            made, read = node.outputs[i], node.inputs[j]
-            readers = [n for n in graph.nodes if made in n.inputs]
-            if len(readers) != 1 or made in graph.outputs or not _replaces(graph, readers[0], read):
+            output, read = node.outputs[i], node.inputs[j]
+            readers = [n for n in graph.nodes if output in n.inputs]
+            if len(readers) != 1 or output in graph.outputs or not _replaces(graph, readers[0], read):
                 continue
             if sum(n.inputs.count(read) for n in graph.nodes) == 1 and read not in graph.outputs:
-                tensors[made] = replace(tensors[made], key=tensors[read].key, role=tensors[read].role)
-                gone[readers[0].outputs[0]] = made
+                tensors[output] = replace(tensors[output], key=tensors[read].key, role=tensors[read].role)
+                gone[readers[0].outputs[0]] = output
     if not gone:
         return graph
     nodes = tuple(

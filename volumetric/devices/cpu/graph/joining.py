@@ -29,11 +29,11 @@ MOST = 16
 
 def terms_of(node: Node) -> list[Term]:
     """Return the terms of a ``gemm_sum``."""
-    found: list[Term] = []
+    terms: list[Term] = []
     for n, guard in enumerate(node.attrs["guards"]):
         a, b = node.inputs[2 * n : 2 * n + 2]
-        found.append(Term((a, b), guard and Guard(node.inputs[guard[0]], guard[1], zeros=True)))
-    return found
+        terms.append(Term((a, b), guard and Guard(node.inputs[guard[0]], guard[1], zeros=True)))
+    return terms
 
 
 def join_products(graph: Graph) -> Graph:
@@ -45,9 +45,9 @@ def join_products(graph: Graph) -> Graph:
 def _emit(work: Rewriting, block: Block) -> int:
     first, whole = block.terms[0], block.sums[-1].outputs
     inputs = [i for term in block.terms for i in term.inputs]
-    asked = [term.guard if term.guard and term.guard.zeros else None for term in block.terms]
-    place = {tensor: len(inputs) + n for n, tensor in enumerate(dict.fromkeys(of.tensor for of in asked if of))}
-    guards = tuple(of and (place[of.tensor], of.column) for of in asked)
+    term_guards = [term.guard if term.guard and term.guard.zeros else None for term in block.terms]
+    place = {tensor: len(inputs) + n for n, tensor in enumerate(dict.fromkeys(of.tensor for of in term_guards if of))}
+    guards = tuple(of and (place[of.tensor], of.column) for of in term_guards)
     inputs += place
     if block.before is None:
         return work.emit_to(whole, "gemm_sum", inputs, **first.attrs, guards=guards)

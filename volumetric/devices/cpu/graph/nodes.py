@@ -34,16 +34,16 @@ def fuse_nodes(graph: Graph) -> Graph:
     ``keep``: whether what it keeps is among the outputs; ``heads``, of the norm, 0 without; ``eps``; ``ids``: whether
     the weights are tables.
     """
-    found = _Matching(graph)
-    made: dict[int, Node] = {}
+    matching = _Matching(graph)
+    fused_cells: dict[int, Node] = {}
     dropped: set[int] = set()
     for node in graph.nodes:
-        products = found.products(node) if node.op == "cell" else None
+        products = matching.products(node) if node.op == "cell" else None
         if products is None:
             continue
-        sets = found.sets(products)
+        sets = matching.sets(products)
         inputs = (*(p.inputs[0] for p in products), *sets.weights, *node.inputs[2:])
-        outputs, norm = found.wanted(node), found.norm(node)
+        outputs, norm = matching.wanted(node), matching.norm(node)
         attrs: dict[str, Any] = {**node.attrs, "keep": outputs == node.outputs, "heads": 0, "eps": 0.0}
         attrs["ids"] = sets.ids is not None
         if norm is not None:
@@ -54,10 +54,10 @@ def fuse_nodes(graph: Graph) -> Graph:
         fused = dataclasses.replace(
             node, op="cell_nodes", inputs=inputs, outputs=outputs, attrs=MappingProxyType(attrs)
         )
-        made[node.outputs[0]] = fused
-    if not made:
+        fused_cells[node.outputs[0]] = fused
+    if not fused_cells:
         return graph
-    nodes = tuple(made.get(n.outputs[0], n) for n in graph.nodes if n.outputs[0] not in dropped)
+    nodes = tuple(fused_cells.get(n.outputs[0], n) for n in graph.nodes if n.outputs[0] not in dropped)
     return pruned(dataclasses.replace(graph, nodes=nodes))
 
 
@@ -86,7 +86,7 @@ class _Matching:
         self._graph, self._root = graph, roots(graph)
         self._norms = [node for node in graph.nodes if node.op == "norm"]
         self._written = {graph.tensors[i].key for node in graph.nodes for i in node.outputs} - {None}
-        self._made = {i: (at, node) for at, node in enumerate(graph.nodes) for i in node.outputs}
+        self._makers = {i: (at, node) for at, node in enumerate(graph.nodes) for i in node.outputs}
         self._reads = Counter(self._root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
         self._reads.update(self._root[i] for i in graph.outputs)
         self._readers = {self._root[i]: node for node in graph.nodes if node.op != "reshape" for i in node.inputs}
@@ -103,21 +103,21 @@ class _Matching:
         n = shapes[2][0]
         if of.apart or not rows:
             return None
-        found: list[Node] = []
+        products: list[Node] = []
         for i in cell.inputs[:2]:
-            made = self._made.get(self._root[i])
-            if made is None or not self._is_plain(made[1], (n, rows, wide)) or self._reads[self._root[i]] != 1:
+            maker = self._makers.get(self._root[i])
+            if maker is None or not self._is_plain(maker[1], (n, rows, wide)) or self._reads[self._root[i]] != 1:
                 return None
-            found.append(made[1])
-        first, second = found
-        sets = {self._graph.tensors[node.inputs[1]].shape[0] for node in found}
+            products.append(maker[1])
+        first, second = products
+        sets = {self._graph.tensors[node.inputs[1]].shape[0] for node in products}
         return (first, second) if len(sets) == 1 else None
 
     def sets(self, products: tuple[Node, Node]) -> _Sets:
         """Weights where they lie before each node gets a copy of those of its set."""
         own = products[0].inputs[1], products[1].inputs[1]
-        made = [self._made.get(self._root[i]) for i in own]
-        copies = [node for _, node in filter(None, made) if node.op == "gather_rows"]
+        makers = [self._makers.get(self._root[i]) for i in own]
+        copies = [node for _, node in filter(None, makers) if node.op == "gather_rows"]
         if len(copies) < 2 or any(self._changes(node.inputs[0]) for node in copies):
             return _Sets(own)
         first, second = (self._graph.constants.get(node.inputs[1]) for node in copies)
@@ -153,9 +153,9 @@ class _Matching:
         if not only or product is None or product.op != "binary" or product.attrs["name"] != "mul":
             return None
         left, right = product.inputs
-        made = self._made.get(self._root[right])
+        maker = self._makers.get(self._root[right])
         fits = self._graph.tensors[left].shape == (n, rows // n, size) and self._root[left] == node.outputs[0]
-        known = made is None or made[0] < self._made[y][0]
+        known = maker is None or maker[0] < self._makers[y][0]
         if not fits or not known or self._graph.tensors[right].shape not in ((n, 1, size), (1, 1, size)):
             return None
         width = self._graph.tensors[node.inputs[0]].shape[-1]

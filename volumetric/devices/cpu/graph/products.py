@@ -71,7 +71,7 @@ def gemm(draft: Draft, node: Node) -> None:
     p = _Product(m=m, n=n, k=k, ga=ga, gb=gb, gc=gc, trans_a=trans_a, trans_b=trans_b, biases=biases)
     p = p if summed else _merged(p)
     activation = FUNCTIONS.index(node.attrs["activation"])
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "a": Address(a),
         "b": Address(b),
         "bias": Address(bias[0]) if bias else 0,
@@ -86,11 +86,13 @@ def gemm(draft: Draft, node: Node) -> None:
         "finish": Operation("finish", (activation,)) if activation else 0,
         "bias_group": 4 * n if biases else 0,
     }
-    work = 2 * p.m * p.n * p.k * given["groups"] / 90 + moved(*(draft.sizes[i] for i in (*node.inputs, *node.outputs)))
+    work = 2 * p.m * p.n * p.k * arguments["groups"] / 90 + moved(
+        *(draft.sizes[i] for i in (*node.inputs, *node.outputs))
+    )
     few = not summed and (p.m <= _DOT_ROWS or p.n <= _DOT_COLUMNS or draft.alike)
     if p.trans_b and not p.trans_a and p.k >= _DOT_DEPTH and few:
         shape = (1, 8) if p.m == 1 and p.n >= 8 and dot_shape()[0] > 1 else dot_shape()
-        draft.add("dots", DOTS_ARGUMENTS, *shape, reads=node.inputs, writes=node.outputs, work=work, **given)
+        draft.add("dots", DOTS_ARGUMENTS, *shape, reads=node.inputs, writes=node.outputs, work=work, **arguments)
         return
     if (
         not summed
@@ -100,7 +102,7 @@ def gemm(draft: Draft, node: Node) -> None:
         and p.groups == 1
         and p.n >= _STRIP_COLUMNS
     ):
-        places: dict[str, Any] = {name: given[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
+        places: dict[str, Any] = {name: arguments[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
         places |= {"a_row": 4 if p.trans_a else 4 * p.k, "a_k": 4 * p.m if p.trans_a else 4}
         draft.add("strips", STRIPS_ARGUMENTS, reads=node.inputs, writes=node.outputs, work=work, **places)
         return
@@ -111,4 +113,6 @@ def gemm(draft: Draft, node: Node) -> None:
     more |= {"b_k": 4 if p.trans_b else 4 * p.n, "b_column": 4 * p.k if p.trans_b else 4}
     words = [word for term in terms for word in (*term.operands, *(term.guard or (-1, 0))[:2])]
     more["many"] = draft.table(words) if summed else 0
-    draft.add("gemm", GEMM_ARGUMENTS, tall, wide, reads=node.inputs, writes=node.outputs, work=work, **given, **more)
+    draft.add(
+        "gemm", GEMM_ARGUMENTS, tall, wide, reads=node.inputs, writes=node.outputs, work=work, **arguments, **more
+    )

@@ -93,10 +93,10 @@ class CpuProgram:
             raise ShapeError(f"the graph takes {len(self._inputs)} inputs, got {len(inputs)}")
         with self.store.lock:
             self._bind()
-            kept = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
+            input_arrays = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
             results = [self._offer(end) for end in self._outputs]
             self.run_parts()
-            del kept
+            del input_arrays
             return [result if end.lent else result.copy() for end, result in zip(self._outputs, results, strict=True)]
 
     def prepared(self) -> PreparedCall | None:
@@ -131,10 +131,10 @@ class CpuProgram:
         """Time of each step of a run on `inputs`; tensors with a key that the graph writes are written."""
         with self.store.lock:
             self._bind()
-            kept = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
+            input_arrays = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
             results = [self._offer(end) for end in self._outputs]
             times = walk_times(self._table, self.store.scratch.control, self._walker.threads, repeats, self)
-            del kept, results
+            del input_arrays, results
             return times
 
     def view(self, i: int) -> Array:
@@ -196,10 +196,10 @@ class CpuProgram:
 
 
 def _constant(tensor: Tensor, value: Array) -> Array:
-    made = aligned_array(tensor.shape, tensor.dtype)
+    array = aligned_array(tensor.shape, tensor.dtype)
     with np.errstate(over="ignore"):
-        made[...] = value
-    return made
+        array[...] = value
+    return array
 
 
 def _beyond(ids: Array, bound: IdBound) -> bool:

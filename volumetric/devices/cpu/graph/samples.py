@@ -80,12 +80,12 @@ class _Reader:
 
     def gone(self) -> set[int]:
         """Tensors that no node makes any more: whole columns."""
-        found = set(self.columns)
+        dropped = set(self.columns)
         for columns in self.columns.values():
-            found.add(columns.unfold.outputs[0])
+            dropped.add(columns.unfold.outputs[0])
         for image, product in self.folds.items():
-            found |= {product.outputs[0], self._maker[image].inputs[0]}
-        return found
+            dropped |= {product.outputs[0], self._maker[image].inputs[0]}
+        return dropped
 
     def _large(self, columns: int) -> bool:
         tensor = self._graph.tensors[columns]
@@ -97,7 +97,7 @@ class _Reader:
         key = self._graph.tensors[unfold.inputs[0]].key
         if not self._large(whole) or whole in self._graph.outputs or (key is not None and key in self._written):
             return {}
-        samples, found = self._graph.tensors[whole].shape[0], {}
+        samples, columns = self._graph.tensors[whole].shape[0], {}
         users = list(self._users.get(whole, []))
         while users:
             node = users.pop()
@@ -106,8 +106,8 @@ class _Reader:
                 continue
             if node.op != "gemm" or not self._cuts(node, samples):
                 return {}
-            found[node.inputs[1]] = _Columns(unfold, self._graph.tensors[node.inputs[1]].shape[0] // samples)
-        return found
+            columns[node.inputs[1]] = _Columns(unfold, self._graph.tensors[node.inputs[1]].shape[0] // samples)
+        return columns
 
     def _cuts(self, product: Node, samples: int) -> bool:
         """Whether a product reads columns on its right, group by group, each belonging to one sample."""
@@ -125,15 +125,15 @@ class _Reader:
         i = fold.inputs[0]
         if not self._large(i):
             return None
-        samples, made = self._graph.tensors[i].shape[0], self._maker.get(i)
-        if made is not None and made.op == "reshape" and self._count[i] == 1:
-            i = made.inputs[0]
-            made = self._maker.get(i)
-        if made is None or made.op != "gemm" or self._count[i] != 1 or len(made.inputs) != 2:
+        samples, product = self._graph.tensors[i].shape[0], self._maker.get(i)
+        if product is not None and product.op == "reshape" and self._count[i] == 1:
+            i = product.inputs[0]
+            product = self._maker.get(i)
+        if product is None or product.op != "gemm" or self._count[i] != 1 or len(product.inputs) != 2:
             return None
-        left, right = (self._graph.tensors[i].shape[0] for i in made.inputs)
-        whole = made.attrs["groups"] == right and right % samples == 0
-        return made if whole and (right // samples) % left == 0 and not made.attrs["trans_b"] else None
+        left, right = (self._graph.tensors[i].shape[0] for i in product.inputs)
+        whole = product.attrs["groups"] == right and right % samples == 0
+        return product if whole and (right // samples) % left == 0 and not product.attrs["trans_b"] else None
 
 
 def _pieces(nbytes: int, samples: int, all_bytes: int) -> list[tuple[int, int]]:

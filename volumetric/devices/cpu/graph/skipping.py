@@ -57,33 +57,33 @@ def _in_place(graph: Graph) -> list[Node]:
             return None
         return replace(node, op="accumulate", attrs=MappingProxyType({**node.attrs, "stays": True}), guard=guard)
 
-    made = [summed(at, node) for at, node in enumerate(graph.nodes)]
-    gone = {old.inputs[1] for old, new in zip(graph.nodes, made, strict=True) if new and new.op == "scatter_add"}
-    pairs = zip(graph.nodes, made, strict=True)
+    sums = [summed(at, node) for at, node in enumerate(graph.nodes)]
+    gone = {old.inputs[1] for old, new in zip(graph.nodes, sums, strict=True) if new and new.op == "scatter_add"}
+    pairs = zip(graph.nodes, sums, strict=True)
     return [new or old for old, new in pairs if gone.isdisjoint(old.outputs)]
 
 
 def _gathered(graph: Graph, nodes: list[Node]) -> list[Node]:
     """Put off nodes without a guard that stand between nodes of one, and that these do not need."""
-    found: list[Node] = []
+    ordered: list[Node] = []
     waiting: list[Node] = []
-    made: set[int] = set()
+    written: set[int] = set()
     guard: Guard | None = None
 
     def close() -> None:
-        found.extend(waiting)
+        ordered.extend(waiting)
         waiting.clear()
-        made.clear()
+        written.clear()
 
     for node in nodes:
         if node.guard is None and guard is not None and len(waiting) < _FAR:
             waiting.append(node)
-            made.update(node.outputs)
+            written.update(node.outputs)
             continue
         keyed = any(graph.tensors[i].key is not None for i in node.outputs)
-        if node.guard != guard or keyed or not made.isdisjoint((*node.inputs, *node.outputs)):
+        if node.guard != guard or keyed or not written.isdisjoint((*node.inputs, *node.outputs)):
             close()
         guard = node.guard
-        found.append(node)
+        ordered.append(node)
     close()
-    return found
+    return ordered

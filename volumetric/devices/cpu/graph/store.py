@@ -58,9 +58,9 @@ class CpuStore:
 
     def share(self, keys: Iterable[str]) -> CpuStore:
         """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
-        made = CpuStore()
-        made.buffers = {key: self.buffers[key] for key in keys}
-        return made
+        store = CpuStore()
+        store.buffers = {key: self.buffers[key] for key in keys}
+        return store
 
     def drop(self, key: str) -> None:
         """Forget a buffer; programs that were bound to it keep its memory alive."""

@@ -20,11 +20,11 @@ def shared_storage(graph: Graph) -> Shared:
     """Return where tensors lie, those of `reshape` included."""
     root = roots(graph)
     sizes = [4 * tensor.size for tensor in graph.tensors]
-    made = Shared(of=list(range(len(sizes))), start=[0] * len(sizes), sizes=dict(enumerate(sizes)))
+    shared = Shared(of=list(range(len(sizes))), start=[0] * len(sizes), sizes=dict(enumerate(sizes)))
     outputs = {root[i] for i in graph.outputs}
     fixed = {i for i in range(len(sizes)) if graph.tensors[i].key is not None} | graph.constants.keys()
-    given = set(graph.inputs)
-    alone = fixed | outputs | given
+    inputs = set(graph.inputs)
+    alone = fixed | outputs | inputs
     """Storages that are the size of one tensor: they lie elsewhere than in the arena."""
     members = {i: [i] for i in range(len(sizes))}
 
@@ -33,32 +33,32 @@ def shared_storage(graph: Graph) -> Shared:
         first = min(0, delta)
         if first:
             for i in members[into]:
-                made.start[i] -= first
+                shared.start[i] -= first
         for i in members[gone]:
-            made.of[i], made.start[i] = into, made.start[i] + delta - first
-        end = max(made.sizes[into], delta + made.sizes.pop(gone))
-        made.sizes[into] = end - first
+            shared.of[i], shared.start[i] = into, shared.start[i] + delta - first
+        end = max(shared.sizes[into], delta + shared.sizes.pop(gone))
+        shared.sizes[into] = end - first
         members[into] += members.pop(gone)
 
     for node in graph.nodes:
         if node.op == "reshape" or (node.op == "slice" and _is_view(graph, node, fixed, root, outputs)):
             [x], [y] = node.inputs, node.outputs
-            if node.op == "slice" and made.of[x] not in given and made.sizes[made.of[x]] > _WORTH * sizes[y]:
+            if node.op == "slice" and shared.of[x] not in inputs and shared.sizes[shared.of[x]] > _WORTH * sizes[y]:
                 continue
-            join(y, made.of[x], made.start[x] + (_first(graph, node) if node.op == "slice" else 0))
+            join(y, shared.of[x], shared.start[x] + (_first(graph, node) if node.op == "slice" else 0))
         elif node.op in ("accumulate", "scatter_add"):
             total, [y] = node.inputs[0], node.outputs
-            join(y, made.of[total], made.start[total])
+            join(y, shared.of[total], shared.start[total])
         elif node.op == "concat" and node.outputs[0] not in alone and _is_flat(graph, node):
             at, [y] = 0, node.outputs
             for x in node.inputs:
-                gone, into, delta = made.of[x], made.of[y], made.start[y] + at - made.start[x]
-                meets = max(0, delta), min(made.sizes[into], delta + made.sizes[gone])
-                free = gone != into and alone.isdisjoint(members[gone]) and 0 < made.sizes[gone] <= _WORTH * sizes[x]
-                if free and meets == (made.start[y] + at, made.start[y] + at + sizes[x]):
+                gone, into, delta = shared.of[x], shared.of[y], shared.start[y] + at - shared.start[x]
+                meets = max(0, delta), min(shared.sizes[into], delta + shared.sizes[gone])
+                free = gone != into and alone.isdisjoint(members[gone]) and 0 < shared.sizes[gone] <= _WORTH * sizes[x]
+                if free and meets == (shared.start[y] + at, shared.start[y] + at + sizes[x]):
                     join(gone, into, delta)
                 at += sizes[x]
-    return made
+    return shared
 
 
 def _is_view(graph: Graph, node: Node, fixed: set[int], root: list[int], outputs: set[int]) -> bool:

@@ -76,12 +76,12 @@ def seen_from(step, own):
 
 
 @kernel
-def seen_until(step, own, held):
-    """Position after the last one of `held` that the row at position `own` sees: a window counts both ways."""
+def seen_until(step, own, end):
+    """Position after the last one before `end` that the row at position `own` sees: a window counts both ways."""
     if word(step, 4) != 0:
-        return min(own + 1, held)
+        return min(own + 1, end)
     window = word(step, 5)
-    return min(own + window, held) if window != 0 else held
+    return min(own + window, end) if window != 0 else end
 
 
 AS_FLOAT, AS_BRAIN, ROUNDED = range(3)
@@ -251,14 +251,14 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
 
     def attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, 1)
-        held = before(word(step, 9), control)
+        origin = before(word(step, 9), control)
         start = first_row(control)
         end = last_row(step, control)
         tiles = (end - start + rows - 1) // rows
         for item in range(thread, tiles * heads, threads):
             # Later rows see more positions: the longest items first, dealt out in turn.
             row = start + (tiles - 1 - item // heads) * rows
-            until = seen_until(step, held + min(row + rows, end) - 1, held + end)
+            until = seen_until(step, origin + min(row + rows, end) - 1, origin + end)
             x_stride = heads * word(step, 3) * 4
             valid = min(rows, end - row)
             room = scratch(control, thread)
@@ -293,14 +293,14 @@ def attend_few(storage: str, rounded: int, together: int, wide: int) -> Callable
 
     def attend_few(step: Any, thread: Any, threads: Any, control: Any) -> None:
         parts = word(step, 1) // together
-        held = before(word(step, 9), control)
+        origin = before(word(step, 9), control)
         start = first_row(control)
         end = last_row(step, control)
         tasks = (end - start) * parts
         for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
             row = start + task // parts
             head = task % parts * together
-            until = seen_until(step, held + row, held + end)
+            until = seen_until(step, origin + row, origin + end)
             stride = word(step, 3) * 4
             room = scratch(control, thread)
             _attend_tile(

@@ -97,8 +97,8 @@ def _every_other(e: Emitter, a: ir.Value, b: ir.Value, first: int) -> ir.Value:
 
 def _place(e: Emitter, base: ir.Value, index: int, count: ir.Value, size: int) -> ir.Value:
     """Address of the piece of `size` bytes with this number; of the last of `count` pieces beyond them."""
-    last, wanted = e.b.sub(count, constant(1)), constant(index)
-    return e.at(base, e.b.mul(e.b.select(e.b.icmp_signed("<", wanted, last), wanted, last), constant(size)))
+    last, number = e.b.sub(count, constant(1)), constant(index)
+    return e.at(base, e.b.mul(e.b.select(e.b.icmp_signed("<", number, last), number, last), constant(size)))
 
 
 @define(Floats, types.int64, types.int64)
@@ -109,8 +109,8 @@ def _block_tops(e: Emitter, x: ir.Value, count: ir.Value) -> ir.Value:
         here = _place(e, x, i, count, 128)
         tops.append(e.b.bitcast(larger_magnitude(e, e.load(here, F32X), e.load(e.at(here, 64), F32X)), I32X))
     # Without its sign a float orders as its bits do, with infinity above all numbers and NaN above infinity.
-    [found] = _fold(e, tops, lambda a, b: e.b.select(e.b.icmp_signed(">", a, b), a, b), 4)
-    return e.b.bitcast(found, F32X)
+    [largest] = _fold(e, tops, lambda a, b: e.b.select(e.b.icmp_signed(">", a, b), a, b), 4)
+    return e.b.bitcast(largest, F32X)
 
 
 @define(types.void, types.int64, types.int64, types.int64)
@@ -130,5 +130,5 @@ def _half_sums(e: Emitter, q: ir.Value, count: ir.Value, half: ir.Value) -> ir.V
     dot, pairs = ByteDot(e, 0), e.b.lshr(count, constant(1))
     quads = [dot.bytes_in(e.load(_place(e, q, i, pairs, 64), I32X, align=1)) for i in range(_TOGETHER // 2)]
     low, high = _fold(e, quads, e.b.add, 2)
-    wanted = e.b.icmp_signed("==", half, constant(0))
-    return e.b.select(wanted, _every_other(e, low, high, 0), _every_other(e, low, high, 1))
+    is_first = e.b.icmp_signed("==", half, constant(0))
+    return e.b.select(is_first, _every_other(e, low, high, 0), _every_other(e, low, high, 1))

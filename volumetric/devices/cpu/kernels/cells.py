@@ -103,8 +103,8 @@ def cell(code: int) -> Callable[..., None]:
             x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0)) + at
             h = slot_address(control, word(step, 1)) + number * slot_stride(control, word(step, 1)) + at
             out = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2)) + at
-            held = slot_address(control, word(step, 3)) + number * slot_stride(control, word(step, 3)) + at
-            kept = slot_address(control, word(step, 4)) + number * slot_stride(control, word(step, 4)) + at
-            step_of(code, x, h, held, kept, out, 4 * size, min(size - at // 4, 16))
+            c = slot_address(control, word(step, 3)) + number * slot_stride(control, word(step, 3)) + at
+            c_out = slot_address(control, word(step, 4)) + number * slot_stride(control, word(step, 4)) + at
+            step_of(code, x, h, c, c_out, out, 4 * size, min(size - at // 4, 16))
 
     return cell

@@ -78,12 +78,12 @@ def _emit(
         together = [columns] if len(vectors) == 1 else [[column] for column in columns]  # as many as registers hold
         # A single row waits for nothing but memory: there are panels enough in flight.
         ahead = kind.endswith(AHEAD) and len(vectors) > 1
-        found = [
+        panel_sums = [
             sums
             for some in together
             for sums in emit_packed_panels(e, name, some, vectors, units, exact=how == "exact", ahead=ahead)
         ]
-        for p, sums in enumerate(found):
+        for p, sums in enumerate(panel_sums):
             for m, value in enumerate(sums):
                 e.store(e.at(e.at(out, e.b.mul(out_stride, constant(m))), 64 * p), value)
     elif how == "rounded":

@@ -93,12 +93,12 @@ def or_registered(kernels_of: Callable[[str], Mapping[str, Any]]) -> Callable[[C
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(make)
-        def made(code: int | str, *constants: str | int) -> Any:
+        def operation_of(code: int | str, *constants: str | int) -> Any:
             return (
                 with_kernels(make(0, *constants), kernels_of(code)) if isinstance(code, str) else make(code, *constants)
             )
 
-        return made
+        return operation_of
 
     return decorate
 

@@ -61,13 +61,13 @@ def source_hash(module: Path) -> str:
 
 def _sources(module: Path) -> set[Path]:
     """`module`, how kernels are compiled, and every file of the package that either needs."""
-    wanted = {module, Path(__file__).resolve(), *_package_of(module)}
-    unread = list(wanted)
+    files = {module, Path(__file__).resolve(), *_package_of(module)}
+    unread = list(files)
     while unread:
-        new = _imported(unread.pop()) - wanted
-        wanted |= new
+        new = _imported(unread.pop()) - files
+        files |= new
         unread += new
-    return wanted
+    return files
 
 
 def _package_of(module: Path) -> set[Path]:
@@ -193,12 +193,12 @@ class _KernelCache(FunctionCache):
         and serves compilation alone: kernels take and return integers. A miss still refreshes, when it compiles.
         """
         _offer_symbols()
-        found = None
+        overload = None
         with self._guard_against_spurious_io_errors():
-            found = self._load_overload(sig, target_context)
-        if found is None:
+            overload = self._load_overload(sig, target_context)
+        if overload is None:
             _announce()
-        return found
+        return overload
 
 
 class _EntryCache(_KernelCache):
@@ -325,8 +325,8 @@ class Library:
         if key not in self._open:
             name, constants = key
             if ":" in name:
-                found = import_named(name)
-                self._open[key] = _operation(found(*constants) if constants else found)
+                function = import_named(name)
+                self._open[key] = _operation(function(*constants) if constants else function)
             else:
                 make = self._specialised.get(name)
                 self._open[key] = _operation(make(*constants) if make else self._plain[name])

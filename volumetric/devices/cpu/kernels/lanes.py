@@ -211,15 +211,15 @@ def load_strided(e: Emitter, address: ir.Value, stride: ir.Value) -> ir.Value:
 
 def _blend(e: Emitter, rows: list[ir.Value], distance: int) -> list[ir.Value]:
     """Exchange blocks of `distance` × `distance` off the diagonal between rows that far apart."""
-    made = list(rows)
+    blended = list(rows)
     lanes = range(LANES)
     first = ir.Constant(I32X, [i if not i & distance else 16 + (i ^ distance) for i in lanes])
     second = ir.Constant(I32X, [i ^ distance if not i & distance else 16 + i for i in lanes])
     for i in range(LANES):
         if not i & distance:
             a, b = rows[i], rows[i | distance]
-            made[i], made[i | distance] = e.b.shuffle_vector(a, b, first), e.b.shuffle_vector(a, b, second)
-    return made
+            blended[i], blended[i | distance] = e.b.shuffle_vector(a, b, first), e.b.shuffle_vector(a, b, second)
+    return blended
 
 
 def transposed(e: Emitter, rows: list[ir.Value]) -> list[ir.Value]:

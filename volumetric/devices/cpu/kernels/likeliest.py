@@ -77,12 +77,12 @@ def likeliest(step: Any, thread: Any, threads: Any, control: Any) -> None:
     last = min(vectors * (thread + 1) // threads * 16, width)
     for row in range(last_row(step, control)):
         x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
-        found = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2))
+        maxima = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2))
         place = -1
         if last > first:
             place = _likeliest_of(x, first, last)
-            store_f32(found + FOUND_BYTES * thread, load_f32(x + 4 * place))
-        store_i64(found + FOUND_BYTES * thread + 8, place)
+            store_f32(maxima + FOUND_BYTES * thread, load_f32(x + 4 * place))
+        store_i64(maxima + FOUND_BYTES * thread + 8, place)
 
 
 FEED_ARGUMENTS = ("found", "ids", "limit", "tokens")
@@ -101,11 +101,11 @@ def feed(step: Any, thread: Any, threads: Any, control: Any) -> None:
     done = load_i64(word(step, 3))
     stop = 0
     for row in range(rows):
-        found = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
+        maxima = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
         best, token = f32(-math.inf), -1
         for other in range(threads):
-            value = load_f32(found + FOUND_BYTES * other)
-            place = load_i64(found + FOUND_BYTES * other + 8)
+            value = load_f32(maxima + FOUND_BYTES * other)
+            place = load_i64(maxima + FOUND_BYTES * other + 8)
             if place >= 0 and (token < 0 or value > best or (np.isnan(value) and not np.isnan(best))):
                 best, token = value, place
         record = word(step, 3) + 8 + 16 * (rows * done + row)

@@ -13,8 +13,8 @@ def _of(module: str, name: str, *, plain: bool = True) -> Callable[..., Callable
     """Return what makes an operation of a module that few networks need, which is imported then."""
 
     def make(*constants: str | int) -> Callable[..., None]:
-        found = getattr(import_module(f"volumetric.devices.cpu.kernels.{module}"), name)
-        return found if plain else found(*constants)
+        function = getattr(import_module(f"volumetric.devices.cpu.kernels.{module}"), name)
+        return function if plain else function(*constants)
 
     return make
 

@@ -92,9 +92,9 @@ def reduced(result: Any) -> Any:
     return name, bitcode, result.fndesc, result.signature
 
 
-def rebuilt(target: Any, kept: Any) -> Any:
+def rebuilt(target: Any, stored: Any) -> Any:
     """A part from what was kept of it."""
-    name, bitcode, description, signature = kept
+    name, bitcode, description, signature = stored
     library = _Module(target.codegen(), name)
     library._final_module = llvmlite.binding.parse_bitcode(bitcode)
     library._finalize_final_module()

@@ -75,17 +75,17 @@ def _open_keys(source, out, size, size_of):
 
 
 @kernel
-def _open_values(source, out, padded, size_of, panel_stride, held):
+def _open_values(source, out, padded, size_of, panel_stride, valid):
     """16 positions of values, in pairs of positions.
 
-    Positions from `held` on get zeros: an earlier use of the cache may have left NaN there, which a weight of 0 keeps.
+    Positions from `valid` on get zeros: an earlier use of the cache may have left NaN there, which a weight of 0 keeps.
     """
     zero = splat(f32(0.0))
     for pair in range(8):
         here = source + 2 * pair * padded * size_of
         for i in range(0, padded, 16):
-            first = _numbers(size_of, here + i * size_of) if 2 * pair < held else zero
-            second = _numbers(size_of, here + (padded + i) * size_of) if 2 * pair + 1 < held else zero
+            first = _numbers(size_of, here + i * size_of) if 2 * pair < valid else zero
+            second = _numbers(size_of, here + (padded + i) * size_of) if 2 * pair + 1 < valid else zero
             store_pairs(out + i // 16 * panel_stride + 64 * pair, first, second)
 
 
@@ -99,9 +99,9 @@ def open_cache(storage: str) -> Callable[..., None]:
         state = word(step, _STATE)
         capacity, first = state_word(control, state, 2), state_word(control, state, 3)
         room, places = opened_cache(control)
-        held = before(word(step, _HELD), control)
-        low = seen_from(step, held + first_row(control)) // 16
-        end = held + last_row(step, control)
+        origin = before(word(step, _HELD), control)
+        low = seen_from(step, origin + first_row(control)) // 16
+        end = origin + last_row(step, control)
         panels = (end + 15) // 16 - low
         for task in range(panels * kv_heads * thread // threads, panels * kv_heads * (thread + 1) // threads):
             head, panel = task // panels, low - first // 16 + task % panels
@@ -161,14 +161,14 @@ def attend_rounded(rows: int, wide: int) -> Callable[..., None]:
 
     def attend_rounded(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, _HEADS)
-        held = before(word(step, _HELD), control)
+        origin = before(word(step, _HELD), control)
         start = first_row(control)
         end = last_row(step, control)
         tiles = (end - start + rows - 1) // rows
         for item in range(thread, tiles * heads, threads):
             # Later rows see more positions: the longest items first, dealt out in turn.
             row = start + (tiles - 1 - item // heads) * rows
-            until = seen_until(step, held + min(row + rows, end) - 1, held + end)
+            until = seen_until(step, origin + min(row + rows, end) - 1, origin + end)
             room = scratch(control, thread)
             _attend_rounded_tile(step, control, room, rows, wide, row, item % heads, min(rows, end - row), until)
 

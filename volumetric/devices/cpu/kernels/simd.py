@@ -76,8 +76,8 @@ def define(result: types.Type, *args: types.Type) -> Callable[[Callable[..., ir.
 
     def wrap(emit: Callable[..., ir.Value]) -> Any:
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> ir.Value:
-            made = emit(Emitter(builder), *values)
-            return context.get_dummy_value() if result is types.void else made
+            value = emit(Emitter(builder), *values)
+            return context.get_dummy_value() if result is types.void else value
 
         names = ", ".join(f"a{i}" for i in range(len(args)))
         scope: dict[str, Any] = {"made": (result(*args), generate)}

@@ -79,9 +79,9 @@ def row_position(step, control, row):
 
 
 @kernel
-def before(held, control):
-    """Position of row 0 of the call, if it were the piece's; for `held` 0 the piece's own rows count from 0."""
-    if held != 0:
+def before(stateful, control):
+    """Position of row 0 of the call, if it were the piece's; for `stateful` 0 the piece's own rows count from 0."""
+    if stateful != 0:
         return load_i64(control + 8 * 11)
     return -load_i64(control + 8)
 

@@ -80,9 +80,9 @@ class RowDraft(Draft):
 
     def value(self, width: int) -> int:
         """Return a new value with so many elements in a row, which nodes that are made here can name."""
-        made = self.temporary(max(4 * width, 64))
-        self._widths[made] = width
-        return made
+        value = self.temporary(max(4 * width, 64))
+        self._widths[value] = width
+        return value
 
     def width(self, tensor: int) -> int:
         """Elements in a row."""
@@ -106,19 +106,19 @@ class RowDraft(Draft):
         /,
         *constants: int | str,
         over: Sequence[int] = (),
-        **given: Any,
+        **arguments: Any,
     ) -> None:
         """Append a step of which threads share the rows of all values; it may overwrite one of `over`."""
         own = [i for i in node.inputs if i in self._widths]
         reads = (*own, *self.graph.values(i for i in node.inputs if i not in self._widths))
         more: dict[str, Any] = {"writes": node.outputs[:1], "reads": reads}
         more |= {"over": tuple(i for i in over if i in reads), "flat": "tail" if node.tail else "rows"}
-        self.add(name, names, *constants, shared=(*reads, node.outputs[0]), tail=node.tail, **given, **more)
+        self.add(name, names, *constants, shared=(*reads, node.outputs[0]), tail=node.tail, **arguments, **more)
 
     def each_piece(self, few: Step | None, many: Step | None, *, reads: Sequence[int], writes: Sequence[int]) -> None:
         """Append a step that runs others for each piece, of few rows or many."""
-        given = {"few": few or 0, "many": many or 0}
-        self.add("each_piece", EACH_PIECE_ARGUMENTS, reads=reads, writes=writes, **given)
+        arguments = {"few": few or 0, "many": many or 0}
+        self.add("each_piece", EACH_PIECE_ARGUMENTS, reads=reads, writes=writes, **arguments)
 
     def loop(self, first: int, note: str) -> None:
         """Make the steps from number `first` on the body of a loop over time."""

@@ -49,16 +49,16 @@ def _weights(draft: RowDraft, node: Node) -> int:
     attrs = {"k": node.attrs["top_k"], "name": "relu", "alpha": 1.0, "beta": 0.0}
     for op in _SCORING[node.attrs["scoring"]]:
         if op != "keep_largest" or node.attrs["top_k"] < node.attrs["count"]:
-            made = draft.value(node.attrs["count"])
-            _append(draft, node, op, (value,), made, attrs)
-            value = made
+            output = draft.value(node.attrs["count"])
+            _append(draft, node, op, (value,), output, attrs)
+            value = output
     return value
 
 
 def _append(draft: RowDraft, node: Node, op: str, inputs: Sequence[int], output: int, attrs: dict[str, Any]) -> None:
     """Append the steps of an operation that a mixture stands for."""
-    made = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs))
-    rule.append(draft, made)
+    expanded = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs))
+    rule.append(draft, expanded)
 
 
 def _named(node: Node, role: str) -> int:
@@ -122,11 +122,11 @@ def _alike(draft: RowDraft, pairs: Sequence[tuple[Node, Node]]) -> bool:
     """Whether the matrices of all experts have one form, so that their rows are made ready alike."""
 
     def forms(nodes: Sequence[Node]) -> set[tuple[object, ...]]:
-        made = [draft.settings.weights.matrices(node) for node in nodes]
-        return {(len(some), some[0].form.name, some[0].gated) for some in made}
+        matrices = [draft.settings.weights.matrices(node) for node in nodes]
+        return {(len(some), some[0].form.name, some[0].gated) for some in matrices}
 
-    found = [forms([pair[i] for pair in pairs]) for i in range(2)]
-    return all(len(some) == 1 and next(iter(some))[0] == 1 for some in found)
+    formats = [forms([pair[i] for pair in pairs]) for i in range(2)]
+    return all(len(some) == 1 and next(iter(some))[0] == 1 for some in formats)
 
 
 def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
@@ -137,11 +137,11 @@ def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
     ready = made_ready(draft, first, matrix, _named(node, "x"))
     size = _row_bytes(draft, matrix)
     spread = _pairs(draft, routes, size)
-    given: dict[str, Any] = {"input": ready, "row_bytes": size, "count": routes.count, "starts": routes.starts}
-    given |= {"rows": routes.rows, "output": spread, "tail": node.tail}
-    draft.add("spread", SPREAD_ARGUMENTS, reads=(ready, routes.starts, routes.rows), writes=(spread,), **given)
-    hidden_bytes, made_bytes = padded(4 * inner), padded(4 * width)
-    hidden, made = _pairs(draft, routes, hidden_bytes), _pairs(draft, routes, made_bytes)
+    arguments: dict[str, Any] = {"input": ready, "row_bytes": size, "count": routes.count, "starts": routes.starts}
+    arguments |= {"rows": routes.rows, "output": spread, "tail": node.tail}
+    draft.add("spread", SPREAD_ARGUMENTS, reads=(ready, routes.starts, routes.rows), writes=(spread,), **arguments)
+    hidden_bytes, output_bytes = padded(4 * inner), padded(4 * width)
+    hidden, outputs = _pairs(draft, routes, hidden_bytes), _pairs(draft, routes, output_bytes)
     steps = _products(draft, [pair[0] for pair in pairs])
     _each(draft, routes, steps, (spread, size), (hidden, hidden_bytes))
     [matrix] = draft.settings.weights.matrices(last)
@@ -149,21 +149,26 @@ def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
     if draft.settings.rounding(matrix) != "float32" or not size == hidden_bytes == 4 * inner:
         second = _pairs(draft, routes, size)
         _each(draft, routes, [paired_product(draft, last, matrix, "prepare")], (hidden, hidden_bytes), (second, size))
-    _each(draft, routes, _products(draft, [pair[1] for pair in pairs]), (second, size), (made, made_bytes))
+    _each(draft, routes, _products(draft, [pair[1] for pair in pairs]), (second, size), (outputs, output_bytes))
     residual = node.named("residual")
-    given = {"input": made, "pair_bytes": made_bytes, "most": routes.most, "factors": routes.factors}
-    given |= {"places": routes.places, "residual": -1 if residual is None else residual, "output": out, "width": width}
-    reads = (made, routes.factors, routes.places, *(() if residual is None else (residual,)))
-    draft.add("unite", UNITE_ARGUMENTS, reads=reads, writes=(out,), tail=node.tail, **given)
+    arguments = {"input": outputs, "pair_bytes": output_bytes, "most": routes.most, "factors": routes.factors}
+    arguments |= {
+        "places": routes.places,
+        "residual": -1 if residual is None else residual,
+        "output": out,
+        "width": width,
+    }
+    reads = (outputs, routes.factors, routes.places, *(() if residual is None else (residual,)))
+    draft.add("unite", UNITE_ARGUMENTS, reads=reads, writes=(out,), tail=node.tail, **arguments)
 
 
 def _route(draft: RowDraft, node: Node, weights: int) -> _Routes:
     count, most = node.attrs["count"], node.attrs["top_k"]
     sizes = {"starts": count + 2, "rows": most, "factors": most, "places": most}
     routes = _Routes(count=count, most=most, **{name: draft.temporary(4 * size) for name, size in sizes.items()})
-    given: dict[str, Any] = {"weights": weights, "count": count, "most": most, "starts": routes.starts}
-    given |= {"rows": routes.rows, "factors": routes.factors, "places": routes.places, "tail": node.tail}
-    draft.add("route", ROUTE_ARGUMENTS, reads=(weights,), writes=routes.all, **given)
+    arguments: dict[str, Any] = {"weights": weights, "count": count, "most": most, "starts": routes.starts}
+    arguments |= {"rows": routes.rows, "factors": routes.factors, "places": routes.places, "tail": node.tail}
+    draft.add("route", ROUTE_ARGUMENTS, reads=(weights,), writes=routes.all, **arguments)
     return routes
 
 

@@ -51,33 +51,37 @@ def products(draft: RowDraft, node: Node, source: int, target: int) -> None:
             name = draft.settings.product_of_many(matrix)
         if fresh:
             prepared = source if form == "few" else made_ready(draft, node, matrix, source)
-        given = _arguments(draft, node, matrix) | {"input": source, "output": target, "residual": residual}
-        given |= {"prepared": prepared, "fresh": int(fresh)}
+        arguments = _arguments(draft, node, matrix) | {"input": source, "output": target, "residual": residual}
+        arguments |= {"prepared": prepared, "fresh": int(fresh)}
         more: dict[str, Any] = {"flat": f"columns of {target}", "shared": (target, *rest)}
         more |= {"over": rest if residual != source else (), "note": _note(matrix), "tail": node.tail}
         read = (source if form == "few" else prepared, *rest)
         constants = _constants(draft, node, matrix, name)
-        draft.add(name, PRODUCT_ARGUMENTS, *constants, reads=read, writes=(target,), **more, **given)
+        draft.add(name, PRODUCT_ARGUMENTS, *constants, reads=read, writes=(target,), **more, **arguments)
 
 
 def made_ready(draft: RowDraft, node: Node, matrix: Matrix, source: int) -> int:
     """Return where rows of `source` are ready for a product, having appended the step that makes them so."""
     if _is_direct(draft, node, matrix, source):
         return source
-    given = _arguments(draft, node, matrix) | {"input": source, "output": -1, "residual": -1, "fresh": 1}
-    given["prepared"] = prepared = draft.temporary(int(given["row_bytes"]))
+    arguments = _arguments(draft, node, matrix) | {"input": source, "output": -1, "residual": -1, "fresh": 1}
+    arguments["prepared"] = prepared = draft.temporary(int(arguments["row_bytes"]))
     more: dict[str, Any] = {"flat": "tail" if node.tail else "rows", "shared": (source,), "note": str(matrix.k)}
-    draft.add("prepare", PRODUCT_ARGUMENTS, tail=node.tail, reads=(source,), writes=(prepared,), **more, **given)
+    draft.add("prepare", PRODUCT_ARGUMENTS, tail=node.tail, reads=(source,), writes=(prepared,), **more, **arguments)
     return prepared
 
 
 def paired_product(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> Step:
     """The product of rows of an expert with a matrix, or what prepares them for it, for `each_expert` to run."""
-    given = _arguments(draft, node, matrix) | {"input": each.INPUT, "prepared": each.PREPARED, "output": each.OUTPUT}
-    given |= {"residual": -1, "fresh": int(name == "prepare")}
+    arguments = _arguments(draft, node, matrix) | {
+        "input": each.INPUT,
+        "prepared": each.PREPARED,
+        "output": each.OUTPUT,
+    }
+    arguments |= {"residual": -1, "fresh": int(name == "prepare")}
     constants = () if name == "prepare" else _constants(draft, node, matrix, name)
     more: dict[str, Any] = {"note": _note(matrix), "tail": node.tail}
-    return draft.step(name, PRODUCT_ARGUMENTS, *constants, reads=(), writes=(), **more, **given)
+    return draft.step(name, PRODUCT_ARGUMENTS, *constants, reads=(), writes=(), **more, **arguments)
 
 
 def _note(matrix: Matrix) -> str:

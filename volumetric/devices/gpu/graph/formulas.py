@@ -76,17 +76,17 @@ def still_moves(graph: Graph) -> Graph:
 
 def _stays(graph: Graph, node: Node) -> bool:
     """Whether a node gives the elements of its first input in their order."""
-    made = graph.tensors[node.outputs[0]]
-    if node.outputs[0] in graph.outputs or made.key is not None:
+    output = graph.tensors[node.outputs[0]]
+    if node.outputs[0] in graph.outputs or output.key is not None:
         return False
     if node.op not in ("permute", "reduce", "gather_rows"):
         return False
     shape = graph.tensors[node.inputs[0]].shape
     if node.op == "permute":
-        kept = [axis for axis in node.attrs["perm"] if shape[axis] != 1]
-        return kept == sorted(kept)
+        axes = [axis for axis in node.attrs["perm"] if shape[axis] != 1]
+        return axes == sorted(axes)
     if node.op == "reduce":
-        return made.size == graph.tensors[node.inputs[0]].size and node.attrs["name"] in ("sum", "mean", "max")
+        return output.size == graph.tensors[node.inputs[0]].size and node.attrs["name"] in ("sum", "mean", "max")
     ids = graph.constants.get(node.inputs[1])
     return ids is not None and np.array_equal(ids, np.arange(shape[0]))
 
@@ -96,9 +96,9 @@ def fuse_formulas(graph: Graph) -> Graph:
 
     Such a node is a ``formula``, as `kernels.gpu.graph.formulas` has it.
     """
-    made = _Formulas(graph)
-    nodes = tuple(map(made.rewritten, graph.nodes))
-    return pruned(replace(graph, nodes=nodes)) if made.changed else graph
+    formulas = _Formulas(graph)
+    nodes = tuple(map(formulas.rewritten, graph.nodes))
+    return pruned(replace(graph, nodes=nodes)) if formulas.changed else graph
 
 
 def _written(graph: Graph) -> set[str | None]:
@@ -123,8 +123,8 @@ class _Formulas:
 
     def _takes(self, node: Node) -> bool:
         """Whether a node may be a part of a formula."""
-        made = self.graph.tensors[node.outputs[0]]
-        if made.size > MOST or made.key is not None or 0 in made.shape:
+        output = self.graph.tensors[node.outputs[0]]
+        if output.size > MOST or output.key is not None or 0 in output.shape:
             return False
         if any(self.graph.tensors[i].dtype != "float32" for i in (*node.inputs, *node.outputs)):
             return False
@@ -137,17 +137,19 @@ class _Formulas:
         i = node.outputs[0]
         shape = self.graph.tensors[i].shape
         own = self._formula(node, [self._leaf(i) for i in node.inputs])
-        best = next((made for made in self._candidates(node) if made != own and _fits(shape, made)), None)
-        found = own if best is None else best
-        if isinstance(found, Read):
-            self._known[i] = found
+        best = next(
+            (candidate for candidate in self._candidates(node) if candidate != own and _fits(shape, candidate)), None
+        )
+        formula = own if best is None else best
+        if isinstance(formula, Read):
+            self._known[i] = formula
             return node  # for those that need it as a tensor
-        if _fits(shape, found):
-            self._known[i] = found
+        if _fits(shape, formula):
+            self._known[i] = formula
         if best is None:
             return node
         self.changed = True
-        return self._as_node(node, found)
+        return self._as_node(node, formula)
 
     def _candidates(self, node: Node) -> list[Formula]:
         """Formulas of a node, from those that compute most themselves on."""
@@ -163,30 +165,30 @@ class _Formulas:
     def _inside(self, i: int) -> Formula | None:
         """What tensor `i` is, over its own axes, where a reader may compute it itself."""
         root, shapes = self._root[i], self.graph.tensors
-        made = self._known.get(root)
-        if made is None or any(shapes[read.tensor].key in self._written for read in _reads(made)):
+        formula = self._known.get(root)
+        if formula is None or any(shapes[read.tensor].key in self._written for read in _reads(formula)):
             return None
-        costs = isinstance(made, Step) and self._reads[root] > 1 and len(_steps(made)) > AGAIN
-        if costs or (isinstance(made, Step) and root in self._there):
+        costs = isinstance(formula, Step) and self._reads[root] > 1 and len(_steps(formula)) > AGAIN
+        if costs or (isinstance(formula, Step) and root in self._there):
             return None
-        return _reshaped(made, shapes[root].shape, shapes[i].shape)
+        return _reshaped(formula, shapes[root].shape, shapes[i].shape)
 
     def _formula(self, node: Node, sides: Sequence[Formula]) -> Formula:
         """What a node makes, over its own axes, of its inputs over theirs."""
         shapes, attrs = [self.graph.tensors[i].shape for i in node.inputs], node.attrs
-        made = self.graph.tensors[node.outputs[0]].shape
+        out_shape = self.graph.tensors[node.outputs[0]].shape
         if node.op == "permute":
             return _moved(sides[0], lambda of: replace(of, strides=tuple(of.strides[axis] for axis in attrs["perm"])))
         if node.op == "slice":
             return _moved(sides[0], lambda of: replace(of, start=of.start + _dot(attrs["starts"], of.strides)))
-        spread = [_moved(side, _spread(shape, made)) for side, shape in zip(sides, shapes, strict=True)]
+        spread = [_moved(side, _spread(shape, out_shape)) for side, shape in zip(sides, shapes, strict=True)]
         if node.op == "broadcast":
             return spread[0]
         factors = (attrs["alpha"], attrs["beta"]) if attrs["name"] == "affine" else (0.0, 0.0)
         return Step(attrs["name"], tuple(spread), *map(float, factors))
 
-    def _as_node(self, node: Node, made: Step) -> Node:
-        reads, steps = _reads(made), _steps(made)
+    def _as_node(self, node: Node, formula: Step) -> Node:
+        reads, steps = _reads(formula), _steps(formula)
         tensors = list(dict.fromkeys(read.tensor for read in reads))
         axes = _axes(self.graph.tensors[node.outputs[0]].shape, reads)
         number: dict[Formula, int] = {of: n for n, of in enumerate((*reads, *steps))}
@@ -214,10 +216,10 @@ def _moved(of: Formula, move: Moved) -> Formula:
     return replace(of, sides=tuple(_moved(side, move) for side in of.sides))
 
 
-def _spread(shape: Shape, made: Shape) -> Moved:
+def _spread(shape: Shape, target: Shape) -> Moved:
     """Repeat what has one shape as the axes of another ask."""
-    own = broadcast_strides(shape, made)
-    ahead = len(made) - len(shape)
+    own = broadcast_strides(shape, target)
+    ahead = len(target) - len(shape)
 
     def move(of: Read) -> Read:
         wide = (*(0,) * ahead, *of.strides)
@@ -226,23 +228,23 @@ def _spread(shape: Shape, made: Shape) -> Moved:
     return move
 
 
-def _reshaped(of: Formula, shape: Shape, made: Shape) -> Formula | None:
+def _reshaped(of: Formula, shape: Shape, target: Shape) -> Formula | None:
     """Return a formula over other axes; None: these are no steps of what it reads."""
-    if shape == made:
+    if shape == target:
         return of
-    if [n for n in shape if n != 1] == [n for n in made if n != 1]:
-        kept = [axis for axis, n in enumerate(shape) if n != 1]
-        places = [axis for axis, n in enumerate(made) if n != 1]
+    if [n for n in shape if n != 1] == [n for n in target if n != 1]:
+        axes = [axis for axis, n in enumerate(shape) if n != 1]
+        places = [axis for axis, n in enumerate(target) if n != 1]
 
         def move(read: Read) -> Read:
-            steps = dict(zip(places, (read.strides[axis] for axis in kept), strict=True))
-            return replace(read, strides=tuple(steps.get(axis, 0) for axis in range(len(made))))
+            steps = dict(zip(places, (read.strides[axis] for axis in axes), strict=True))
+            return replace(read, strides=tuple(steps.get(axis, 0) for axis in range(len(target))))
 
         return _moved(of, move)
-    own, flat = strides_of(shape), strides_of(made)
+    own, flat = strides_of(shape), strides_of(target)
     if any(not _in_order(read, shape, own) and any(read.strides) for read in _reads(of)):
         return None
-    return _moved(of, lambda read: replace(read, strides=flat if any(read.strides) else (0,) * len(made)))
+    return _moved(of, lambda read: replace(read, strides=flat if any(read.strides) else (0,) * len(target)))
 
 
 def _in_order(read: Read, shape: Shape, own: Shape) -> bool:
@@ -270,8 +272,8 @@ def _axes(shape: Shape, reads: Sequence[Read]) -> tuple[Axis, ...]:
     return merged([Axis(size=n, steps=tuple(steps)) for n, *steps in columns])
 
 
-def _fits(shape: Shape, made: Formula) -> bool:
+def _fits(shape: Shape, formula: Formula) -> bool:
     """Whether a launch holds a formula over the axes of `shape`."""
-    reads = _reads(made)
-    small = len(reads) <= READS and len({read.tensor for read in reads}) <= TENSORS and len(_steps(made)) <= STEPS
+    reads = _reads(formula)
+    small = len(reads) <= READS and len({read.tensor for read in reads}) <= TENSORS and len(_steps(formula)) <= STEPS
     return small and len(_axes(shape, reads)) <= AXES

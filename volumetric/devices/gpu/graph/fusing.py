@@ -67,9 +67,9 @@ def fuse_folds(graph: Graph) -> Graph:
     tensors = list(graph.tensors)
     folds: dict[int, tuple[Node, int]] = {}
     for node in graph.nodes:
-        made = makers.get(root[node.inputs[0]]) if node.op == "fold" else None
-        if made is not None and reads[made.outputs[0]] == 1 and _is_transposed_product(made, node, tensors):
-            folds[made.outputs[0]] = node, _new(tensors, "image", _image_shape(made, node, tensors))
+        product = makers.get(root[node.inputs[0]]) if node.op == "fold" else None
+        if product is not None and reads[product.outputs[0]] == 1 and _is_transposed_product(product, node, tensors):
+            folds[product.outputs[0]] = node, _new(tensors, "image", _image_shape(product, node, tensors))
     if not folds:
         return graph
     views = {fold.outputs[0]: image for fold, image in folds.values()}
@@ -86,26 +86,26 @@ def fuse_folds(graph: Graph) -> Graph:
     return pruned(replace(graph, tensors=tuple(tensors), nodes=tuple(nodes)))
 
 
-def _is_transposed_product(made: Node, fold: Node, tensors: Sequence[Tensor]) -> bool:
-    attrs = made.attrs
+def _is_transposed_product(product: Node, fold: Node, tensors: Sequence[Tensor]) -> bool:
+    attrs = product.attrs
     return (
-        made.op == "gemm"
-        and tensors[made.inputs[1]].shape[0] == attrs["groups"]
-        and len(made.inputs) == 2
+        product.op == "gemm"
+        and tensors[product.inputs[1]].shape[0] == attrs["groups"]
+        and len(product.inputs) == 2
         and (attrs["trans_a"], attrs["trans_b"], attrs["activation"]) == (True, False, "linear")
         and "windows" not in attrs
         and set(fold.attrs["stride"]) == {1}
     )
 
 
-def _image_shape(made: Node, fold: Node, tensors: Sequence[Tensor]) -> Shape:
-    deep = tensors[made.inputs[0]].shape[2]
-    return made.attrs["groups"], deep // prod(fold.attrs["kernel"]), prod(fold.attrs["sizes"])
+def _image_shape(product: Node, fold: Node, tensors: Sequence[Tensor]) -> Shape:
+    deep = tensors[product.inputs[0]].shape[2]
+    return product.attrs["groups"], deep // prod(fold.attrs["kernel"]), prod(fold.attrs["sizes"])
 
 
-def _as_convolution(tensors: list[Tensor], made: Node, fold: Node, image: int) -> Sequence[Node]:
+def _as_convolution(tensors: list[Tensor], product: Node, fold: Node, image: int) -> Sequence[Node]:
     """Nodes that compute the image in place of the columns."""
-    weight, g = made.inputs
+    weight, g = product.inputs
     taps = prod(fold.attrs["kernel"])
     groups, outs, deep = tensors[weight].shape
     turned = _new(tensors, "turned weight", (groups, deep // taps, outs * taps))
@@ -116,8 +116,8 @@ def _as_convolution(tensors: list[Tensor], made: Node, fold: Node, image: int) -
         "counts": fold.attrs["sizes"],
         "sizes": fold.attrs["counts"],
     }
-    columns = (made.attrs["groups"], outs * taps, prod(fold.attrs["sizes"]))
-    attrs = MappingProxyType({**made.attrs, "trans_a": False, "windows": windows, "columns": columns})
+    columns = (product.attrs["groups"], outs * taps, prod(fold.attrs["sizes"]))
+    attrs = MappingProxyType({**product.attrs, "trans_a": False, "windows": windows, "columns": columns})
     turn = Node(op="turn_taps", inputs=(weight,), outputs=(turned,), attrs={"count": taps}, where=fold.where)
     return turn, Node(op="gemm", inputs=(turned, g), outputs=(image,), attrs=attrs, where=fold.where)
 
@@ -133,11 +133,11 @@ def fuse_parts(graph: Graph) -> Graph:
     def rewritten(at: int, node: Node) -> Node:
         if node.op != "concat" or not lies_flat(graph.tensors[node.outputs[0]].shape, node.attrs["axis"]):
             return node
-        found = [places.of(i, at) for i in node.inputs]
-        if found == [(i, 0, graph.tensors[i].size) for i in node.inputs]:
+        parts = [places.of(i, at) for i in node.inputs]
+        if parts == [(i, 0, graph.tensors[i].size) for i in node.inputs]:
             return node
-        joined = found[:1]
-        for part in found[1:]:
+        joined = parts[:1]
+        for part in parts[1:]:
             tensor, start, size = joined[-1]
             if part[:2] == (tensor, start + size):
                 joined[-1] = tensor, start, size + part[2]

@@ -32,11 +32,11 @@ def join_sums(graph: Graph) -> Graph:
     whole: dict[tuple[tuple[int, ...], int], int] = {}
 
     def emit(work: Rewriting, block: Block) -> int:
-        first, made = block.terms[0], block.sums[-1].outputs
+        first, outputs = block.terms[0], block.sums[-1].outputs
         total = work.emit(first.op, _operands(work, block, whole), work.shape(first.outputs[0]), **first.attrs)
-        shape = work.shape(made[0])
+        shape = work.shape(outputs[0])
         if block.before is None:
-            return work.emit_to(made, "reshape", (total,), shape=shape)
+            return work.emit_to(outputs, "reshape", (total,), shape=shape)
         return work.emit("reshape", (total,), shape, shape=shape)
 
     return joined(graph, blocks, emit)
@@ -45,13 +45,13 @@ def join_sums(graph: Graph) -> Graph:
 def _sums(graph: Graph) -> dict[int, Node]:
     """Return sums over axes of what is not written to, by what they make, or by a view of that."""
     root = roots(graph)
-    found = {
+    sums = {
         node.outputs[0]: node
         for node in graph.nodes
         if node.op == "reduce" and node.attrs["name"] == "sum" and graph.tensors[root[node.inputs[0]]].key is None
     }
     views = {node.outputs[0] for node in graph.nodes if node.op == "reshape"}
-    return found | {i: found[root[i]] for i in views if root[i] in found}
+    return sums | {i: sums[root[i]] for i in views if root[i] in sums}
 
 
 def _terms(graph: Graph, node: Node) -> int:
@@ -63,15 +63,15 @@ def _terms(graph: Graph, node: Node) -> int:
 
 def _operands(work: Rewriting, block: Block, whole: dict[tuple[tuple[int, ...], int], int]) -> list[int]:
     """Put the operands of terms side by side, along an axis that is summed; `whole` are those that are already."""
-    found: list[int] = []
+    operands: list[int] = []
     for place, axis in enumerate(_summed(block.terms[0])):
         parts = tuple(term.inputs[place] for term in block.terms)
         if (parts, axis) not in whole:
             shape = list(work.shape(parts[0]))
             shape[axis] *= len(parts)
             whole[parts, axis] = work.emit("concat", parts, tuple(shape), axis=axis)
-        found.append(whole[parts, axis])
-    return found
+        operands.append(whole[parts, axis])
+    return operands
 
 
 def _summed(node: Node) -> Sequence[int]:

@@ -67,9 +67,9 @@ def read_packed(graph: Graph, packed: Packed) -> Graph:
         for (key, start), end in zip(sorted(packed.starts.items(), key=lambda one: one[1]), ends, strict=True):
             size = (end - start,)
             parts.append(_flat(work, written[key], size) if key in written else part(key, size[0]))
-        made = work.emit("concat", parts, (packed.size,), axis=0)
+        packed_values = work.emit("concat", parts, (packed.size,), axis=0)
         work.tensors.append(replace(work.tensors[whole]))
-        work.emit_to((len(work.tensors) - 1,), "assign", (made,), key=packed.key)
+        work.emit_to((len(work.tensors) - 1,), "assign", (packed_values,), key=packed.key)
     return pruned(replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes)))
 
 

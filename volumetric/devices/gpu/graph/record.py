@@ -46,12 +46,12 @@ def prepared(graph: Graph, caps: Caps) -> Graph:
     return graph
 
 
-def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
+def record_graph(graph: Graph, buffers: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
     """Record a `prepared` graph.
 
     Parameters
     ----------
-    given : buffer of each input, constant and tensor with a key
+    buffers : buffer of each input, constant and tensor with a key
     slots : where all other buffers come from
 
     Returns
@@ -63,7 +63,7 @@ def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Cap
     UnsupportedError : no kernel for a node
     DeviceError : a tensor exceeds a binding
     """
-    names = Tenants(graph, given, slots, lambda tensor: 4 * tensor.size)
+    names = Tenants(graph, buffers, slots, lambda tensor: 4 * tensor.size)
     entries: list[Entry] = []
     for at, node in enumerate(graph.nodes):
         if node.op == "reshape":
@@ -78,17 +78,17 @@ def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Cap
             "guard": [] if node.guard is None else [names[node.guard.tensor]],
         }
 
-        def found(ref: Ref, places: dict[str, list[str]] = places) -> str:
+        def buffer_of(ref: Ref, places: dict[str, list[str]] = places) -> str:
             return places[ref.place][ref.number]
 
         entries += [
             Entry(
                 dispatch=launch.dispatch,
-                buffers={local: found(ref) for local, ref in launch.buffers.items()},
+                buffers={local: buffer_of(ref) for local, ref in launch.buffers.items()},
                 dims=launch.dims,
             )
             for launch in _guarded(graph, node, lowered)
-            if launch.unless_same is None or found(launch.unless_same[0]) != found(launch.unless_same[1])
+            if launch.unless_same is None or buffer_of(launch.unless_same[0]) != buffer_of(launch.unless_same[1])
         ]
         for name in spare:
             slots.give(name)

@@ -38,8 +38,8 @@ def list_sums(graph: Graph) -> Graph:
         work.where = node.where
         source, rows = node.inputs[1], node.attrs["rows"]
         if (source, rows) not in known:
-            made = levels(np.asarray(graph.constants[source]), rows)
-            known[source, rows] = [(constant(order), constant(starts)) for order, starts in made]
+            lists = levels(np.asarray(graph.constants[source]), rows)
+            known[source, rows] = [(constant(order), constant(starts)) for order, starts in lists]
         x, (*before, (order, starts)) = node.inputs[0], known[source, rows]
         for part, ends in before:
             shape = work.shape(ends)[0] - 1, work.shape(x)[1]
@@ -53,15 +53,15 @@ def list_sums(graph: Graph) -> Graph:
 def levels(ids: Array, rows: int) -> list[tuple[Array, Array]]:
     """Return the list and the starts of one or more ``sum_listed`` behind each other that sum rows by `ids`."""
     order, counts = np.argsort(ids, kind="stable"), np.bincount(ids, minlength=rows)
-    found: list[tuple[Array, Array]] = []
+    lists: list[tuple[Array, Array]] = []
     while counts.max() > LONGEST:
         parts = -(-counts // LONGEST)
         # Sums of LONGEST each, and of the rest behind these.
         first = np.repeat(np.cumsum(counts) - counts, parts)
         number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
-        found.append((order, np.append(first + LONGEST * number, len(order))))
+        lists.append((order, np.append(first + LONGEST * number, len(order))))
         order, counts = np.arange(parts.sum()), parts
-    return [*found, (order, np.concatenate(([0], np.cumsum(counts))))]
+    return [*lists, (order, np.concatenate(([0], np.cumsum(counts))))]
 
 
 def _is_known(node: Node, constants: Mapping[int, Array]) -> bool:

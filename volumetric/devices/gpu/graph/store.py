@@ -81,26 +81,26 @@ class GpuStore:
         DeviceError : it exceeds the GPU
         """
         value = np.ascontiguousarray(value, np.int32 if np.issubdtype(value.dtype, np.integer) else np.float32)
-        held = self._held.get(key)
-        if held is None:
+        entry = self._held.get(key)
+        if entry is None:
             buffer = self._context.buffer(value.nbytes, key)
-            held = self._held[key] = Held(buffer, value.shape, value.dtype)
-        elif held.shape != value.shape or held.dtype != value.dtype:
+            entry = self._held[key] = Held(buffer, value.shape, value.dtype)
+        elif entry.shape != value.shape or entry.dtype != value.dtype:
             raise ShapeError(
-                f"buffer {key!r} is {held.dtype} {list(held.shape)}, got {value.dtype} {list(value.shape)}"
+                f"buffer {key!r} is {entry.dtype} {list(entry.shape)}, got {value.dtype} {list(value.shape)}"
             )
         if value.size:
             with self.lock:
-                self._context.write(held.buffer, value, held.start)
+                self._context.write(entry.buffer, value, entry.start)
 
     def get(self, key: str) -> Array:
         """Wait for the GPU and copy a buffer back. Raises `KeyError`."""
-        held = self._held[key]
-        if 0 in held.shape:
-            return np.empty(held.shape, held.dtype)
+        entry = self._held[key]
+        if 0 in entry.shape:
+            return np.empty(entry.shape, entry.dtype)
         with self.lock:
-            raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape), held.start)
-        return raw.view(held.dtype).reshape(held.shape).copy()
+            raw = self._context.read(entry.buffer, entry.dtype.itemsize * prod(entry.shape), entry.start)
+        return raw.view(entry.dtype).reshape(entry.shape).copy()
 
     def seen(self, key: str) -> Array | None:
         """Return None: buffers lie on the device."""
@@ -122,23 +122,23 @@ class GpuStore:
         parts = [] if self.packed is None else [key for key in keys if key in self.packed.starts]
         if parts:
             raise SpecError(f"{parts[0]!r} is a part of a buffer", hint="copy it: put what `get` returns")
-        made = GpuStore(self._context)
-        made._held = {key: self._held[key] for key in keys}
-        for held in made._held.values():
-            held.stores += 1
-        return made
+        store = GpuStore(self._context)
+        store._held = {key: self._held[key] for key in keys}
+        for entry in store._held.values():
+            entry.stores += 1
+        return store
 
     def drop(self, key: str) -> None:
         """Free a buffer that no other store has; no program may use it any more. Raises `KeyError`.
 
         One that is a part of another is freed with that.
         """
-        held = self._held.pop(key)
+        entry = self._held.pop(key)
         if self.packed is not None and key in self.packed.starts:
             return
-        held.stores -= 1
-        if not held.stores:
-            self._context.free(held.buffer)
+        entry.stores -= 1
+        if not entry.stores:
+            self._context.free(entry.buffer)
 
     def buffer(self, key: str) -> Any:
         """Return the buffer of `key`, or that of which it is a part. Raises `KeyError`."""
@@ -152,13 +152,13 @@ class GpuStore:
         SpecError : there is none
         ShapeError : it has another shape or type
         """
-        held = self._held.get(tensor.key or "")
-        if held is None:
+        entry = self._held.get(tensor.key or "")
+        if entry is None:
             raise SpecError(f"the store has no buffer {tensor.key!r}", hint="put its first value into the store")
-        if held.shape != tensor.shape or held.dtype != np.dtype(tensor.dtype):
+        if entry.shape != tensor.shape or entry.dtype != np.dtype(tensor.dtype):
             raise ShapeError(
                 f"{tensor.key}: the graph has {tensor.dtype} of shape {list(tensor.shape)}, "
-                f"the store {held.dtype} of shape {list(held.shape)}"
+                f"the store {entry.dtype} of shape {list(entry.shape)}"
             )
 
     def close(self) -> None:

@@ -58,8 +58,8 @@ class AttentionShape:
     @property
     def kept_rows(self) -> int | None:
         """How many of the last rows the cache keeps; None: all, as where a window has room for most of a context."""
-        kept = self.window if self.state and self.causal else None
-        return None if kept is None or kept + 2 * PAGE >= self.context else kept
+        last_rows = self.window if self.state and self.causal else None
+        return None if last_rows is None or last_rows + 2 * PAGE >= self.context else last_rows
 
     @property
     def padded(self) -> int:
@@ -253,8 +253,8 @@ def tune_split(shape: AttentionShape, caps: Caps, rows: int = 1) -> SplitTuning:
     team = min(caps.subgroup_size or 8, power_of_two(vectors), 32)
     each = ceil_div(vectors, team)
     most = min(max(8, shape.context // 512), 16)
-    wanted = caps.invocations // (512 if rows == 1 else 1024)  # what joins the splits reads them for every row
-    splits = max(1, min(ceil_div(wanted, shape.heads * rows), most, ceil_div(shape.context, 32)))
+    least = caps.invocations // (512 if rows == 1 else 1024)  # what joins the splits reads them for every row
+    splits = max(1, min(ceil_div(least, shape.heads * rows), most, ceil_div(shape.context, 32)))
     fitting = [
         (block, workgroup)
         for block in range(min(share, _MOST_HEADS), 0, -1)
@@ -263,8 +263,8 @@ def tune_split(shape: AttentionShape, caps: Caps, rows: int = 1) -> SplitTuning:
         and workgroup <= min(caps.max_workgroup, max(64, 16 * team))
         and _split_bytes(vectors, team, block, workgroup) <= caps.max_shared
     ] or [(1, max(32, team))]
-    wanted = caps.invocations // 1024
-    busy = (cut for cut in fitting if shape.heads // cut[0] * splits * rows >= wanted)
+    least = caps.invocations // 1024
+    busy = (cut for cut in fitting if shape.heads // cut[0] * splits * rows >= least)
     block, workgroup = next(busy, next(cut for cut in fitting if cut[0] == fitting[-1][0]))
     unroll = max(1, min(64 * team // workgroup, 8 // each))
     return SplitTuning(splits=splits, block=block, team=team, vectors=each, unroll=unroll, workgroup=workgroup)

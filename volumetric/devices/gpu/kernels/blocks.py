@@ -97,43 +97,45 @@ class Section:
     fill: Callable[[Taken], NDArray[Any]]
 
 
-def _fifth_bits(taken: Taken) -> NDArray[Any]:
+def _fifth_bits(blocks: Taken) -> NDArray[Any]:
     """Bit j of byte b of a word is bit 4 of code 4j + b."""
-    fours = (taken.codes.view(np.uint32) >> np.uint32(4)) & np.uint32(0x01010101)
+    fours = (blocks.codes.view(np.uint32) >> np.uint32(4)) & np.uint32(0x01010101)
     return np.bitwise_or.reduce(fours << np.arange(8, dtype=np.uint32), axis=-1)
 
 
-def _two_bits(taken: Taken) -> NDArray[Any]:
+def _two_bits(blocks: Taken) -> NDArray[Any]:
     """Bits 2j and 2j + 1 of byte b of word h are bits 4 and 5 of code 16h + 4j + b."""
-    high = (taken.codes >> np.uint8(4)).reshape(len(taken.codes), -1, 4, 4)
+    high = (blocks.codes >> np.uint8(4)).reshape(len(blocks.codes), -1, 4, 4)
     return high[:, :, 0] | high[:, :, 1] << np.uint8(2) | high[:, :, 2] << np.uint8(4) | high[:, :, 3] << np.uint8(6)
 
 
-def _third_bits(taken: Taken) -> NDArray[Any]:
+def _third_bits(blocks: Taken) -> NDArray[Any]:
     """Bit j of byte b of word h is bit 2 of code 32h + 4j + b."""
-    fours = (taken.codes.view(np.uint32).reshape(len(taken.codes), -1, 8) >> np.uint32(2)) & np.uint32(0x01010101)
+    fours = (blocks.codes.view(np.uint32).reshape(len(blocks.codes), -1, 8) >> np.uint32(2)) & np.uint32(0x01010101)
     return np.bitwise_or.reduce(fours << np.arange(8, dtype=np.uint32), axis=-1)
 
 
-def _steps(taken: Taken) -> NDArray[Any]:
-    return taken.by_row(taken.fields.step)
+def _steps(blocks: Taken) -> NDArray[Any]:
+    return blocks.by_row(blocks.fields.step)
 
 
-def _pairs(taken: Taken) -> NDArray[Any]:
+def _pairs(blocks: Taken) -> NDArray[Any]:
     """Step and floor of each block in turn."""
-    floor = taken.fields.floor
-    return taken.by_row(np.stack([taken.fields.step, np.zeros_like(taken.fields.step) if floor is None else floor], -1))
+    floor = blocks.fields.floor
+    return blocks.by_row(
+        np.stack([blocks.fields.step, np.zeros_like(blocks.fields.step) if floor is None else floor], -1)
+    )
 
 
-def _scales(taken: Taken) -> NDArray[Any]:
-    return taken.by_row(np.asarray(taken.fields.scales))
+def _scales(blocks: Taken) -> NDArray[Any]:
+    return blocks.by_row(np.asarray(blocks.fields.scales))
 
 
-def _scales_and_mins(taken: Taken) -> NDArray[Any]:
+def _scales_and_mins(blocks: Taken) -> NDArray[Any]:
     """Step and floor of a block, then its eight scales and mins of 6 bits: pair g begins at bit 12 g."""
-    scales, mins = six_bits(taken.raw[:, 4:16])
-    ends = np.stack([halves(taken.raw, 0), -halves(taken.raw, 2)], -1).view(np.uint32)
-    return taken.by_row(np.concatenate([ends, _twelves(scales.view(np.uint8), mins)], axis=1))
+    scales, mins = six_bits(blocks.raw[:, 4:16])
+    ends = np.stack([halves(blocks.raw, 0), -halves(blocks.raw, 2)], -1).view(np.uint32)
+    return blocks.by_row(np.concatenate([ends, _twelves(scales.view(np.uint8), mins)], axis=1))
 
 
 def _twelves(first: Bytes, second: Bytes) -> U32Array:
@@ -151,19 +153,19 @@ def _twelves(first: Bytes, second: Bytes) -> U32Array:
     return words
 
 
-def _unsigned_scales(taken: Taken) -> NDArray[Any]:
+def _unsigned_scales(blocks: Taken) -> NDArray[Any]:
     """16 scales of 6 bits, 32 more than they are."""
-    scales = (np.asarray(taken.fields.scales) + np.int8(32)).view(np.uint8)
-    return taken.by_row(_twelves(scales[:, ::2], scales[:, 1::2]))
+    scales = (np.asarray(blocks.fields.scales) + np.int8(32)).view(np.uint8)
+    return blocks.by_row(_twelves(scales[:, ::2], scales[:, 1::2]))
 
 
-def _scale_bytes(taken: Taken) -> NDArray[Any]:
+def _scale_bytes(blocks: Taken) -> NDArray[Any]:
     """Bytes of Q2_K with a scale in the low half and a min in the high one."""
-    return taken.by_row(taken.raw[:, :16])
+    return blocks.by_row(blocks.raw[:, :16])
 
 
-def _exponents(taken: Taken) -> NDArray[Any]:
-    return taken.by_row(taken.raw[:, 0])
+def _exponents(blocks: Taken) -> NDArray[Any]:
+    return blocks.by_row(blocks.raw[:, 0])
 
 
 SECTIONS: Final[Mapping[str, Section]] = {
@@ -227,11 +229,11 @@ class BlockLayout:
 
         def fill(start: int) -> None:
             part = packed.row_slice(start, min(start + some, rows))
-            taken = Taken(part, self)
-            pieces[start : start + part.rows] = taken.low_bits()
+            blocks = Taken(part, self)
+            pieces[start : start + part.rows] = blocks.low_bits()
             at = 0
             for section in self.sections:
-                words = _words(section.fill(taken), part.rows)
+                words = _words(section.fill(blocks), part.rows)
                 rest[start : start + part.rows, at : at + words.shape[1]] = words
                 at += words.shape[1]
 

@@ -129,8 +129,8 @@ def plan(*, temperature: float, top_k: int, top_p: float, min_p: float, width: i
 
 def _exponent(value: Fraction) -> int:
     """The least n of which ``2**n`` is above a value."""
-    found = math.frexp(float(value))[1]
-    return found + 1 if round(value * 2 ** (40 - found)) >= 2**40 else found
+    exponent = math.frexp(float(value))[1]
+    return exponent + 1 if round(value * 2 ** (40 - exponent)) >= 2**40 else exponent
 
 
 def _deepest(temperature: float, min_p: float) -> int | None:

@@ -271,20 +271,26 @@ def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[Ma
         "workgroup": (cut.workgroup // 2, cut.workgroup * 2),
         "unroll": (cut.unroll - 1, cut.unroll + 1, cut.unroll * 2),
     }
-    found = []
+    cuts = []
     for name, values in choices.items():
         for value in values:
-            wanted = {"team": cut.team, "rows": cut.rows, "workgroup": cut.workgroup, "unroll": cut.unroll, name: value}
+            changed = {
+                "team": cut.team,
+                "rows": cut.rows,
+                "workgroup": cut.workgroup,
+                "unroll": cut.unroll,
+                name: value,
+            }
             if name == "team":
-                wanted["workgroup"] = max(cut.workgroup, value)
-            legal = lanes <= wanted["team"] <= wanted["workgroup"] <= caps.max_workgroup
-            loads = wanted["rows"] * shape.parts * wanted["unroll"]
-            if legal and wanted["rows"] in (1, 2, 4) and wanted["unroll"] >= 1 and loads <= 16:
-                made = cut_matvec(shape, caps, **wanted)
-                wasteful = made.chunk * made.chunks >= 2 * max(shape.format.pieces(shape.k), made.team)
-                if not wasteful and fits_memory(shape, made, caps):
-                    found.append(made)
-    return found
+                changed["workgroup"] = max(cut.workgroup, value)
+            legal = lanes <= changed["team"] <= changed["workgroup"] <= caps.max_workgroup
+            loads = changed["rows"] * shape.parts * changed["unroll"]
+            if legal and changed["rows"] in (1, 2, 4) and changed["unroll"] >= 1 and loads <= 16:
+                neighbour = cut_matvec(shape, caps, **changed)
+                wasteful = neighbour.chunk * neighbour.chunks >= 2 * max(shape.format.pieces(shape.k), neighbour.team)
+                if not wasteful and fits_memory(shape, neighbour, caps):
+                    cuts.append(neighbour)
+    return cuts
 
 
 def fits_memory(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:

@@ -57,8 +57,8 @@ def needed(text: str) -> str:
 
 
 def _declaration(text: str) -> Declaration:
-    found = _FUNCTION.search(text) if text.rstrip().endswith("}") else _WORKGROUP.search(text)
-    return Declaration(found.group(1) if found else "", text, entry="@compute" in text)
+    match = _FUNCTION.search(text) if text.rstrip().endswith("}") else _WORKGROUP.search(text)
+    return Declaration(match.group(1) if match else "", text, entry="@compute" in text)
 
 
 def _reached(named: Mapping[str, Declaration], entries: list[Declaration]) -> set[str]:

@@ -92,16 +92,16 @@ def _cell(name: str) -> str:
     """A step of a cell and the step back, as `graph/cells` has them: states beside h and what is kept by number."""
     of = CELLS[name]
     head, *others = of.after
-    kept = (*of.keeps, *(f"{other}_after" for other in others))
+    stored = (*of.keeps, *(f"{other}_after" for other in others))
     states = {head: "h", **{other: f"c[{i}]" for i, other in enumerate(others)}}
     pre = {f"{kind}{i}": f"{kind}[{i}]" for kind in "xr" for i in range(of.blocks)}
     results = [*of.after.values(), *of.keeps.values()]
     statements, [h, *rest] = written(results, _WGSL, states | pre)
     rest = [*rest[len(others) :], *rest[: len(others)]]
-    lines = [f"const BLOCKS: u32 = {of.blocks}u;", f"const KEPT: u32 = {len(kept)}u;"]
+    lines = [f"const BLOCKS: u32 = {of.blocks}u;", f"const KEPT: u32 = {len(stored)}u;"]
     lines += ["fn cell(x: array<f32, 4>, r: array<f32, 4>, h: f32, c: Others) -> Step {", "var s: Step;", *statements]
     lines += [f"s.h = {h};", *(f"s.kept[{i}] = {text};" for i, text in enumerate(rest)), "return s;", "}"]
-    names = states | {each: f"kept[{i}]" for i, each in enumerate(kept)} | {f"{head}_after": "y", f"g_{head}": "g"}
+    names = states | {each: f"kept[{i}]" for i, each in enumerate(stored)} | {f"{head}_after": "y", f"g_{head}": "g"}
     names |= {f"g_{other}": f"arrived[{i}]" for i, other in enumerate(others)}
     statements, texts = written([*of.back.x, *of.back.r, *of.back.direct.values()], _WGSL, names)
     lines += ["fn cell_back(g: f32, arrived: Others, y: f32, kept: Kept, h: f32, c: Others) -> Back {", "var s: Back;"]

@@ -103,8 +103,8 @@ def link(
     SpecError : no such file, a constant that WGSL cannot hold, or an ill-formed ``//@unroll``
     """
     reduce = "reduce_subgroup" if target.subgroup_size else "reduce_workgroup"
-    given = {**constants, "SUBGROUP": target.subgroup_size}
-    known = dict(given)
+    defined = {**constants, "SUBGROUP": target.subgroup_size}
+    known = dict(defined)
     pieces = [read(name) for name in ("std", "maths", reduce, *preludes, kernel)]
     body = needed("\n".join(pieces))
     for name, expression in _DERIVED.findall(body):
@@ -114,7 +114,7 @@ def link(
     used = re.sub(r"\s+\n", "\n", unroll(body, known))
     args = _ARGS.search(used)
     declared = _declare_args(present=args is not None, immediates=target.immediates)
-    header = "\n".join(_constant(name, value) for name, value in given.items())
+    header = "\n".join(_constant(name, value) for name, value in defined.items())
     enabled = "enable subgroups;\n" if target.dialect == "tint" and _SUBGROUPS.search(used) else ""
     text = f"{enabled}{header}\n{declared}{used}\n"
     return Linked(
@@ -152,13 +152,13 @@ def _declare_args(*, present: bool, immediates: bool) -> str:
 
 
 def _bindings(text: str) -> tuple[Binding, ...]:
-    found = []
+    bindings = []
     for index, space, access, name in _BINDING.findall(text):
         if name == "ctl" and not re.search(r"\bctl\.", text):
             continue
         kind: Access = "uniform" if space == "uniform" else ("read_write" if access == "read_write" else "read")
-        found.append(Binding(index=int(index), name=name, access=kind))
-    return tuple(sorted(found, key=lambda binding: binding.index))
+        bindings.append(Binding(index=int(index), name=name, access=kind))
+    return tuple(sorted(bindings, key=lambda binding: binding.index))
 
 
 def _constant(name: str, value: int | float | bool) -> str:

@@ -90,10 +90,10 @@ def _cost(module: _Module, name: str, known: Mapping[str, int]) -> int:
     scope = _Scope(module.constants, known, function.lets)
 
     def total(nodes: Sequence[_Loop | _Call]) -> int:
-        found = 0
+        count = 0
         for node in nodes:
             if isinstance(node, _Loop):
-                found += scope.trips(node) * (1 + total(node.body))
+                count += scope.trips(node) * (1 + total(node.body))
             elif node.name in module.functions:
                 inner = dict(module.constants) | {key: value for key, value in known.items() if "." in key}
                 callee = module.functions[node.name]
@@ -101,8 +101,8 @@ def _cost(module: _Module, name: str, known: Mapping[str, int]) -> int:
                     value = scope.bound(argument)
                     if value is not None:
                         inner[parameter] = value
-                found += _cost(module, node.name, inner)
-        return found
+                count += _cost(module, node.name, inner)
+        return count
 
     return total(function.body)
 
@@ -116,13 +116,13 @@ class _Scope:
 
     def trips(self, loop: _Loop) -> int:
         """Return how often a loop goes round."""
-        found = self.bound(loop.stated) if loop.stated is not None else self._from_line(loop.line)
-        if found is None:
+        trips = self.bound(loop.stated) if loop.stated is not None else self._from_line(loop.line)
+        if trips is None:
             raise SpecError(
                 f"no bound is known of the loop `{' '.join(loop.line.split())}`",
                 hint="write `//@rounds EXPRESSION` on the line before, of constants and sizes in dims",
             )
-        return max(found, 0)
+        return max(trips, 0)
 
     def _from_line(self, line: str) -> int | None:
         start, condition, step = (part.strip() for part in line.split(";"))
@@ -243,14 +243,14 @@ def _looping(functions: Mapping[str, _Function]) -> set[str]:
     """Names of the functions that loop, or call one that does."""
 
     def loops(nodes: Sequence[_Loop | _Call]) -> bool:
-        return any(isinstance(node, _Loop) or node.name in found for node in nodes)
+        return any(isinstance(node, _Loop) or node.name in names for node in nodes)
 
-    found: set[str] = set()
+    names: set[str] = set()
     before = -1
-    while before < len(found):
-        before = len(found)
-        found |= {name for name, function in functions.items() if loops(function.body)}
-    return found
+    while before < len(names):
+        before = len(names)
+        names |= {name for name, function in functions.items() if loops(function.body)}
+    return names
 
 
 def _sizes(fields: str) -> tuple[str, ...]:
@@ -320,10 +320,10 @@ def _closing(text: str, at: int) -> int:
 
 def _arguments(text: str, at: int) -> tuple[str, ...]:
     inside = text[at : _closing(text, at)]
-    found, depth, start = [], 0, 0
+    arguments, depth, start = [], 0, 0
     for i, letter in enumerate(inside):
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
         if letter == "," and depth == 0:
-            found.append(inside[start:i])
+            arguments.append(inside[start:i])
             start = i + 1
-    return (*found, inside[start:]) if inside.strip() else ()
+    return (*arguments, inside[start:]) if inside.strip() else ()

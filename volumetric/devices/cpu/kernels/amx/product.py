@@ -136,8 +136,8 @@ def matrix_product(name: str, activation: int, gated: int) -> Callable[..., None
                             name, x, x_stride, codes, known, here, rows, sums, out, 64 * each, start, ahead, end
                         )
             for tile in range(first, last):
-                row, made = tile * MATRIX_ROWS, results + (tile - first) * each * SUM_BYTES
-                finish_tile(step, control, row, count, panel * each, each, made, MATRIX_ROWS, activation, gated)
+                row, tile_sums = tile * MATRIX_ROWS, results + (tile - first) * each * SUM_BYTES
+                finish_tile(step, control, row, count, panel * each, each, tile_sums, MATRIX_ROWS, activation, gated)
         end_tiles()
 
     return matrix_product

@@ -51,13 +51,13 @@ def begin_tiles(typing_context: Any, name: Any) -> Any:
 
 def _emit_begin(e: Emitter, form: Format) -> None:
     # What LDTILECFG reads: palette 1, then bytes of a row (two bytes each, from 16 on) and rows (from 48 on).
-    found = [1] + [0] * 63
+    config = [1] + [0] * 63
     shapes = dict.fromkeys(_SUMS, (MATRIX_ROWS, 64))
     shapes |= dict.fromkeys(_ROWS, (MATRIX_ROWS, form.group))
     shapes |= dict.fromkeys(_WEIGHTS, (form.group // 4, 64))
     for number, (rows, size) in shapes.items():
-        found[16 + 2 * number], found[48 + number] = size, rows
-    shape = e.cell(I8X64, ir.Constant(I8X64, found))
+        config[16 + 2 * number], config[48 + number] = size, rows
+    shape = e.cell(I8X64, ir.Constant(I8X64, config))
     e.call("llvm.x86.ldtilecfg", _VOID, [e.b.bitcast(shape, I8.as_pointer())])
 
 
@@ -177,13 +177,13 @@ def _emit_scale(
     cells = [e.cell(F32X, e.b.select(first, e.floats(0.0), e.load(target, F32X))) for target in targets]
     with e.loop(e.b.shl(units, constant(1))) as block:
         here, rows = e.at(opened, e.b.mul(block, constant(size))), e.at(about, e.b.mul(block, constant(own)))
-        found = e.at(sums, e.b.mul(block, constant(parts * SUM_BYTES)))
+        block_sums = e.at(sums, e.b.mul(block, constant(parts * SUM_BYTES)))
         with e.loop(lines) as line:
             e.fetch(e.at(ahead, e.b.mul(e.b.add(e.b.mul(block, lines), line), constant(64))))
         for part in range(parts):
             scale = e.load(e.at(here, (8 + part) * 64), F32X, align=64)
             for m, cell in enumerate(cells):
-                whole = e.to_float(e.load(e.at(found, part * SUM_BYTES + 64 * m), I32X, align=64))
+                whole = e.to_float(e.load(e.at(block_sums, part * SUM_BYTES + 64 * m), I32X, align=64))
                 factor = e.mul(scale, e.broadcast(e.at(rows, 4 * m)))
                 e.b.store(e.fma(whole, factor, e.b.load(cell)), cell)
         for part in range(parts if form.zero == 0 else 0):

@@ -69,11 +69,11 @@ def _looked_up(e: Emitter, table: tuple[int, ...], indices: ir.Value) -> ir.Valu
 
     def parts(size: int, look: Any) -> ir.Value:
         """`look` at pieces of `size` bytes."""
-        found = []
+        vectors = []
         for at in range(0, 64, size):
             lanes = ir.Constant(ir.VectorType(ir.IntType(32), size), list(range(at, at + size)))
-            found.append(look(e.b.shuffle_vector(raw, ir.Constant(raw.type, ir.Undefined), lanes)))
-        return e.tree(found, _joined)
+            vectors.append(look(e.b.shuffle_vector(raw, ir.Constant(raw.type, ir.Undefined), lanes)))
+        return e.tree(vectors, _joined)
 
     def _joined(a: ir.Value, b: ir.Value) -> ir.Value:
         size = 2 * a.type.count
@@ -156,7 +156,7 @@ def numbers(e: Emitter, unit: Unit) -> list[ir.Value]:
 
     But for float8 without ∞: where one of 32 is NaN, all are.
     """
-    codes, found = unit.codes, []
+    codes, vectors = unit.codes, []
     zero = e.ints(codes.zero)
     for block in range(2):
         scales, floors = scale_vectors(e, unit, block), floor_vectors(e, unit, block)
@@ -165,12 +165,12 @@ def numbers(e: Emitter, unit: Unit) -> list[ir.Value]:
         for k in range(UNIT // 2):
             quad = code_bytes(e, unit, block, k // 4)
             if codes.floats is not None:
-                found.append(e.mul(_small_floats(e, codes.floats, quad, k % 4), scales[k // codes.group]))
+                vectors.append(e.mul(_small_floats(e, codes.floats, quad, k % 4), scales[k // codes.group]))
                 continue
             code = e.b.and_(e.b.lshr(quad, e.ints(8 * (k % 4))), e.ints(0xFF))
             value = e.mul(e.to_float(e.b.sub(code, zero)), scales[k // codes.group])
-            found.append(e.add(value, floors[k // codes.group]) if floors else value)
-    return found
+            vectors.append(e.add(value, floors[k // codes.group]) if floors else value)
+    return vectors
 
 
 def _small_floats(e: Emitter, kind: SmallFloat, quad: ir.Value, byte: int) -> ir.Value:
@@ -192,10 +192,10 @@ def _small_floats(e: Emitter, kind: SmallFloat, quad: ir.Value, byte: int) -> ir
 
 def _poisoned(e: Emitter, unit: Unit, block: int, scale: ir.Value) -> ir.Value:
     """The scale of a group of 32, NaN in lanes with a code that is NaN: so every sum of them is."""
-    found = None
+    carries = None
     for vector in range(UNIT // 8):
         sizes = e.b.and_(plane_vector(e, unit, 0, block, vector), e.ints(0x7F7F7F7F))
         carried = e.b.add(sizes, e.ints(0x01010101))
-        found = carried if found is None else e.b.or_(found, carried)
-    marks = e.b.and_(found, e.ints(0x80808080))
+        carries = carried if carries is None else e.b.or_(carries, carried)
+    marks = e.b.and_(carries, e.ints(0x80808080))
     return e.b.select(e.b.icmp_signed("==", marks, e.ints(0)), scale, e.floats(float("nan")))

@@ -73,9 +73,9 @@ def _forward(of: Cell) -> list[str]:
     read = [each for each in walk(*results) if each.text in loads]
     lines, texts = placed([*read, *results], loads)
     texts = texts[len(read) :]
-    kept = texts[len(of.after) :]
-    if kept:
-        stores = (f"    store_part(kept + {4 * i} * size, {text}, left)" for i, text in enumerate(kept))
+    stored = texts[len(of.after) :]
+    if stored:
+        stores = (f"    store_part(kept + {4 * i} * size, {text}, left)" for i, text in enumerate(stored))
         lines += ["if kept != 0:", *stores]
     lines += [f"store_part(after + {i} * after_step, {texts[1 + i]}, left)" for i in range(len(others))]
     return [*lines, f"store_part(y, {texts[0]}, left)"]

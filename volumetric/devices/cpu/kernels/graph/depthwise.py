@@ -205,13 +205,13 @@ def depthwise_back(taps: int) -> Callable[..., None]:
                         reach = _reach(word(step, 4) + 4 * row * length, t, reach, taps)
                         store_i64(table + 8 * t, reach)
                 for s in range(1 - taps, 0):
-                    found = _pull(g, reaches, length, row_bytes, s, weights, taps, left)
-                    store_part(g_past + (taps - 1 + s) * row_bytes, found, left)
+                    gradient = _pull(g, reaches, length, row_bytes, s, weights, taps, left)
+                    store_part(g_past + (taps - 1 + s) * row_bytes, gradient, left)
                 for s in range(length):
                     store_part(g_x + s * row_bytes, _pull(g, reaches, length, row_bytes, s, weights, taps, left), left)
                 for lag in range(taps):
-                    found = _met(g, x, past, reaches, length, row_bytes, lag, taps, left)
-                    store(sums + 64 * lag, load(sums + 64 * lag) + found)
+                    gradient = _met(g, x, past, reaches, length, row_bytes, lag, taps, left)
+                    store(sums + 64 * lag, load(sums + 64 * lag) + gradient)
                 bias = bias + _summed(g, length, row_bytes, left)
             for lag in range(taps):
                 for lane in range(left):

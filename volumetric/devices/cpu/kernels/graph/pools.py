@@ -78,7 +78,7 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
-    lines, wanted, block = side_by_side(table), word(step, 2) != 0, scratch(control, thread)
+    lines, with_taps, block = side_by_side(table), word(step, 2) != 0, scratch(control, thread)
     items = word(step, 3) * n0
     for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
         x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
@@ -87,7 +87,7 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
         for w1 in range(n1):
             if lines:
                 place = 4 * (item * n1 + w1) * n2
-                line_max(table, x, item % n0, w1, word(step, 1) + place, word(step, 2) + place if wanted else 0)
+                line_max(table, x, item % n0, w1, word(step, 1) + place, word(step, 2) + place if with_taps else 0)
                 continue
             at1 = w1 * step1 - b1
             low1, high1 = first_tap(at1, d1), last_tap(at1, d1, s1, k1)
@@ -108,7 +108,7 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
                             best, where = _largest(line, at2, d2, low2, high2, tap, best, where)
                 place = 4 * ((item * n1 + w1) * n2 + w2)
                 store_f32(word(step, 1) + place, best)
-                if wanted:
+                if with_taps:
                     store_f32(word(step, 2) + place, f32(where))
 
 

@@ -49,20 +49,20 @@ def linear_scan(reverse: int, keep: int, each: int) -> Callable[..., None]:
                 if reverse:
                     t = row * length + length - 1 - i
                     read = t + 1
-                kept = f32(1.0)
+                keep_factor = f32(1.0)
                 if keep and not (i == 0 and reverse):
-                    kept = load_f32(word(step, 3) + 4 * read)
+                    keep_factor = load_f32(word(step, 3) + 4 * read)
                 out = word(step, 4) + 4 * t * width
                 for at in range(16 * first, 16 * (first + some), 16):
                     left = width - at
                     passed = zero
-                    if kept != f32(0.0) and not (i == 0 and reverse):
+                    if keep_factor != f32(0.0) and not (i == 0 and reverse):
                         factors = word(step, 1) + 4 * at
                         if each:
                             factors += 4 * read * width
                         passed = load_part(factors, left) * load_part(before + 4 * at, left)
                         if keep:
-                            passed = passed * splat(kept)
+                            passed = passed * splat(keep_factor)
                     store_part(out + 4 * at, passed + load_part(word(step, 0) + 4 * (t * width + at), left), left)
                 before = out
             part += some
@@ -107,10 +107,10 @@ def rotate_scan(reverse: int, keep: int) -> Callable[..., None]:
                 turned_a = g * a - phi * b
                 turned_b = phi * a + g * b
                 if keep and not (reverse and i == 0):
-                    kept = load_f32(word(step, 4) + 4 * read)
-                    turned_a = turned_a * splat(kept)
-                    turned_b = turned_b * splat(kept)
-                    if kept == f32(0.0):
+                    keep_factor = load_f32(word(step, 4) + 4 * read)
+                    turned_a = turned_a * splat(keep_factor)
+                    turned_b = turned_b * splat(keep_factor)
+                    if keep_factor == f32(0.0):
                         turned_a = zero
                         turned_b = zero
                 u = word(step, 0) + 4 * (2 * t * width + at)

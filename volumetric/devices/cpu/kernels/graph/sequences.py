@@ -149,7 +149,7 @@ def _pre_activations(rows, blocks, h, h_row, weight, size, width, unit, units, r
 
 
 @kernel
-def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
+def _advance(cell, blocks, stored_count, step, row, unit, left, room, zeros):
     """State of up to 16 units of one row from their products with the state before, or from `zeros`."""
     size, length, at = word(step, 11), word(step, 10), word(step, 12)
     place = row * length + at
@@ -172,7 +172,7 @@ def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
         c,
         c_step,
         word(step, 7) + 4 * (place * size + unit),
-        0 if word(step, 8) == 0 else word(step, 8) + 4 * (place * kept * size + unit),
+        0 if word(step, 8) == 0 else word(step, 8) + 4 * (place * stored_count * size + unit),
         word(step, 16) + row * word(step, 17) + 4 * unit,
         4 * size,
         size,
@@ -180,7 +180,7 @@ def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
     )
 
 
-def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
+def recurrent_step(cell: int, blocks: int, stored_count: int) -> Callable[..., None]:
     """One step of a recurrent layer."""
 
     def recurrent_step(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -207,14 +207,14 @@ def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                 else:
                     _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
                 for m in range(4):
-                    _advance(cell, blocks, kept, step, row + m, unit, units, room + 64 * blocks * m, zeros)
+                    _advance(cell, blocks, stored_count, step, row + m, unit, units, room + 64 * blocks * m, zeros)
                 row += 4
             while row < batch:
                 if panels != 0:
                     panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, width, zeros, 0, room, apart)
                 else:
                     _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
-                _advance(cell, blocks, kept, step, row, unit, units, room, zeros)
+                _advance(cell, blocks, stored_count, step, row, unit, units, room, zeros)
                 row += 1
 
     return recurrent_step
@@ -264,7 +264,7 @@ def _back_products(g, weight, wide, size, left):
 
 
 @kernel
-def _retreat(cell, blocks, kept, own, step, row, unit, left, products, zeros):
+def _retreat(cell, blocks, stored_count, own, step, row, unit, left, products, zeros):
     """Gradients of up to 16 units of one row; `products` are those of the gradients of the step behind."""
     size, length, at, keep = word(step, 14), word(step, 13), word(step, 15), word(step, 16)
     place = row * length + at
@@ -288,8 +288,8 @@ def _retreat(cell, blocks, kept, own, step, row, unit, left, products, zeros):
         arrived,
         4 * word(step, 12) * size,
         word(step, 1) + 4 * (place * size + unit),
-        word(step, 2) + 4 * (place * kept * size + unit),
-        word(step, 2) + 4 * ((place * kept + own) * size + unit),
+        word(step, 2) + 4 * (place * stored_count * size + unit),
+        word(step, 2) + 4 * ((place * stored_count + own) * size + unit),
         4 * size,
         h,
         c,
@@ -302,7 +302,7 @@ def _retreat(cell, blocks, kept, own, step, row, unit, left, products, zeros):
     )
 
 
-def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
+def recurrent_back(cell: int, blocks: int, stored_count: int) -> Callable[..., None]:
     """Gradients of one step of a recurrent layer, from those of the step behind it."""
     own = keeps(cell)
 
@@ -341,13 +341,13 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                             g, more = behind + 4 * n * size, weight + 4 * n * size * width
                             panel_tile(4, 1, g, apart, 4, more, 4 * width, span, room + 64, 64, room + 64, 64)
                 elif at + 1 < length:
-                    found = _back_products(behind, weight, span, width, left)
+                    products = _back_products(behind, weight, span, width, left)
                     for n in range(1, spans):
                         more = weight + 4 * n * size * width
-                        found = found + _back_products(behind + 4 * n * size, more, span, width, left)
-                    store(room + 64, found)
+                        products = products + _back_products(behind + 4 * n * size, more, span, width, left)
+                    store(room + 64, products)
                 for m in range(rows):
-                    _retreat(cell, blocks, kept, own, step, row + m, unit, left, load(room + 64 + 64 * m), room)
+                    _retreat(cell, blocks, stored_count, own, step, row + m, unit, left, load(room + 64 + 64 * m), room)
                 row += rows
 
     return recurrent_back

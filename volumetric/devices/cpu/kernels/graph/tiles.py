@@ -148,10 +148,10 @@ def panel_rows(
                 with otherwise:
                     rest = narrowest(narrower)
                     last = builder.block
-            taken = builder.phi(rest.type)
-            taken.add_incoming(constant(16 * width), wider)
-            taken.add_incoming(rest, last)
-            return taken
+            chosen = builder.phi(rest.type)
+            chosen.add_incoming(constant(16 * width), wider)
+            chosen.add_incoming(rest, last)
+            return chosen
 
         return narrowest([width for width in (4, 2, 1) if width <= widest])
 

@@ -25,21 +25,21 @@ def _row_of(control, slot, row):
 
 
 @kernel
-def _taken(weights, count, most, found):
+def _taken(weights, count, most, experts):
     """Write the experts of which a row has a weight other than 0, in order, at most `most`; returns their number.
 
     One weight that is NaN makes the sum NaN whatever the others are: then that expert stands for all.
     """
-    taken = 0
+    chosen = 0
     for expert in range(count):
         weight = load_f32(weights + 4 * expert)
         if np.isnan(weight):
-            store_i32(found, expert)
+            store_i32(experts, expert)
             return 1
-        if weight != 0 and taken < most:
-            store_i32(found + 4 * taken, expert)
-            taken += 1
-    return taken
+        if weight != 0 and chosen < most:
+            store_i32(experts + 4 * chosen, expert)
+            chosen += 1
+    return chosen
 
 
 ROUTE_ARGUMENTS = ("weights", "count", "most", "starts", "rows", "factors", "places")
@@ -59,21 +59,21 @@ def route(step: Any, thread: Any, threads: Any, control: Any) -> None:
         store_i32(starts + 4 * expert, 0)
     # Counted two places on: after the sums, the place before an expert's end is its start, and grows with its pairs.
     for row in range(rows):
-        found = _row_of(control, word(step, 6), row)
-        taken = _taken(_row_of(control, word(step, 0), row), count, most, found)
-        for i in range(taken):
-            here = starts + 4 * load_i32(found + 4 * i) + 8
+        experts = _row_of(control, word(step, 6), row)
+        chosen = _taken(_row_of(control, word(step, 0), row), count, most, experts)
+        for i in range(chosen):
+            here = starts + 4 * load_i32(experts + 4 * i) + 8
             store_i32(here, load_i32(here) + 1)
-        for i in range(taken, most):
-            store_i32(found + 4 * i, -1)
+        for i in range(chosen, most):
+            store_i32(experts + 4 * i, -1)
     for expert in range(count):
         here = starts + 4 * expert + 8
         store_i32(here, load_i32(here) + load_i32(here - 4))
     for row in range(rows):
         weights = _row_of(control, word(step, 0), row)
-        found = _row_of(control, word(step, 6), row)
+        experts = _row_of(control, word(step, 6), row)
         for i in range(most):
-            expert = load_i32(found + 4 * i)
+            expert = load_i32(experts + 4 * i)
             if expert < 0:
                 break
             here = starts + 4 * expert + 4
@@ -81,7 +81,7 @@ def route(step: Any, thread: Any, threads: Any, control: Any) -> None:
             store_i32(here, pair + 1)
             store_i32(slot_address(control, word(step, 4)) + 4 * pair, row)
             store_f32(slot_address(control, word(step, 5)) + 4 * pair, load_f32(weights + 4 * expert))
-            store_i32(found + 4 * i, pair)
+            store_i32(experts + 4 * i, pair)
 
 
 SPREAD_ARGUMENTS = ("input", "row_bytes", "count", "starts", "rows", "output")

@@ -109,11 +109,11 @@ def _choose_among_all(request, top, desk):
 
 
 @kernel
-def _cut(found, goal, desk):
-    """The least of `found` weights that the largest ones need to reach `goal`; see `find_cut`."""
-    for i in range(0, found, 16):
+def _cut(count, goal, desk):
+    """The least of `count` weights that the largest ones need to reach `goal`; see `find_cut`."""
+    for i in range(0, count, 16):
         store64(desk.keys + 8 * i, load64(desk.weights + 8 * i))
-    return find_cut(desk.keys, found, goal, True, desk.spare)
+    return find_cut(desk.keys, count, goal, True, desk.spare)
 
 
 @kernel
@@ -135,7 +135,9 @@ def choose(request, size, top, desk):
         return _choose_among_all(request, top, desk)
     whole, doubt = 0.0, 0.0
     if some:
-        found = keep_largest(desk.row, desk.width, desk.peaks, top_k, desk.keys, desk.scores, desk.numbers, desk.spare)
+        candidates = keep_largest(
+            desk.row, desk.width, desk.peaks, top_k, desk.keys, desk.scores, desk.numbers, desk.spare
+        )
     else:
         possible, turn, inverse = _rough(request)
         if top_p < 1.0 and possible:
@@ -143,15 +145,15 @@ def choose(request, size, top, desk):
         elif top_p < 1.0:
             whole = weigh_blocks(desk.row, desk.width, top, heat, desk.sums)
         floor = _floor(request, top, size, whole)
-        found = collect(desk.row, desk.width, desk.peaks, floor, desk.scores, desk.numbers)
-    count = (found + 15) // 16 * 16
-    held = weigh(desk.scores, count, top, heat, desk.weights)
+        candidates = collect(desk.row, desk.width, desk.peaks, floor, desk.scores, desk.numbers)
+    count = (candidates + 15) // 16 * 16
+    mass = weigh(desk.scores, count, top, heat, desk.weights)
     cut, left = 0.0, np.inf
     if top_p < 1.0:
-        goal = top_p * (held if some else whole)
-        cut, left = _cut(found, goal, desk)
+        goal = top_p * (mass if some else whole)
+        cut, left = _cut(candidates, goal, desk)
         if doubt > 0.0 and not _clear(cut, left, doubt * goal):
-            cut, left = _cut(found, top_p * weigh_blocks(desk.row, desk.width, top, heat, desk.sums), desk)
+            cut, left = _cut(candidates, top_p * weigh_blocks(desk.row, desk.width, top, heat, desk.sums), desk)
     if min_p > cut:
         cut, left = min_p, np.inf
     if cut > 0.0:

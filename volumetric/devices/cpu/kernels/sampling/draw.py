@@ -113,14 +113,14 @@ def _adjust(request, row, size):
 def _tell_likeliest(request, size, top, desk):
     """Write the logarithm of the sum of exponentials, and the most likely tokens."""
     store_f64(request + AT_NORM, top + math.log(rough_sum(desk.row, desk.width, top, _LN2, 1.0)))
-    wanted = min(load_i64(request + AT_LOGPROBS), size)
-    if wanted == size:
+    count = min(load_i64(request + AT_LOGPROBS), size)
+    if count == size:
         collect(desk.row, desk.width, desk.peaks, f32(_LOWEST), desk.scores, desk.numbers)
-    elif wanted > 0:
-        keep_largest(desk.row, desk.width, desk.peaks, wanted, desk.keys, desk.scores, desk.numbers, desk.spare)
-    sort_largest(desk.scores, desk.numbers, wanted)
+    elif count > 0:
+        keep_largest(desk.row, desk.width, desk.peaks, count, desk.keys, desk.scores, desk.numbers, desk.spare)
+    sort_largest(desk.scores, desk.numbers, count)
     ids, values = load_i64(request + AT_TOP_IDS), load_i64(request + AT_TOP_VALUES)
-    for i in range(wanted):
+    for i in range(count):
         store_i32(ids + 4 * i, load_i32(desk.numbers + 4 * i))
         store_f32(values + 4 * i, load_f32(desk.scores + 4 * i))
 

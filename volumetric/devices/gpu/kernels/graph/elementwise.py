@@ -69,7 +69,7 @@ def unary_grad(request: Request) -> Lowered:
 def binary(request: Request) -> Lowered:
     """``c = f(a, b)`` with broadcasting."""
     shape = request.outputs[0]
-    steps = [broadcast_strides(given, shape) for given in request.inputs]
+    steps = [broadcast_strides(operand, shape) for operand in request.inputs]
     axes = merged([Axis(size=n, steps=pair) for n, pair in zip(shape, zip(*steps, strict=True), strict=True)])
     if len(axes) > _AXES:
         raise unsupported("binary", f"{len(axes)} axes that broadcast in turn")

@@ -58,9 +58,9 @@ def _possible_splits(product: Product, tile: Tile) -> int:
 
 def splits_of(product: Product, tile: Tile, caps: Caps) -> int:
     """Workgroups that share a sum, so that there are about two for each processor; 1 if there are without."""
-    wanted = caps.invocations // 512 // max(product.tiles(tile), 1)
+    splits = caps.invocations // 512 // max(product.tiles(tile), 1)
     room = min(_PARTIAL_BYTES, caps.max_binding) // max(4 * product.m * product.n * product.groups, 1)
-    return max(1, min(wanted, room, _possible_splits(product, tile)))
+    return max(1, min(splits, room, _possible_splits(product, tile)))
 
 
 def gemm(request: Request) -> Lowered:
@@ -79,11 +79,11 @@ def gemm(request: Request) -> Lowered:
 def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:
     """Constants of a right side that is windows of images, for 3 spatial axes."""
     fields = {"KERNEL": "kernel", "STRIDE": "stride", "DILATION": "dilation", "BEFORE": "before"}
-    found: dict[str, Constant] = {}
+    constants: dict[str, Constant] = {}
     for name, field in {**fields, "COUNT": "counts", "SIZE": "sizes"}.items():
         missing = [0 if field == "before" else 1] * (3 - len(windows[field]))
-        found |= {f"{name}_{axis}": int(n) % _WORD for axis, n in enumerate((*missing, *windows[field]))}
-    return found
+        constants |= {f"{name}_{axis}": int(n) % _WORD for axis, n in enumerate((*missing, *windows[field]))}
+    return constants
 
 
 def lower_product(product: Product, tile: Tile, splits: int, request: Request) -> Lowered:

@@ -64,8 +64,8 @@ def place(
 
 def copy(count: int, caps: Caps, x: Ref, y: Ref) -> Launch:
     """Describe a copy of `count` elements that is left out where both are one buffer."""
-    made = place([Axis(size=count, steps=(1, 1))], caps, {"x": x, "y": y})
-    return replace(made, unless_same=(x, y))
+    plain = place([Axis(size=count, steps=(1, 1))], caps, {"x": x, "y": y})
+    return replace(plain, unless_same=(x, y))
 
 
 def fill(count: int, caps: Caps, y: Ref, bits: int = 0) -> Launch:

@@ -93,12 +93,12 @@ def _joined(request: Request, parts: Sequence[Ref], room: Ref) -> Joined:
         return Joined(parts[0])
     sizes = [request.size(part.number) for part in parts]
     pieces = [(part, 0, size) for part, size in zip(parts, sizes, strict=True)]
-    made = tuple(
+    launches = tuple(
         join(pieces[at : at + _JOINED], room, request.caps, width=sum(sizes), start=sum(sizes[:at]))
         for at in range(0, len(pieces), _JOINED)
         if any(sizes[at : at + _JOINED])
     )
-    return Joined(room, made, (4 * sum(sizes),))
+    return Joined(room, launches, (4 * sum(sizes),))
 
 
 def _last(request: Request, starts: Sequence[Ref], cell: Cell, number: int) -> Launch:

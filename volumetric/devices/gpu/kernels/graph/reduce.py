@@ -34,13 +34,13 @@ _JOINED = 6
 class Walk:
     """A reduction as two loop nests over x: the elements that are kept, and for each those that are reduced."""
 
-    kept: tuple[Axis, ...]
+    outer: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
 
     @property
     def outs(self) -> int:
         """Results."""
-        return prod(axis.size for axis in self.kept)
+        return prod(axis.size for axis in self.outer)
 
     @property
     def count(self) -> int:
@@ -50,7 +50,7 @@ class Walk:
     @property
     def columns(self) -> bool:
         """Whether neighbouring results lie together in memory, rather than the elements of one."""
-        return any(axis.steps[0] == 1 and axis.size > 1 for axis in self.kept)
+        return any(axis.steps[0] == 1 and axis.size > 1 for axis in self.outer)
 
 
 def walk_of(shape: Shape, axes: tuple[int, ...]) -> Walk:
@@ -60,7 +60,7 @@ def walk_of(shape: Shape, axes: tuple[int, ...]) -> Walk:
     for reduced, run in groupby(flags, key=lambda axis: axis[1]):
         members = list(run)
         sides[reduced].append(Axis(size=prod(n for n, _, _ in members), steps=(members[-1][2],)))
-    return Walk(kept=tuple(sides[False]), reduced=tuple(sides[True]))
+    return Walk(outer=tuple(sides[False]), reduced=tuple(sides[True]))
 
 
 def column_cut(width: int, rows: int, caps: Caps) -> tuple[int, int, int]:
@@ -71,19 +71,19 @@ def column_cut(width: int, rows: int, caps: Caps) -> tuple[int, int, int]:
 
 
 def _splits(invocations: int, count: int, team: int, caps: Caps) -> int:
-    wanted = caps.invocations // max(invocations, 1)
-    return max(min(wanted, count // (team * _WORTH), _SPLITS), caps.pieces(1, ceil_div(count, team)))
+    splits = caps.invocations // max(invocations, 1)
+    return max(min(splits, count // (team * _WORTH), _SPLITS), caps.pieces(1, ceil_div(count, team)))
 
 
 def join(
     walk: Walk, name: str, caps: Caps, x: Ref, y: Ref, *, scale: float = 1.0, spare: int = 0
 ) -> tuple[list[Launch], list[int]]:
     """Describe a reduction of x into y; returns launches and bytes of scratch buffers, numbered from `spare`."""
-    if max(len(walk.kept), len(walk.reduced)) > _AXES:
+    if max(len(walk.outer), len(walk.reduced)) > _AXES:
         raise unsupported("reduce", "so many axes in turn")
     workgroup = min(256, caps.max_workgroup)
     if walk.columns:
-        outs = min(_COLUMNS, power_of_two(walk.kept[-1].size))
+        outs = min(_COLUMNS, power_of_two(walk.outer[-1].size))
         team = workgroup // outs
     else:
         team = max(2, min(power_of_two(walk.count), 32 if walk.count < 1024 else workgroup))
@@ -94,7 +94,7 @@ def join(
     if splits == 1:
         return [first], []
     again = Walk(
-        kept=(Axis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
+        outer=(Axis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
         reduced=(Axis(size=splits, steps=(walk.outs,)),),
     )
     onward = "sum" if name == "sum_of_squares" else name
@@ -106,13 +106,13 @@ def join(
 
 def _launch(walk: Walk, name: str, outs: int, splits: int, workgroup: int, scale: float, x: Ref, y: Ref) -> Launch:
     dims: list[int | float] = [walk.outs, walk.count, ceil_div(walk.count, splits), splits, scale, 0, 0, 0]
-    for axes in (walk.kept, walk.reduced):
+    for axes in (walk.outer, walk.reduced):
         dims += padded([axis.size for axis in axes], _AXES, 1)
         dims += padded([axis.steps[0] for axis in axes], _AXES)
     constants = {
         "OUTS": outs,
         "COLUMNS": walk.columns,
-        "KEPT": max(len(walk.kept), 1),
+        "KEPT": max(len(walk.outer), 1),
         "REDUCED": max(len(walk.reduced), 1),
     }
     groups = ceil_div(walk.outs, outs) * splits
@@ -149,8 +149,8 @@ def sumsq(request: Request) -> Lowered:
         walk = walk_of((request.size(i),), (0,))
         at = len(buffers)
         buffers.append(4)
-        made, spare = join(walk, "sum_of_squares", request.caps, source(i), scratch(at), spare=at + 1)
-        launches += made
+        partial, spare = join(walk, "sum_of_squares", request.caps, source(i), scratch(at), spare=at + 1)
+        launches += partial
         buffers += spare
         parts.append(scratch(at))
     while len(parts) > 1 or parts[0].place != "output":

@@ -63,11 +63,11 @@ def _sorted(count: int, caps: Caps) -> list[Launch]:
     """Describe how pairs of an id and its number come into order, in two scratch buffers by turns."""
     run = workgroup_size(caps)
     buffers: dict[str, Ref] = {"ids": source(1), "sorted": scratch(0)}
-    found = [launch("sort_ids", ceil_div(count, run), buffers, (count,), workgroup=run)]
+    launches = [launch("sort_ids", ceil_div(count, run), buffers, (count,), workgroup=run)]
     while run < count:
-        now = len(found) % 2
+        now = len(launches) % 2
         buffers = {"runs": scratch(1 - now), "sorted": scratch(now)}
         dims = (count, run, run.bit_length())
-        found.append(one_each("merge_ids", count, caps, buffers, dims, constants={"WAYS": _WAYS}))
+        launches.append(one_each("merge_ids", count, caps, buffers, dims, constants={"WAYS": _WAYS}))
         run *= _WAYS
-    return found
+    return launches
