@@ -73,6 +73,7 @@ class _Alias:
         self._spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the module at its new path and return it; warns of an old path, unless it stays."""
         module = import_module(self._now)
         self._spec = module.__spec__
         if spec.name not in STAY:
@@ -80,6 +81,7 @@ class _Alias:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec back; it has run already."""
         module.__spec__ = self._spec  # the import system has put that of the old path in its place
 
 

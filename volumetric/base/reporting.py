@@ -58,10 +58,12 @@ class _Adapted:
         self._start, self._close = getattr(reporter, "start", None), getattr(reporter, "close", None)
 
     def start(self, step: int, epoch: int) -> None:
+        """Start the reporter, if it can be."""
         if self._start is not None:
             self._start(step, epoch)
 
     def close(self) -> None:
+        """Close the reporter, if it can be."""
         if self._close is not None:
             self._close()
 

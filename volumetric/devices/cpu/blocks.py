@@ -52,6 +52,7 @@ def _fields(packed: Packed, form: Format) -> Fields:
 
 
 def _retile(packed: Packed, form: Format, target: int, panel_stride: int, panels: int) -> None:
+    """Write `panels` panels of a block format to address `target`, `panel_stride` bytes apart."""
     codes = form.codes
     assert codes is not None
     fields, rows, units = _fields(packed, form), packed.rows, form.units(packed.k)

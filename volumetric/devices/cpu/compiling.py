@@ -39,11 +39,17 @@ class Operations(Protocol):
     """What is asked of a library of operations (`volumetric.devices.cpu.kernels.jit.Library`)."""
 
     @property
-    def home(self) -> str: ...
+    def home(self) -> str:
+        """``module:name`` of the library, by which another process finds it."""
+        ...
 
-    def is_ready(self, name: str, *constants: str | int) -> bool: ...
+    def is_ready(self, name: str, *constants: str | int) -> bool:
+        """Whether an operation was compiled before, in this process or in one that cached it."""
+        ...
 
-    def address(self, name: str, *constants: str | int) -> int: ...
+    def address(self, name: str, *constants: str | int) -> int:
+        """Return the address of the compiled operation, compiling it first where that is needed."""
+        ...
 
 
 def make_ready(requested: Iterable[Key], library: Operations) -> None:

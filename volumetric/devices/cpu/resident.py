@@ -58,18 +58,22 @@ class Matrix:
 
     @property
     def panel_bytes(self) -> int:
+        """Bytes of one panel."""
         return self.form.panel_bytes(self.k)
 
     @property
     def panel_stride(self) -> int:
+        """Bytes from a panel to the next one of columns; the two panels of a gated pair count as one."""
         return self.apart or self.panel_bytes * (2 if self.gated else 1)
 
     @property
     def panels(self) -> int:
+        """Number of panels of columns; a gated pair counts once."""
         return _panels(self.rows[0]) if self.gated else sum(_panels(n) for n in self.rows)
 
     @property
     def nbytes(self) -> int:
+        """Bytes from the first panel to the end of the last one."""
         return self.panels * self.panel_stride
 
     def part_address(self, index: int) -> int:

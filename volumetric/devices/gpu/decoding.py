@@ -178,6 +178,7 @@ class TokenLoop:
                 self._flying.clear()
 
     def _next(self, tokens: Sequence[int]) -> list[int]:
+        """Run the next step of all sequences, with later ones submitted ahead; returns a token for each."""
         decoder = self._decoder
         positions = [state.position for state in self._states]
         if positions != self._expected and self._recordings.owner is self:

@@ -44,10 +44,12 @@ class GpuState(SequenceState):
         """Nothing: a state has the pages that it needs."""
 
     def save(self) -> bytes:
+        """Return the state as bytes, while no call changes the pool."""
         with self.pool.lock:
             return super().save()
 
     def read(self, key: str) -> NDArray[Any]:
+        """Return the values of one state: a fixed one, or the last rows ``[rows, kv_heads, head_dim]``."""
         if self.specs[key].kind == "fixed":
             return self.pool.fixed.read(key, self.held.line, self.position)
         return self.pool.read(key, self.held, self.position)

@@ -45,6 +45,7 @@ def _grouped_norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _conv(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    """Record a `causal_conv`; taps and bias are uploaded as ``[taps + 1, channels]`` float32."""
     attrs, keys = node.attrs, r.graph.keys(node)
     channels, _, taps = r.graph.tensors[node.inputs[1]].shape
     stride = 4 * ceil_div(channels, 4)
@@ -74,6 +75,7 @@ def _conv(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    """Record a `selective_scan`; rates, skip factors and biases of steps are one buffer."""
     attrs, keys = node.attrs, r.graph.keys(node)
     inputs = dict(zip(attrs["roles"], node.inputs, strict=True))
     heads, rates = attrs["heads"], r.graph.tensors[inputs["a_log"]]

@@ -41,6 +41,7 @@ class _Product:
 
     @property
     def groups(self) -> int:
+        """Number of matrix products: that of the operand with the most groups."""
         return max(self.ga, self.gb, self.gc)
 
 

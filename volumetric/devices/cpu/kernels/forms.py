@@ -67,6 +67,7 @@ def _emit(
     out: Any,
     out_stride: Any,
 ) -> None:
+    """Emit the product of a tile of rows with panels by the code for `kind`; sums go to `out`."""
     name, _, how = kind.removesuffix(AHEAD).partition(":")
     if name == "bytes":
         padded = e.b.mul(units, constant(64))

@@ -128,18 +128,23 @@ class _Locator:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], path: str) -> _Locator | None:
+        """Return a locator, or None where there is no cache directory."""
         return cls(function, path) if cache_root() is not None else None
 
     def ensure_cache_path(self) -> None:
+        """Create the cache directory of the module."""
         Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
 
     def get_cache_path(self) -> str:
+        """Return the cache directory of the module."""
         return str(cache_directory(self._module))
 
     def get_source_stamp(self) -> str:
+        """Return the hash of all sources that the kernel is compiled from."""
         return source_hash(self._module)
 
     def get_disambiguator(self) -> str:
+        """Return the file stem and first line of the function, which name its cache file."""
         return self._stem
 
 
@@ -155,6 +160,7 @@ class _CodeAlone(_Implementation):
     """
 
     def reduce(self, cres: Any) -> Any:
+        """Return what is pickled: the machine code, and bitcode that only names what it defines."""
         (name, kind, (code, _)), *rest = super().reduce(cres)
         wrappers = cres.fndesc.llvm_cpython_wrapper_name, cres.fndesc.llvm_cfunc_wrapper_name
         defined = (each for each in wrappers if cres.library.get_pointer_to_function(each))
@@ -166,12 +172,15 @@ class _ModuleAlone(_Implementation):
     """Keeps the module of a part in files of its own, for the same function may be kept as others are (`kernel`)."""
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        """Return Numba's file name behind ``part-``."""
         return f"part-{super().get_filename_base(fullname, abiflags)}"
 
     def reduce(self, cres: Any) -> Any:
+        """Return what is pickled of a part, see `parts.reduced`."""
         return parts.reduced(cres)
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Return the part that was pickled, see `parts.rebuilt`."""
         return parts.rebuilt(target_context, payload)
 
 

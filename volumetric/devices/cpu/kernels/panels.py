@@ -150,10 +150,12 @@ class Format:
 
     @cached_property
     def unit_bytes(self) -> int:
+        """Bytes of a unit of a panel."""
         return self.float_bytes if self.codes is None else self.codes.unit_bytes
 
     @cached_property
     def head_bytes(self) -> int:
+        """Bytes of the scales at the head of some units; 0 without."""
         return 0 if self.codes is None else self.codes.head_bytes
 
     def units(self, k: int) -> int:

@@ -36,6 +36,7 @@ class Passes(compiler.Compiler):
     """
 
     def define_pipelines(self) -> list[Any]:
+        """Return Numba's pipeline without the passes in `_NEVER`."""
         (manager,) = super().define_pipelines()
         manager.passes = [each for each in manager.passes if each[0] not in _NEVER]
         manager.finalize()
@@ -46,6 +47,7 @@ class _PartPasses(Passes):
     """The same, with such a module at the end."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
+        """Compile a function into a module of its own."""
         self.state.library = _Module(self.state.targetctx.codegen(), func.__qualname__)
         return super().compile_extra(func)
 

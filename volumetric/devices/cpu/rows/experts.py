@@ -130,6 +130,7 @@ def _alike(draft: RowDraft, pairs: Sequence[tuple[Node, Node]]) -> bool:
 
 
 def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
+    """Append a mixture whose rows are sorted by expert, so that each matrix is read once for all of its rows."""
     first, last = pairs[0]
     out, width, inner = node.outputs[0], draft.width(node.outputs[0]), _hidden(first)
     routes = _route(draft, node, weights)

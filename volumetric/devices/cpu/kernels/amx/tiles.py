@@ -171,6 +171,7 @@ def _emit_scale(
     ahead: Any,
     lines: Any,
 ) -> None:
+    """Emit `scale_rows`: add scaled integer sums, and floors times sums of rows, to the float sums at `out`."""
     parts, size, own = BLOCK // form.group, opened_bytes(form) // 2, about_bytes(form)
     targets = [e.at(out, e.b.mul(out_stride, constant(m))) for m in range(SCALED_ROWS)]
     first = e.b.icmp_signed("==", adds, constant(0))

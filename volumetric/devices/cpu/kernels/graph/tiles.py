@@ -196,6 +196,7 @@ def dot_tile(
 def _emit_dot_tile(
     e: Emitter, shape: tuple[int, int], a: Any, a_row: Any, b: Any, b_row: Any, count: Any, out: Any
 ) -> None:
+    """Emit all dot products of ``rows × columns`` (16 at most) rows of length `count`; 16 sums go to `out`."""
     rows, columns = shape
     sums = [e.cell(F32X) for _ in range(rows * columns)]
     a_rows = [e.at(a, e.b.mul(a_row, constant(m))) for m in range(rows)]

@@ -65,6 +65,7 @@ def _plain(request: Request, dtype: DType) -> Lowered:
 
 
 def _grouped(request: Request, scheme: Scheme) -> Lowered:
+    """Lower rounding to a scheme with scales: a team of invocations for each group of a row."""
     width = request.inputs[0][-1]
     group = min(scheme.group or width, width)
     row_groups = ceil_div(width, group)
