@@ -1,4 +1,4 @@
-"""Calls whose arguments do not fit: what was meant instead of an unknown keyword, and how positions are named."""
+"""Calls whose arguments do not fit: suggestions for unknown keywords, and names for positional arguments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LONGEST = 40
 
 
 def explained(target: T) -> T:
-    """Let a function, or the making of a class, explain calls that do not fit it; a decorator.
+    """Decorate a function, or the constructor of a class, so that calls that do not fit it are explained.
 
-    What is raised is an `ArgumentError`, which is a `TypeError` as Python's own. The signature stays as it is.
+    Such calls raise `ArgumentError`, a subclass of `TypeError`. The signature does not change.
     """
     of: Any = target
     call = of.__init__ if isinstance(target, type) else of
@@ -33,28 +33,28 @@ def explained(target: T) -> T:
             raise wrong from error
 
     if not isinstance(target, type):
-        return explaining  # pyright: ignore[reportReturnType]  (it takes and gives the same)
+        return explaining  # pyright: ignore[reportReturnType]  (the signature is the same)
     of.__init__ = explaining
     return unchanging(target) if hasattr(of, "__dataclass_params__") and of.__dataclass_params__.frozen else target
 
 
 def unchanging(cls: T, hints: Mapping[str, str] | None = None) -> T:
-    """Let a frozen dataclass say so where an attribute is set or deleted; a decorator.
+    """Decorate a frozen dataclass so that setting or deleting an attribute raises `ImmutableError`.
 
-    What `dataclasses` generates breaks for classes with slots and names that are no fields: "super(type, obj): …".
-    `hints` say what to do instead, by name.
+    The generated methods of `dataclasses` fail for classes with slots and unknown names: "super(type, obj): …".
+    `hints` maps attribute names to what to do instead.
     """
     of: Any = cls
 
     def refused(self: object, name: str, *_: object) -> None:
-        raise ImmutableError(f"{of.__name__} never changes: {name!r} cannot be set", hint=(hints or {}).get(name))
+        raise ImmutableError(f"{of.__name__} is immutable: {name!r} cannot be set", hint=(hints or {}).get(name))
 
     of.__setattr__ = of.__delattr__ = refused
     return cls
 
 
 def _explanation(call: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ArgumentError | None:
-    """Return what is wrong with a call, or None where nothing is."""
+    """Return the error for a call that does not fit, or None if it fits."""
     signature = inspect.signature(call)
     try:
         signature.bind(*args, **kwargs)
@@ -69,11 +69,11 @@ def _explanation(call: Any, name: str, args: Sequence[Any], kwargs: Mapping[str,
             rest = [n for n in known if n not in places and n not in kwargs]
             rest.sort(
                 key=lambda n: signature.parameters[n].default is not inspect.Parameter.empty
-            )  # what it needs first
+            )  # required parameters first
             named = [f"{n}={_short(v)}" for n, v in zip(rest, values[len(places) :], strict=False)]
             written = ", ".join([*map(_short, values[: len(places)]), *named])
             return ArgumentError(
-                f"{name} takes {len(places) or 'no'} arguments without their names, got {len(values)}",
+                f"{name} takes {len(places) or 'no'} positional arguments, got {len(values)}",
                 hint=f"name them, as {name}({written})",
             )
         missing = [
@@ -89,6 +89,6 @@ def _explanation(call: Any, name: str, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def _short(value: object) -> str:
-    """Return a value in a line that shows how it is written."""
+    """Return a one-line text of a value, for the example in a hint."""
     text = repr(value)
     return text if len(text) <= _LONGEST and "\n" not in text else "…"
