@@ -1,7 +1,7 @@
-"""Runs of steps on the same elements become one step, which goes through them block by block.
+"""Fuse runs of steps on the same elements into one step that executes them block by block.
 
-Step after step an array of more than a core's cache goes to memory and comes back. What does not need the elements of
-others moves in front of such a run, so that runs are as long as the data flow allows.
+Otherwise an array larger than a core's cache goes to memory and back for every step. Steps that do not need the
+elements of others move before such a run, so that runs are as long as the data flow allows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from volumetric.devices.cpu.graph.extents import Storage, extents_of
 from volumetric.devices.cpu.steps import BLOCKED, Draft, Step
 
 _SMALLEST = 1 << 18
-"""Bytes of an array from which this pays: smaller ones stay in a cache anyway."""
+"""Bytes of an array from which this pays: smaller arrays stay in a cache anyway."""
 _BLOCK = 1 << 17
 """Bytes of all arrays of a block."""
 _NAMES = frozenset({"unary", "unary_grad", "binary", "dropout"})
@@ -26,7 +26,7 @@ _Extent: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class _Touched:
-    """Storages that steps read and write, where in those that all share alike, and those that not all do."""
+    """Storages that steps read and write: those that all threads partition in the same way, and the others."""
 
     reads: set[Storage] = field(default_factory=set)
     writes: set[Storage] = field(default_factory=set)
@@ -34,12 +34,12 @@ class _Touched:
     apart: set[Storage] = field(default_factory=set)
 
     def add(self, storage: Storage, extent: _Extent, *, alike: bool) -> None:
-        """Take note of a tensor."""
+        """Record a tensor."""
         if not alike or self.alike.setdefault(storage, extent) != extent:
             self.apart.add(storage)
 
     def with_other(self, other: _Touched) -> _Touched:
-        """Both."""
+        """Return the union of both."""
         both = _Touched(self.reads | other.reads, self.writes | other.writes, {**self.alike}, self.apart | other.apart)
         for storage, extent in other.alike.items():
             both.add(storage, extent, alike=True)
@@ -72,7 +72,7 @@ def block_by_block(draft: Draft) -> None:
             steps.append(step)
             continue
         both = run_touched.with_other(own)
-        # It would find nothing in the cache, and hold memory.
+        # It would find nothing in the cache, and occupy memory.
         strange = own.reads.isdisjoint(run_touched.reads | run_touched.writes)
         if run and (strange or step.flat != run[0].flat or both.apart & both.writes):
             close()
@@ -84,7 +84,7 @@ def block_by_block(draft: Draft) -> None:
 
 
 def _toucher(draft: Draft) -> Callable[[Step], _Touched]:
-    """Return what tells the storages of a step."""
+    """Return a function that returns the storages of a step."""
     extent = extents_of(draft)
 
     def touched(step: Step) -> _Touched:

@@ -1,6 +1,6 @@
-"""Cells with the products before them, and the norm behind them, as one step.
+"""Fuse cells with the products before them and the norm after them into one step.
 
-A node's weights are read once, and what is computed of them stays in a first-level cache.
+A node's weights are read once, and intermediate values stay in the first-level cache.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from volumetric.graph.pruning import pruned
 
 
 def fuse_nodes(graph: Graph) -> Graph:
-    """Let cells compute their products themselves, where nothing else reads these.
+    """Let cells compute their products themselves if nothing else reads these.
 
     Such a ``cell_nodes`` has as inputs m [R,K], h [R,H], their weights [n or 1,K,bH] and [n or 1,H,bH], the bias, the
-    states before, if any, the gain [n or 1,H] of the norm, and which of the weights each node has, if these are tables
-    of sets [s,…]; as outputs those of the ``cell`` and, with a gain, what the norm gives. Attributes: ``cell``;
-    ``keep``: whether what it keeps is among the outputs; ``heads``, of the norm, 0 without; ``eps``; ``ids``: whether
+    previous states, if any, the gain [n or 1,H] of the norm, and the set index of each node if the weights are tables
+    of sets [s,…]; as outputs those of the ``cell`` and, with a gain, the result of the norm. Attributes: ``cell``;
+    ``keep``: whether kept values are among the outputs; ``heads``, of the norm, 0 without; ``eps``; ``ids``: whether
     the weights are tables.
     """
     matching = _Matching(graph)
@@ -63,7 +63,7 @@ def fuse_nodes(graph: Graph) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Sets:
-    """Weights of messages and of states, and which of them each node has; None: its own, or all have the same."""
+    """Weights of messages and of states, and the set of each node; None: each has its own, or all have the same."""
 
     weights: tuple[int, int]
     ids: int | None = None
@@ -71,7 +71,7 @@ class _Sets:
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """The norm of what a cell gives: the product with the gain, the gain, and what the norm is of."""
+    """The norm of a cell's result: the product with the gain, the gain, and the input of the norm."""
 
     node: Node
     gain: int
@@ -80,7 +80,7 @@ class _Norm:
 
 
 class _Matching:
-    """Who makes and who reads what in a graph, views apart."""
+    """Writers and readers of the tensors of a graph, ignoring views."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph, self._root = graph, roots(graph)
@@ -92,12 +92,12 @@ class _Matching:
         self._readers = {self._root[i]: node for node in graph.nodes if node.op != "reshape" for i in node.inputs}
 
     def wanted(self, cell: Node) -> tuple[int, ...]:
-        """What a cell gives, without what it keeps where nobody reads that."""
+        """Outputs of a cell, without kept values that nothing reads."""
         *others, last = cell.outputs
         return cell.outputs if not CELLS[cell.attrs["cell"]].keeps or self._reads[last] else tuple(others)
 
     def products(self, cell: Node) -> tuple[Node, Node] | None:
-        """Both products before a cell, if these are all that they are for."""
+        """Return both products before a cell, if nothing else reads them."""
         of, shapes = CELLS[cell.attrs["cell"]], [self._graph.tensors[i].shape for i in cell.inputs]
         rows, wide = shapes[0]
         n = shapes[2][0]
@@ -114,7 +114,7 @@ class _Matching:
         return (first, second) if len(sets) == 1 else None
 
     def sets(self, products: tuple[Node, Node]) -> _Sets:
-        """Weights where they lie before each node gets a copy of those of its set."""
+        """Return the weights before they are copied to each node of a set."""
         own = products[0].inputs[1], products[1].inputs[1]
         makers = [self._makers.get(self._root[i]) for i in own]
         copies = [node for _, node in filter(None, makers) if node.op == "gather_rows"]
@@ -126,7 +126,7 @@ class _Matching:
         return _Sets((copies[0].inputs[0], copies[1].inputs[0]), copies[0].inputs[1])
 
     def _is_plain(self, node: Node, sizes: tuple[int, int, int]) -> bool:
-        """Whether a product is one of rows of nodes with a matrix for each node, or one for all."""
+        """Whether a product multiplies rows of nodes by a matrix per node, or by one for all."""
         n, rows, wide = sizes
         attrs = node.attrs
         if node.op != "gemm" or len(node.inputs) != 2 or attrs["trans_a"] or attrs["trans_b"]:
@@ -137,11 +137,11 @@ class _Matching:
         return whole and gb in (1, n) and (gb == 1 or ga == n) and attrs["activation"] == "linear" and not persistent
 
     def _changes(self, i: int) -> bool:
-        """Whether a tensor is a buffer that some node writes to, and which must not be read later than it was."""
+        """Whether a tensor is a buffer that some node writes, so that reading it later would see other values."""
         return self._graph.tensors[self._root[i]].key in self._written
 
     def norm(self, cell: Node) -> _Norm | None:
-        """The norm of what a cell gives and the product with its gain, if nobody reads what is in between."""
+        """The norm of a cell's result and the product with its gain, if nothing else reads the values in between."""
         y = cell.outputs[0]
         rows, size = self._graph.tensors[y].shape
         n = self._graph.tensors[cell.inputs[2]].shape[0]

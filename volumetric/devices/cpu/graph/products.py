@@ -1,4 +1,4 @@
-"""Steps of matrix products: which kernel, and how groups become rows where they can."""
+"""Steps of matrix products: the choice of kernel, and merging groups into rows where possible."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from volumetric.devices.cpu.steps import Address, Draft, Operation
 from volumetric.graph.ops import Node
 
 _DOT_ROWS = 8
-"""Rows up to which a right side that is contiguous along k is read where it lies."""
+"""Rows up to which a right side that is contiguous along k is read in place."""
 _DOT_COLUMNS = 16
-"""The same for a narrow right side, which would fill only a part of a panel."""
+"""The same for a narrow right side, which would fill only part of a panel."""
 _DOT_DEPTH = 64
 """k from which spreading sums over lanes pays."""
 _STRIP_ROWS = 2
@@ -46,7 +46,7 @@ class _Product:
 
 
 def _merged(p: _Product) -> _Product:
-    """Groups that lie one below the other become rows, or a longer sum, of a single group."""
+    """Merge groups that follow one another into rows, or into a longer sum, of a single group."""
     if p.gb == 1 and p.ga == p.gc and not p.trans_a and not p.biases:
         return replace(p, m=p.m * p.ga, ga=1, gc=1)
     if p.gc == 1 and p.ga == p.gb and p.trans_a and not p.trans_b:

@@ -1,4 +1,4 @@
-"""Steps of recurrent cells: one of the table for each step of the sequence."""
+"""Steps of recurrent cells: one table step per time step."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from volumetric.graph.strides import strides_of
 from volumetric.layers.recurrent import Cell
 
 _PACKED_PRODUCTS = 8
-"""Products of a state with the weights from which packing these pays."""
+"""Number of products of a state with the weights from which packing them pays."""
 
 
 def _beside(draft: Draft, parts: Sequence[int], shape: tuple[int, int], *, by_row: bool) -> int:
-    """Return tensors ``[B, H]`` one behind the other, or side by side in each row; one alone is what it is."""
+    """Return tensors ``[B, H]`` one after the other, or side by side in each row; a single one unchanged."""
     if len(parts) == 1:
         return parts[0]
     batch, size = shape
@@ -39,7 +39,7 @@ def _beside(draft: Draft, parts: Sequence[int], shape: tuple[int, int], *, by_ro
 
 
 def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, stored: int, at: int) -> dict[str, Any]:
-    """Where the states before step `at` lie: in the first ones, h and the others, or in the rows of y and `_behind`."""
+    """Places of the states before step `at`: in the initial states, or in the rows of y and `_behind`."""
     _, length, size = draft.shape(y)
     second = len(starts) > 1
     if at == 0:
@@ -50,10 +50,10 @@ def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, stored: int
 
 
 def _behind(draft: Draft, cell: Cell, y: int, stored: int, at: int) -> tuple[Address, int]:
-    """Where step `at` leaves the states behind h, and how many bytes lie between rows.
+    """Place of the states other than h after step `at`, and the bytes between rows.
 
-    That is in the rows of what is kept; or, where that is a temporary tensor, in the same place at every step: nothing
-    but the next step reads it.
+    They are in the rows of kept values; if those are temporary, at the same place in every step, because only the next
+    step reads them.
     """
     _, length, size = draft.shape(y)
     if stored >= len(draft.graph.tensors):
@@ -63,7 +63,7 @@ def _behind(draft: Draft, cell: Cell, y: int, stored: int, at: int) -> tuple[Add
 
 
 def _packed(draft: Draft, weight: int, blocks: int, products: int) -> tuple[int, ...]:
-    """Weights in the order of panels, where they are used often enough; or nothing."""
+    """Weights packed in the order of panels, if they are used often enough; else None."""
     wide, width = draft.shape(weight)
     if products < _PACKED_PRODUCTS:
         return ()
@@ -84,7 +84,7 @@ def _packed(draft: Draft, weight: int, blocks: int, products: int) -> tuple[int,
 
 @rule("recurrent")
 def recurrent(draft: Draft, node: Node) -> None:
-    """A step of the table for each step of the sequence."""
+    """One table step per time step."""
     cell = CELLS[node.attrs["cell"]]
     from_x, weight, *rest = node.inputs
     starts, bias, keep = given(rest, node.attrs)
@@ -124,7 +124,7 @@ def recurrent(draft: Draft, node: Node) -> None:
             width=draft.shape(weight)[1],
             **_states(draft, cell, starts, y, stored, at),
         )
-    for number, last in enumerate(more):  # of c and others, as they are before a step that does not come
+    for number, last in enumerate(more):  # gradients of c and others before the first step
         own = _states(draft, cell, starts, y, stored, length)
         if length:
             place = Address(own["c"].tensor, own["c"].offset + 4 * number * size)
@@ -135,7 +135,7 @@ def recurrent(draft: Draft, node: Node) -> None:
 
 
 def _joined(draft: Draft, starts: Sequence[int], shape: tuple[int, int]) -> tuple[int, ...]:
-    """Return h and, side by side in a tensor, the other states."""
+    """Return h, and the other states side by side in a tensor."""
     first, *others = starts
     return (first, _beside(draft, others, shape, by_row=True)) if others else (first,)
 
@@ -146,7 +146,7 @@ def _constants(cell: Cell) -> tuple[int, int, int]:
 
 @rule("recurrent_grad")
 def recurrent_grad(draft: Draft, node: Node) -> None:
-    """The same backwards."""
+    """The backward pass, one table step per time step."""
     cell = CELLS[node.attrs["cell"]]
     of = back_inputs(node.inputs, node.attrs)
     stored = of.kept[0] if cell.kept else of.y

@@ -133,7 +133,7 @@ def norm_param_grad(draft: Draft, node: Node) -> None:
 
 @rule("rope")
 def rope(draft: Draft, node: Node) -> None:
-    """Turn pairs of elements."""
+    """Rotate pairs of elements."""
     (x, cos, sin), [y] = node.inputs, node.outputs
     batch, length, heads, width = draft.shape(x)
     arguments: dict[str, Any] = {"reads": {"x": x, "cos": cos, "sin": sin}, "rows": batch * length * heads}

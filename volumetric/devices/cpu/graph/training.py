@@ -88,7 +88,7 @@ def sumsq(draft: Draft, node: Node) -> None:
 
 @rule("update", "update_squares")
 def update(draft: Draft, node: Node) -> None:
-    """One optimiser step of one parameter, or the sum of squares of what it would give."""
+    """One optimiser step of one parameter, or the sum of squares of its result."""
     param, grad, *slots, scalars = node.inputs
     trial = node.op == "update_squares"
     partial = draft.temporary(4 * max(1, _chunks(draft, param))) if trial else 0
@@ -110,7 +110,7 @@ def update(draft: Draft, node: Node) -> None:
 
 
 def rounding_rule(scheme: Scheme) -> tuple[str, float] | None:
-    """Return the kernel's rule for a scheme and its levels; None where the codec itself must do it."""
+    """Return the kernel's rule for a scheme and its levels; None if only the codec implements it."""
     dtype = scheme.dtype
     if scheme.scale_dtype is None:
         plain = {"float16": "half", "bfloat16": "bfloat"}
@@ -126,7 +126,7 @@ def rounding_rule(scheme: Scheme) -> tuple[str, float] | None:
 
 @rule("fake_quant")
 def fake_quant(draft: Draft, node: Node) -> None:
-    """Round to what a scheme can hold."""
+    """Round to the values of a scheme."""
     [x], [y] = node.inputs, node.outputs
     scheme, count = Scheme.parse(node.attrs["scheme"]), draft.tensor(x).size
     native = rounding_rule(scheme)

@@ -1,8 +1,8 @@
-"""Which tensors of a graph lie in others: parts that need no copy.
+"""Aliasing of a graph's tensors: parts that need no copy.
 
-A contiguous `slice` lies in what it is cut from. What a `concat` joins one behind the other can be made where it will
-be read: so the rows that a tick reads are those that the tick before wrote, one place further. Two storages become one
-if they meet nowhere but in the part that is joined, where both hold the same numbers.
+A contiguous `slice` is a view of its source. The inputs of a contiguous `concat` can be computed directly in its
+result: so the rows read by a tick are those written by the tick before, one place further. Two storages are joined if
+their live ranges overlap only in the joined part, where both hold the same numbers.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from volumetric.graph.liveness import roots
 from volumetric.graph.ops import Graph, Node
 
 _WORTH = 2
-"""Times as large as a part its storage may be: all of it is held as long as the part is needed."""
+"""Maximum ratio of a storage to its part: all of it stays allocated as long as the part is needed."""
 
 
 def shared_storage(graph: Graph) -> Shared:
-    """Return where tensors lie, those of `reshape` included."""
+    """Return the storage of each tensor, including those of `reshape`."""
     root = roots(graph)
     sizes = [4 * tensor.size for tensor in graph.tensors]
     shared = Shared(of=list(range(len(sizes))), start=[0] * len(sizes), sizes=dict(enumerate(sizes)))
@@ -25,11 +25,11 @@ def shared_storage(graph: Graph) -> Shared:
     fixed = {i for i in range(len(sizes)) if graph.tensors[i].key is not None} | graph.constants.keys()
     inputs = set(graph.inputs)
     alone = fixed | outputs | inputs
-    """Storages that are the size of one tensor: they lie elsewhere than in the arena."""
+    """Storages of this size are placed outside the arena."""
     members = {i: [i] for i in range(len(sizes))}
 
     def join(gone: int, into: int, delta: int) -> None:
-        """Put a storage into another one, `delta` bytes from its start, which may be below 0."""
+        """Join a storage into another one, `delta` bytes from its start, which may be negative."""
         first = min(0, delta)
         if first:
             for i in members[into]:
@@ -62,7 +62,7 @@ def shared_storage(graph: Graph) -> Shared:
 
 
 def _is_view(graph: Graph, node: Node, fixed: set[int], root: list[int], outputs: set[int]) -> bool:
-    """Whether a slice may be read where it lies: a buffer might be written to before, and an output lies elsewhere."""
+    """Whether a slice may be read in place: a buffer might be written before, and an output has its own memory."""
     [x], [y] = node.inputs, node.outputs
     whole = graph.tensors[x].shape
     return (
@@ -79,5 +79,5 @@ def _first(graph: Graph, node: Node) -> int:
 
 
 def _is_flat(graph: Graph, node: Node) -> bool:
-    """Whether a concat puts whole tensors one behind the other."""
+    """Whether a concat puts whole tensors one after the other in memory."""
     return lies_flat(graph.tensors[node.outputs[0]].shape, node.attrs["axis"])
