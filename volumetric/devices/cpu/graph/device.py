@@ -1,4 +1,4 @@
-"""Graphs on the CPU device."""
+"""Tensor graphs on the CPU device."""
 
 from __future__ import annotations
 

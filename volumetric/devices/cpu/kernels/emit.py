@@ -1,4 +1,4 @@
-"""Small words for writing LLVM vector code: what the intrinsics of this package are made of.
+"""Primitives for writing LLVM vector code, used by the intrinsics of this package.
 
 A vector has 16 lanes everywhere; the code generator splits it where registers are narrower. Addresses are 64-bit
 integers. Operations carry ``contract`` (a multiply and an add may fuse) and nothing that could reorder a sum.
@@ -84,7 +84,7 @@ class Emitter:
         return [self.b.bitcast(low, F32X), self.b.bitcast(high, F32X)]
 
     def fetch(self, address: ir.Value, *, write: bool = False) -> None:
-        """Ask for the cache line at `address`; nothing waits for it."""
+        """Prefetch the cache line at `address`."""
         to_write, keep, data = (ir.Constant(I32, value) for value in (int(write), 3, 1))
         pointer = self.b.inttoptr(address, I8.as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
@@ -152,7 +152,7 @@ class Emitter:
         return sums
 
     def call(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
-        """Call the LLVM function `name`, declared in the module where it is not yet; returns its `result`."""
+        """Call the LLVM function `name`, declaring it if needed; returns its `result`."""
         kind = ir.FunctionType(result, [a.type for a in args])
         return self.b.call(cgutils.get_or_insert_function(self.b.module, kind, name), list(args))
 
@@ -208,7 +208,7 @@ class Emitter:
     # ---- control
 
     def cell(self, kind: ir.Type, value: ir.Value | None = None) -> ir.Value:
-        """A variable; the optimiser turns it into a register."""
+        """A stack variable; the optimiser turns it into a register."""
         slot = cgutils.alloca_once(self.b, kind)
         self.b.store(ir.Constant(kind, None) if value is None else value, slot)
         return slot

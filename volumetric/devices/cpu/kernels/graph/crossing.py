@@ -1,8 +1,8 @@
-"""Cross attention of small parts of a table of rows, from the rows to what comes out, within a second-level cache.
+"""Cross attention of small parts of a table of rows, from rows to results within a second-level cache.
 
-A part is computed by one thread, all of it: projections, logits, weights and their sums wait in its scratch, so that of
-a part no more goes through memory than its rows, its weights and what it gives. Queries and what they read lie turned,
-one number of all queries behind the other: lanes are queries, and a softmax needs no sums over lanes.
+A part is computed entirely by one thread: projections, logits, weights and their sums stay in its scratch, so only its
+rows, its weights and its results go through memory. Queries and the values they read are transposed, one number of all
+queries after the other: lanes are queries, and a softmax needs no sums over lanes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ f32 = np.float32
 
 CROSS_ATTEND_ARGUMENTS = (
     *("table", "asks", "tells"),
-    *("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"),  # wk and wv are tables of keys and values if these are known
+    *("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"),  # wk and wv are tables of keys and values if precomputed
     "seen",  # address of [keys, queries], or 0
     "y",
     *("edges", "parts", "queries", "keys", "width", "heads", "scale", "known"),
@@ -37,7 +37,7 @@ _EDGES, _PARTS, _QUERIES, _KEYS, _WIDTH, _HEADS, _SCALE, _KNOWN = range(13, 21)
 
 
 def cross_scratch(queries: int, keys: int, width: int, vectors: int) -> int:
-    """Bytes of scratch: rows of both sides, queries, keys and values, all turned queries twice, logits, and a panel."""
+    """Bytes of scratch: rows of both sides, queries, keys, values, all transposed queries twice, logits, a panel."""
     wide = 16 * vectors
     across = -(-queries // wide) * wide
     deep = -(-width // 16) * 16
@@ -47,7 +47,7 @@ def cross_scratch(queries: int, keys: int, width: int, vectors: int) -> int:
 
 @kernel
 def _taken(table, ids, count, width, room):
-    """Address of rows: where they lie, if one behind the other, else where they are copied to."""
+    """Address of rows: their own address if contiguous, else that of a copy."""
     first = np.int64(load_i32(ids))
     together = True
     for i in range(1, count):
@@ -140,7 +140,7 @@ def cross_attend(tall: int, wide: int) -> Callable[..., None]:
             edge = item // parts
             asks = word(step, _ASKS) + 4 * item * queries
             tells = word(step, _TELLS) + 4 * item * keys
-            # Queries of the part before are still there, if it asked from the same rows by the same weights.
+            # Queries of the previous part are still valid if it used the same rows and weights.
             queries_ready = item > start and item % parts != 0 and _same(asks, asks - 4 * queries, queries)
             if word(step, _KNOWN) != 0:
                 k = _taken(word(step, _WEIGHTS + 1), tells, keys, width, key_room)

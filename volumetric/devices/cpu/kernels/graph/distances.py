@@ -1,4 +1,4 @@
-"""Attention by content and distance for a few rows beside a memory, read where it lies; threads share sequences."""
+"""Attention by content and distance for a few rows and a memory, read in place; threads divide the sequences."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ DISTANCE_ATTEND_ARGUMENTS = (
 
 
 def distance_scratch(memory: int) -> int:
-    """Bytes of scratch: two numbers for each row that is seen."""
+    """Bytes of scratch: two numbers for each visible row."""
     return 2 * 4 * (memory + 32)
 
 
 @kernel
 def _row(past, new, memory, row_bytes, j):
-    """Address of row `j` of the memory and, behind it, of the call."""
+    """Address of row `j` of the memory followed by the call's rows."""
     if j < memory:
         return past + j * row_bytes
     return new + (j - memory) * row_bytes
@@ -54,7 +54,7 @@ def _row(past, new, memory, row_bytes, j):
 
 @kernel
 def _odd(past, new, memory, inner, first, some, out):
-    """For each row that is seen 0, or NaN where it holds a number that is not finite."""
+    """For each visible row 0, or NaN if it holds a non-finite number."""
     zero = splat(f32(0.0))
     for s in range(some):
         row = _row(past, new, memory, 4 * inner, first + s)
@@ -66,7 +66,7 @@ def _odd(past, new, memory, inner, first, some, out):
 
 @kernel
 def _logits(query, placed, past, new, r, memory, inner, width, first, some, scale, odd, out):
-    """``(query · key + placed · r) · scale + odd`` of each row that is seen."""
+    """``(query · key + placed · r) · scale + odd`` of each visible row."""
     zero = splat(f32(0.0))
     for s in range(some):
         row = _row(past, new, memory, 4 * inner, first + s)
@@ -81,7 +81,7 @@ def _logits(query, placed, past, new, r, memory, inner, width, first, some, scal
 
 @kernel
 def _softmax(x, some):
-    """Softmax of `some` numbers in place; what stands behind them, up to a whole vector, becomes 0."""
+    """Softmax of `some` numbers in place; the rest of the last vector becomes 0."""
     lowest = f32(-np.inf)
     for s in range(some, (some + 15) // 16 * 16):
         store_f32(x + 4 * s, lowest)
@@ -131,7 +131,7 @@ def _mixed(weights, past, new, memory, inner, width, first, some, y):
 
 @kernel
 def _shifted(past, new, memory, inner, length, some, out):
-    """The last rows of memory and call, and zeros in the place of those that are not of the sequence."""
+    """Copy the last rows of memory and call, with zeros for rows of other sequences."""
     zero = splat(f32(0.0))
     for m in range(memory):
         row = _row(past, new, memory, 4 * inner, length + m)
@@ -144,7 +144,7 @@ def _shifted(past, new, memory, inner, length, some, out):
 
 
 def distance_attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """All rows of all sequences, and what is kept behind them."""
+    """Attention of all rows of all sequences, and the rows to keep afterwards."""
     length, memory, heads, width = word(step, 14), word(step, 15), word(step, 16), word(step, 17)
     inner, batch = heads * width, word(step, 13)
     scale = number(step, 18)

@@ -18,7 +18,7 @@ from volumetric.devices.cpu.kernels.jit import intrinsic
 from volumetric.devices.cpu.kernels.lanes import mask_of_first, masked_load, masked_store, transposed
 from volumetric.devices.cpu.kernels.target import target
 
-# Sums, the vectors of one k and a broadcast number fill the register file; sums hide latency from 8 on.
+# Sums, the vectors of one k and a broadcast number fill the register file; 8 or more sums hide latency.
 _PANEL_SHAPES = {32: (6, 4), 8: (6, 1), 4: (2, 1)}
 _DOT_SHAPES = {32: (4, 4), 8: (2, 2), 4: (1, 2)}
 
@@ -125,10 +125,10 @@ def panel_rows(
     out_row: Any,
     columns: Any,
 ) -> Any:
-    """`panel_tile` over `m` rows, `tall` at a time and the rest by 2 and 1; return how many columns it took.
+    """`panel_tile` over `m` rows, `tall` at a time and the rest by 2 and 1; return the number of columns computed.
 
-    These are 4, 2 or 1 vectors of them, at most `most`, and as few as hold `columns`; no others of out are written. One
-    function for all, because Numba takes long to hand compile-time constants from function to function.
+    These are 4, 2 or 1 vectors, at most `most`, and as few as hold `columns`; no other columns of out are written. It
+    is one function because Numba is slow at passing compile-time constants between functions.
     """
     if not isinstance(tall, types.IntegerLiteral) or not isinstance(most, types.IntegerLiteral):
         return None
