@@ -1,4 +1,4 @@
-"""The likeliest token of each row of logits, and the next call made ready with it: a greedy loop that stays native.
+"""Argmax token of each row of logits, and preparation of the next call: a greedy loop in native code.
 
 Ties and NaN as in ``numpy.argmax``: the first of equals, and the first NaN before every number.
 """
@@ -28,15 +28,15 @@ from volumetric.devices.cpu.kernels.steps import (
 f32 = np.float32
 
 FOUND_BYTES = 16
-"""What a thread finds in a row: the logit (float32, in 8 bytes) and its place (int64), -1 if it had no part of it."""
+"""Result of a thread for a row: the logit (float32, in 8 bytes) and its index (int64), -1 if it had no share."""
 
 _BLOCK = 256
-"""Logits of which the largest is compared at once; within the best block its place is looked for."""
+"""Logits whose maximum is compared at once; the index is then searched within the best block."""
 
 
 @kernel
 def _place_of(x, first, last, value):
-    """First of the places in [first, last) that hold `value`, or NaN if `value` is NaN; -1 if none does."""
+    """The first index in [first, last) that holds `value`, or NaN if `value` is NaN; -1 if none does."""
     for i in range(first, last):
         here = load_f32(x + 4 * i)
         if here == value or (np.isnan(here) and np.isnan(value)):
@@ -46,7 +46,7 @@ def _place_of(x, first, last, value):
 
 @kernel
 def _likeliest_of(x, first, last):
-    """Place of the likeliest of the logits [first, last) of a row at `x`, at least one."""
+    """Index of the largest of the logits [first, last) of a row at `x`, at least one."""
     infinity = splat(f32(math.inf))
     lowest = splat(f32(-math.inf))
     best, block = f32(-math.inf), first
@@ -66,11 +66,11 @@ def _likeliest_of(x, first, last):
 
 
 LIKELIEST_ARGUMENTS = ("logits", "width", "found")
-"""Slot of the logits, numbers in a row, slot of what each thread finds, `FOUND_BYTES` for each."""
+"""Slot of the logits, numbers in a row, slot of the threads' results, `FOUND_BYTES` for each."""
 
 
 def likeliest(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Find the likeliest of a share of each row: threads share the columns."""
+    """Find the argmax of a share of each row: threads divide the columns."""
     width = word(step, 1)
     vectors = (width + 15) // 16
     first = vectors * thread // threads * 16
@@ -86,14 +86,14 @@ def likeliest(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 FEED_ARGUMENTS = ("found", "ids", "limit", "tokens")
-"""Slots of what threads found and of the next call's ids; ids below the limit have an embedding; address of the tokens:
-how many calls have written some, then (token, bits of its logit) for each row of each call."""
+"""Slots of the threads' results and of the next call's ids; ids below the limit have an embedding; address of the
+tokens: the number of calls that have written some, then (token, bits of its logit) for each row of each call."""
 
 
 def feed(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Write down the token of each row, and make the call behind it ready, of one row of each of the same sequences.
+    """Record the token of each row, and prepare the next call of one row for each of the same sequences.
 
-    Stops a repeated call where a token cannot be fed: its logit is not finite, or it is the limit or more.
+    Stops a repeated call if a token cannot be fed: its logit is not finite, or it is not below the limit.
     """
     if thread != 0:
         return

@@ -1,4 +1,4 @@
-"""Which token: from the scores of a row, after bias and penalties, by temperature, top-k, top-p and min-p."""
+"""Selection of a token from the scores of a row, after bias and penalties, by temperature, top-k, top-p and min-p."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOWEST = -np.inf
 
 @kernel
 def _floor(request, top, size, whole):
-    """A score such that no token below it is drawn, given the sum of all weights, with a margin for rounding."""
+    """A score below which no token is drawn, given the sum of all weights, with a margin for rounding."""
     part = max((1.0 - load_f64(request + AT_TOP_P)) * whole / size, load_f64(request + AT_MIN_P))
     if part <= 0.0:
         return f32(_LOWEST)
@@ -66,7 +66,7 @@ def _drop_below(weights, count, cut, left):
 
 @kernel
 def _place(random, count, desk):
-    """Where among `count` weights, a multiple of 16, the part `random` of their sum lies."""
+    """Index among `count` weights, a multiple of 16, at the fraction `random` of their sum."""
     point = random * sum_blocks(desk.weights, count, desk.sums)
     block, before = block_at(desk.sums, count, point)
     first = block * BLOCK
@@ -76,7 +76,7 @@ def _place(random, count, desk):
 
 @kernel
 def _place_in_block(point, heat, top, desk):
-    """Where the running sum of all weights passes `point`, given the sums of blocks; how far it is from either side."""
+    """Index where the running sum of all weights passes `point`, given sums of blocks; and the margins."""
     block, before = block_at(desk.sums, desk.width, point)
     first = block * BLOCK
     width = min(BLOCK, desk.width - first)
@@ -87,7 +87,7 @@ def _place_in_block(point, heat, top, desk):
 
 @kernel
 def _rough(request):
-    """Whether float32 can hold the request's temperature, and the two numbers that `rough_sum` takes of it."""
+    """Whether float32 can hold the request's temperature, and the two numbers that `rough_sum` derives from it."""
     temperature = load_f64(request + AT_TEMPERATURE)
     turn = load_f64(request + AT_HIGH) + load_f64(request + AT_LOW)
     return 1e-6 <= temperature <= 1e6, turn, load_f64(request + AT_INVERSE)
@@ -95,13 +95,13 @@ def _rough(request):
 
 @kernel
 def _choose_among_all(request, top, desk):
-    """Draw a token where none is left out: by rough sums, unless their error could make it another."""
+    """Draw a token if none is excluded: by rough sums, unless their error could change it."""
     heat, random = request + AT_TURNS, load_f64(request + AT_RANDOM)
     possible, turn, inverse = _rough(request)
     if possible:
         whole = rough_blocks(desk.row, desk.width, top, turn, inverse, desk.sums)
         place, clearance = _place_in_block(random * whole, heat, top, desk)
-        if clearance > 2.0 * ROUGH * whole:  # the point and the running sum are both off by that much at most
+        if clearance > 2.0 * ROUGH * whole:  # the point and the running sum may both be off by this much
             return place
     whole = weigh_blocks(desk.row, desk.width, top, heat, desk.sums)
     place, _ = _place_in_block(random * whole, heat, top, desk)
@@ -118,7 +118,7 @@ def _cut(count, goal, desk):
 
 @kernel
 def _clear(cut, left, doubt):
-    """Whether a goal that is larger or smaller by `doubt` would cut at the same place."""
+    """Whether a goal larger or smaller by `doubt` would cut at the same place."""
     if cut <= 0.0:
         return False
     last = math.ceil(left / cut)

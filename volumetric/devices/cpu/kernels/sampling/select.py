@@ -23,7 +23,7 @@ from volumetric.devices.cpu.kernels.sampling.doubles import (
 from volumetric.devices.cpu.kernels.simd import load, splat, store
 
 GROUP = 128
-"""Scores of a group: the largest of each lane of 16 is kept, so that a look at 16 numbers passes over 128."""
+"""Scores per group: the largest of each lane of 16 is stored, so that reading 16 numbers can skip 128."""
 
 f32 = np.float32
 _FEW = 32
@@ -53,18 +53,18 @@ def _pivot(keys, count, spare):
 
 @kernel
 def find_cut(keys, count, goal, by_weight, spare):
-    """Find the largest key such that it and all above it reach `goal`.
+    """Find the largest key such that it and all larger keys reach `goal`.
 
     Parameters
     ----------
     keys : address of float64 with room for 16 more; overwritten
-    goal : what to reach: so many keys, or with `by_weight` keys of this sum, none being negative
+    goal : the target: so many keys, or with `by_weight` keys of this sum, none being negative
     spare : address of nine float64
 
     Returns
     -------
     cut : the key; -inf if all keys together do not reach `goal`
-    left : what keys equal to `cut` have to reach
+    left : the amount that keys equal to `cut` must contribute
     """
     above = 0.0
     while count > _FEW:
@@ -116,7 +116,7 @@ def widen_all(scores, count, keys):
 
 @kernel
 def collect(row, count, peaks, least, scores, numbers):
-    """Copy the scores of `least` and more and their numbers, in order; returns how many.
+    """Copy the scores ≥ `least` and their numbers, in order; returns their count.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def keep_largest(row, count, peaks, top_k, keys, scores, numbers, spare):
 
 @kernel
 def _before(scores, numbers, i, score, number):
-    """Whether entry `i` is larger than `score`, or as large and of a lower number."""
+    """Whether entry `i` is larger than `score`, or equal with a lower number."""
     other = load_f32(scores + 4 * i)
     return other > score or (other == score and load_i32(numbers + 4 * i) < number)
 

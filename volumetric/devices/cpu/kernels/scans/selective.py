@@ -1,8 +1,8 @@
-"""The selective scan of `layers.selective_scan` over the rows of a piece, sixteen channels in the lanes of a vector.
+"""The selective scan of `layers.selective_scan` over the rows of a sequence, sixteen channels in the lanes of a vector.
 
-Threads share these channels of all pieces; what a row gives does not depend on who computes it, nor on the rows beside
-it. The elements of the state go round in a loop, so that nothing of the size rows × channels × elements is ever stored.
-A piece of several rows has its state in the thread's scratch meanwhile.
+Threads divide these channels of all sequences; a row's results depend neither on the thread nor on the other rows. The
+elements of the state are in a loop, so nothing of the size rows × channels × elements is ever stored. During several
+rows the state is in the thread's scratch.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ SCAN_ARGUMENTS = (
     "dt_min",
     "dt_max",
 )
-"""Slots of the values, their first columns, and what is known of a scan. `rate` is ``[size, channels]``, or
-``[channels]`` where a head has one; it, `skip` and `bias` are spread over all channels and padded to whole vectors."""
+"""Slots of the values, their first columns, and the facts of a scan. `rate` is ``[size, channels]``, or ``[channels]``
+if a head has one; it, `skip` and `bias` are expanded to all channels and padded to whole vectors."""
 
 _START = len(VALUES)
 EACH_HEAD, EACH_CHANNEL, MIXED = range(3)
-"""How steps lie in the lanes: the sixteen channels are of one head, or each is a head, or neither."""
+"""Layout of steps in lanes: the sixteen channels are of one head, or each is a head, or neither."""
 
 
 def scan_scratch(size: int) -> int:
@@ -78,7 +78,7 @@ def _steps(form, dt, channel, head_dim, left, room):
 
 @kernel
 def _element(state, decay, inflow, b, c, total):
-    """One element of the state of sixteen channels: what it becomes, and what it adds to the output."""
+    """One element of the state of sixteen channels: its new value, and its contribution to the output."""
     now = decay * load(state) + inflow * splat(load_f32(b))
     store(state, now)
     return total + now * splat(load_f32(c))
@@ -89,8 +89,8 @@ def selective_scan(form: int, each: int, gated: int) -> Callable[..., None]:
 
     Parameters
     ----------
-    form : how steps lie in the lanes
-    each : whether an element of the state has a rate of its own
+    form : layout of steps in the lanes
+    each : whether each element of the state has its own rate
     gated : whether there is z
     """
 
