@@ -165,7 +165,7 @@ class Residency:
                 padded = np.pad(payload, ((0, 0), (0, row_bytes // 4 - payload.shape[1])))
                 if self.buffers.shared(matrix.shards[0].weights):
                     hint = "open the models apart"
-                    raise UnsupportedError(f"{key} is shared by several models, and cannot be replaced", hint=hint)
+                    raise UnsupportedError(f"{key} is shared by several models and cannot be replaced", hint=hint)
                 first = sum(prod(shape[:-1]) for shape in shapes[:at])
                 self._context.write(self.buffers[matrix.shards[0].weights], padded, first * row_bytes)
 

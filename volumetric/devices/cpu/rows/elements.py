@@ -1,4 +1,4 @@
-"""Steps that treat each row by itself."""
+"""Row-wise steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _ends(node: Node) -> dict[str, Any]:
 
 @rule("lookup")
 def lookup(draft: RowDraft, node: Node) -> None:
-    """Rows of a table: one for each id, or for each position, which is added to other rows."""
+    """Rows of a table: one for each id, or for each position, added to other rows."""
     table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
     code = FORMAT_CODES[table.form.name]
     arguments: dict[str, Any] = {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
@@ -64,12 +64,12 @@ def _join(draft: RowDraft, node: Node, name: str, scale: float, **arguments: Any
 
 @rule("unary", "binary")
 def function(draft: RowDraft, node: Node) -> None:
-    """A function of one value or two; a factor is a sum of one value."""
+    """A function of one or two values; a factor is a sum of one value."""
     name, plain = node.attrs["name"], node.attrs.get("beta", 0) == 0
     if name == "add" or (name == "affine" and plain):
         _join(draft, node, "add", float(node.attrs.get("alpha", 1.0)), over=node.inputs)
         return
-    from volumetric.devices.cpu.rows.functions import append_binary, append_unary  # kernels that most do without
+    from volumetric.devices.cpu.rows.functions import append_binary, append_unary  # kernels that few networks need
 
     (append_unary if node.op == "unary" else append_binary)(draft, node)
 
@@ -116,7 +116,7 @@ def gated(draft: RowDraft, node: Node) -> None:
 
 
 def gather(draft: RowDraft) -> None:
-    """Bring the rows that are wanted together, for the steps of the tail."""
+    """Gather the requested rows, for the steps of the tail."""
     for i in draft.settings.gathered:
         arguments = {"slot": i, "width": draft.width(i)}
         draft.add("gather", GATHER_ARGUMENTS, reads=(i,), writes=(i,), tail=True, **arguments)

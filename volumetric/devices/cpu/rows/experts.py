@@ -1,7 +1,7 @@
-"""Steps of mixtures: few rows run the experts that any of them has chosen, many are brought to their experts.
+"""Steps of mixtures: few rows run all experts that any of them chose, many rows are grouped by expert.
 
-Few rows (decoding) run guarded products, expert by expert: nothing is moved. Many are sorted by expert; a row made
-ready for the products is copied to each pair of the row and an expert, and the products run over an expert's pairs
+Few rows (decoding) run products under predicates, expert by expert, without moving data. Many rows are sorted by
+expert; a prepared row is copied to each of its pairs of row and expert, and the products run over an expert's pairs
 alone. Sums have the same terms in the same order, so the bits are the same.
 """
 
@@ -29,12 +29,12 @@ _SCORING: dict[str, tuple[str, ...]] = {
     "softmax": ("keep_largest", "softmax"),
     "softmax_all": ("softmax", "keep_largest", "unary"),
 }
-"""Scoring of a mixture → the operations that make weights of choices."""
+"""Scoring of a mixture → the operations that compute weights from choices."""
 
 
 @rule("experts")
 def experts(draft: RowDraft, node: Node) -> None:
-    """A mixture of experts, with the choice before it and the sum after it."""
+    """A mixture of experts, including the choice before it and the sum after it."""
     pairs = list(products_of(draft.graph, node))
     weights = _weights(draft, node)
     if draft.form(node) == "few" or not _alike(draft, pairs):
@@ -44,7 +44,7 @@ def experts(draft: RowDraft, node: Node) -> None:
 
 
 def _weights(draft: RowDraft, node: Node) -> int:
-    """Append what makes weights of choices, and return where they are."""
+    """Append the computation of weights from choices, and return their value."""
     value = _named(node, "choice")
     attrs = {"k": node.attrs["top_k"], "name": "relu", "alpha": 1.0, "beta": 0.0}
     for op in _SCORING[node.attrs["scoring"]]:
@@ -56,7 +56,7 @@ def _weights(draft: RowDraft, node: Node) -> int:
 
 
 def _append(draft: RowDraft, node: Node, op: str, inputs: Sequence[int], output: int, attrs: dict[str, Any]) -> None:
-    """Append the steps of an operation that a mixture stands for."""
+    """Append the steps of one operation of a mixture."""
     expanded = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs))
     rule.append(draft, expanded)
 
@@ -88,7 +88,7 @@ def _guarded(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
 
 
 def _hidden(first: Node) -> int:
-    """Width of what the first product of an expert makes."""
+    """Output width of an expert's first product."""
     return first.attrs["parts"][0]
 
 
@@ -97,12 +97,12 @@ def _hidden(first: Node) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Routes:
-    """Where the pairs of a call are written.
+    """The slots of a call's routing tables.
 
     Attributes
     ----------
-    count, most : experts, and how many a row takes at most
-    starts, rows, factors, places : slots, as `ROUTE_ARGUMENTS` has them
+    count, most : number of experts, and maximum per row
+    starts, rows, factors, places : slots, see `ROUTE_ARGUMENTS`
     """
 
     count: int
@@ -119,7 +119,7 @@ class _Routes:
 
 
 def _alike(draft: RowDraft, pairs: Sequence[tuple[Node, Node]]) -> bool:
-    """Whether the matrices of all experts have one form, so that their rows are made ready alike."""
+    """Whether the matrices of all experts have one form, so that their rows are prepared in the same way."""
 
     def forms(nodes: Sequence[Node]) -> set[tuple[object, ...]]:
         matrices = [draft.settings.weights.matrices(node) for node in nodes]
@@ -130,7 +130,7 @@ def _alike(draft: RowDraft, pairs: Sequence[tuple[Node, Node]]) -> bool:
 
 
 def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
-    """Append a mixture whose rows are sorted by expert, so that each matrix is read once for all of its rows."""
+    """Append a mixture whose rows are sorted by expert, so that each matrix is read once for all its rows."""
     first, last = pairs[0]
     out, width, inner = node.outputs[0], draft.width(node.outputs[0]), _hidden(first)
     routes = _route(draft, node, weights)
@@ -174,17 +174,17 @@ def _route(draft: RowDraft, node: Node, weights: int) -> _Routes:
 
 
 def _row_bytes(draft: RowDraft, matrix: Matrix) -> int:
-    """Bytes of a row that is ready for a matrix."""
+    """Bytes of a row prepared for a matrix."""
     return prepared_bytes(matrix.k, draft.settings.rounding(matrix))
 
 
 def _pairs(draft: RowDraft, routes: _Routes, size: int) -> int:
-    """A value with room for `size` bytes for each pair that there can be."""
+    """Return a value with room for `size` bytes per possible pair."""
     return draft.temporary(routes.most * size)
 
 
 def _products(draft: RowDraft, nodes: Sequence[Node]) -> list[Step]:
-    """The product of each expert, in the form for many rows where some expert may have so many."""
+    """Append the product of each expert, in the form for many rows if an expert may have so many."""
     matrices = [draft.settings.weights.matrices(node)[0] for node in nodes]
     direct = draft.form(nodes[0]) == "some" and matrices[0].form.is_coded
     name = "rows_product" if direct else draft.settings.product_of_many(matrices[0])
@@ -194,15 +194,15 @@ def _products(draft: RowDraft, nodes: Sequence[Node]) -> list[Step]:
 def _each(
     draft: RowDraft, routes: _Routes, steps: Sequence[Step], source: tuple[int, int], target: tuple[int, int]
 ) -> None:
-    """Append what runs each of `steps` over the rows of as many experts.
+    """Append a step that runs each of `steps` over the rows of as many experts.
 
     Parameters
     ----------
-    source, target : slot of what they read and write, and bytes of a pair in it
+    source, target : slot of the value read and written, and its bytes per pair
     """
     some = steps[0]
     prepares = some.name == "prepare"
-    # Tiles of integer panels open these first, which pays for many rows alone.
+    # Tiles of integer panels unpack these first, which pays only for many rows.
     kind = "" if prepares else str(some.constants[0]).partition(":")[0]
     direct = some.name in ("tile_product", "matrix_product") and BY_NAME[kind].is_coded
     step = draft.step(

@@ -1,4 +1,4 @@
-"""Steps of functions of elements, and of pairs of elements, that few networks have beside products: no sums."""
+"""Steps of element-wise functions of one or two values that few networks have, except sums."""
 
 from __future__ import annotations
 

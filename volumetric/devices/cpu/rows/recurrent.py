@@ -1,4 +1,4 @@
-"""Steps of recurrent cells: a product and the cell for each step of time."""
+"""Steps of recurrent cells: a product and the cell for each time step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volumetric.graph.ops import Node
 
 @rule("recurrence")
 def recurrence(draft: RowDraft, node: Node) -> None:
-    """The product with the hidden states of all pieces and the cell, for each step of time."""
+    """The product with the hidden states of all sequences and the cell, for each time step."""
     x, y = node.inputs[0], node.outputs[0]
     wide, units = draft.width(x), draft.width(y)
     hidden, cell_state, from_hidden = draft.temporary(4 * units), draft.temporary(4 * units), draft.temporary(4 * wide)

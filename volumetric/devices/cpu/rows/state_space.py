@@ -1,4 +1,4 @@
-"""Steps of the operations that state-space layers are made of."""
+"""Steps of the operations of state-space layers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def grouped_norm(draft: RowDraft, node: Node) -> None:
 
 @rule("causal_conv")
 def causal_conv(draft: RowDraft, node: Node) -> None:
-    """A convolution of each channel, which goes on from a state."""
+    """A convolution of each channel, continued from a state."""
     weights, keys, attrs = draft.settings.weights, draft.graph.keys(node), node.attrs
     x, y = node.inputs[0], node.outputs[0]
     channels, _, taps = draft.shape(node.inputs[1])
@@ -68,7 +68,7 @@ def causal_conv(draft: RowDraft, node: Node) -> None:
 
 @rule("selective_scan")
 def selective_scan(draft: RowDraft, node: Node) -> None:
-    """A scan of all channels, which goes on from a state."""
+    """A scan of all channels, continued from a state."""
     weights, keys, attrs = draft.settings.weights, draft.graph.keys(node), node.attrs
     heads, width, groups, size = (attrs[name] for name in ("heads", "head_dim", "groups", "size"))
     inputs = dict(zip(attrs["roles"], node.inputs, strict=True))
@@ -104,6 +104,6 @@ def selective_scan(draft: RowDraft, node: Node) -> None:
 
 
 def _padded(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows filled up with zeros to whole vectors."""
+    """Rows padded with zeros to whole vectors."""
     more = -rows.shape[-1] % 16
     return np.pad(rows, [*[(0, 0)] * (rows.ndim - 1), (0, more)])
