@@ -1,7 +1,7 @@
 """Recording of mixtures of experts: two products with stacks of matrices, for the rows that chose each expert.
 
-Few rows read the matrices of their own experts, and the second product adds up as it goes. Of many rows those of one
-expert are brought together, so that its matrices are read once for a block of them; the sum is a launch of its own.
+Few rows read the matrices of their own experts, and the second product accumulates the sum. Many rows are grouped by
+expert, so that its matrices are read once for a block of rows; the sum is a separate launch.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mixture:
-    """A node as its kernels need it.
+    """A mixture node in the form its kernels need.
 
     Attributes
     ----------
-    count, slots : experts, and how many a row takes
+    count, slots : number of experts, and experts of a row
     first, last : shapes of the products of an expert
     up, down : the matrices of all experts
-    extra_buffers : buffers of each product beside its weights and what it multiplies
+    extra_buffers : buffers of each product other than its weights and its input
     """
 
     count: int
@@ -88,7 +88,7 @@ def _mixture(r: Recorder, node: Node) -> _Mixture:
 
 
 def _biases(r: Recorder, keys: Mapping[str, str], names: Sequence[str], count: int, width: int) -> dict[str, str]:
-    """Buffer with the biases of all experts, one behind the other."""
+    """Buffer with the biases of all experts, one after the other."""
     roles = [f"{i}.{name}" for i in range(count) for name in names]
     buffer = r.weights.vector("bias", *((keys.get(role), 4 * ceil_div(width, 4)) for role in roles))
     return {} if buffer is None else {"bias": buffer}
@@ -152,7 +152,7 @@ def _by_groups(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen:
 
 
 def _cut(r: Recorder, mixture: _Mixture, shape: MatmulShape, rows: int) -> MatvecTuning | GemmTile:
-    """How a product is cut where rows spread evenly over experts: in batches, beyond a few rows of each in tiles."""
+    """Tuning of a product if rows spread evenly over experts: batches, or tiles beyond a few rows of each."""
     each = ceil_div(rows * mixture.slots, mixture.count)
     if 4 * each <= matmul.most_batched(r.caps):
         return tune_batch(shape, shape.n * min(mixture.count, rows * mixture.slots), r.caps, power_of_two(2 * each))

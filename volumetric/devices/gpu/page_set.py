@@ -258,7 +258,7 @@ class PageSet:
             raise DeviceError(
                 f"all sequences together need more than the {rows} rows of keys and values that one buffer of this GPU "
                 "holds",
-                hint="close sequences that are done, or open the model with a smaller context",
+                hint="close finished sequences, or open the model with a smaller context",
             )
         larger = min(max(2 * count, count + missing), self._most)
         try:

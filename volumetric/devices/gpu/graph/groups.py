@@ -1,8 +1,8 @@
-"""Products of groups of different sizes as one, where it is their number that takes time.
+"""Fuse products of groups of different sizes into one, if their number dominates their time.
 
 Nodes of a fabric share matrices in groups. A product needs groups of one size, so there is one for each size, with a
-copy of its part of the nodes before it and a join behind it. With a copy of its matrix for each node all of it is one
-launch.
+copy of its part of the nodes before it and a concatenation after it. With a copy of its matrix for each node all of it
+is one launch.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from volumetric.graph.pruning import pruned
 from volumetric.graph.rewriting import Rewriting
 
 MOST_BYTES: Final = 1 << 24
-"""Of all copies of the matrices together."""
+"""Bytes of all copies of the matrices together."""
 
 
 class _Group(NamedTuple):
-    """A product of some nodes: its matrices, and how many nodes have each of them."""
+    """A product of some nodes: its matrices, and the number of nodes of each."""
 
     weight: int
     nodes: int
 
 
 class _Found(NamedTuple):
-    """Products side by side: what they are of, its first element that they read, and the groups."""
+    """Products side by side: their common input, the first element they read, and the groups."""
 
     source: int
     first: int
@@ -38,7 +38,7 @@ class _Found(NamedTuple):
 
 
 def join_groups(graph: Graph) -> Graph:
-    """Let the joined products of parts of a tensor with the matrices of groups be one product of all its nodes."""
+    """Fuse concatenated products of parts of a tensor with the matrices of groups into one product of all its nodes."""
     root = roots(graph)
     makers = {node.outputs[0]: node for node in graph.nodes if node.op != "reshape"}
     reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
@@ -69,7 +69,7 @@ def join_groups(graph: Graph) -> Graph:
 
 
 def _found(graph: Graph, root: Sequence[int], makers: Mapping[int, Node], join: Node) -> _Found | None:
-    """Return the products that `join` puts side by side, if these are of parts of a tensor one behind the other."""
+    """Return the products that `join` concatenates, if their inputs are consecutive parts of a tensor."""
     out_shape = graph.tensors[join.outputs[0]].shape
     if len(out_shape) != 3 or not lies_flat(out_shape, join.attrs["axis"]) or len(join.inputs) < 2:
         return None
@@ -120,7 +120,7 @@ def _copied(work: Rewriting, groups: Sequence[_Group], count: int) -> int:
 
 
 def _rows(work: Rewriting, match: _Found, shape: tuple[int, int, int]) -> int:
-    """Emit the nodes that are multiplied, ``[n, B, K]``."""
+    """Emit the multiplied nodes, ``[n, B, K]``."""
     whole = work.shape(match.source)
     size = shape[0] * shape[1] * shape[2]
     flat = match.source

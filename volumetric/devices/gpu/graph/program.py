@@ -1,4 +1,4 @@
-"""A graph bound to its buffers: recorded once, replayed as one compute pass and one submission a run."""
+"""A graph bound to its buffers: recorded once, replayed as one compute pass and one submission per run."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class GpuProgram:
 
     Attributes
     ----------
-    graph : what it runs, as the GPU does it
+    graph : the graph after GPU rewrites
     recording : its dispatches as plain data
     calls : the same, bound
-    scratch_bytes : GPU memory of the program besides the store
+    scratch_bytes : GPU memory of the program without the store
     """
 
     def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor) -> None:
@@ -55,7 +55,7 @@ class GpuProgram:
         entries, names = record_graph(graph, keyed | buffer_names, slots, context.caps)
         self._own = Owned(context)
         self._next_run = _NextRun(executor)
-        # Programs are dropped without a word; what they own must not count as in use until a collector comes by.
+        # Programs are often dropped without `close`; their buffers must not count as in use until a garbage collection.
         self._release = weakref.finalize(self, _free, self._own, self._next_run)
         try:
             self._own.make_all(slots.sizes)
@@ -78,7 +78,7 @@ class GpuProgram:
         return self._own.nbytes
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Upload the inputs, run all nodes, and return the graph's outputs; without any, it does not wait.
+        """Upload the inputs, run all nodes, and return the graph's outputs; without outputs, it does not wait.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class GpuProgram:
             number = self._executor.submit(self._commands) if begun is None else self._executor.send(begun)
             if not self.graph.outputs:
                 return []
-            # Every run has the same commands: those of the next one are recorded while the GPU is at work on these.
+            # Every run has the same commands: those of the next one are recorded while the GPU executes these.
             self._next_run.begun = self._executor.record(self._commands)
             return self._read(number)
 
@@ -104,9 +104,9 @@ class GpuProgram:
             self._executor.submit(self._commands)
 
     def step_times(self, *, repeats: int = 10) -> list[StepTime]:
-        """GPU time of each kind of dispatch of a run by timestamps, on the inputs of the last run; see `call_times`.
+        """GPU time of each kind of dispatch of a run on the inputs of the last run; see `call_times`.
 
-        Keyed tensors that the graph writes are written.
+        Graph writes to tensors with a key take effect.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class GpuProgram:
                 self._context.write(self._own[name], value.astype(np.int32 if tensor.dtype == "int32" else np.float32))
 
     def _after(self, outputs: Mapping[int, Any]) -> list[Command]:
-        """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
+        """Commands of a run: all dispatches, then the copies of the outputs to host-readable memory."""
         commands: list[Command] = [Pass(self._executor.prepare(self.calls))] if self.calls else []
         offsets, end = {}, 0
         for i in dict.fromkeys(self.graph.outputs):
@@ -169,18 +169,18 @@ class GpuProgram:
                 raise ShapeError(f"{self.graph.tensors[i].name}: id {wrong[0]} is outside of 0 … {bound.below - 1}")
 
     def _read(self, submission: int) -> list[Array]:
-        """All outputs, after one wait."""
+        """Read all outputs, after one wait."""
         data = bytearray()
         if self._output_bytes:
             data = self._executor.read(self._own["outputs"], self._output_bytes, submission)
         tensors = [(self.graph.tensors[i], self._offsets[i]) for i in self.graph.outputs]
         outputs = [np.frombuffer(data, t.dtype, t.size, at).reshape(t.shape) for t, at in tensors]
-        # An array of its own each: the caller may write to one, and must not keep the others alive by it.
+        # A separate array for each: the caller may write to one, and must not keep the others alive by it.
         return outputs if len(outputs) == 1 else [value.copy() for value in outputs]
 
 
 def copy(source: Any, target: Any, offset: int, nbytes: int) -> Copy:
-    """Copy a buffer, or a part of one, to a place in another."""
+    """Copy a buffer, or a part of one, into another."""
     part = source if isinstance(source, Slice) else Slice(source, 0, nbytes)
     return Copy(part.buffer, part.offset, target, offset, nbytes)
 

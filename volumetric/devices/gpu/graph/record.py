@@ -1,4 +1,4 @@
-"""Graphs of fixed shape as recordings: each node becomes launches over buffers that have names."""
+"""Graphs of fixed shape as recordings: each node becomes launches over named buffers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PASSES = (
 
 
 def prepared(graph: Graph, caps: Caps) -> Graph:
-    """Return a graph of fixed shape as a GPU runs it."""
+    """Return a graph of fixed shape after all GPU rewrites."""
     graph = unroll_scans(graph)
     shapes = [tensor.shape for tensor in graph.tensors]
     graph = write_out(graph, lambda node: has_kernel(node.op, [shapes[i] for i in node.inputs], node.attrs, caps))
@@ -52,11 +52,11 @@ def record_graph(graph: Graph, buffers: Mapping[int, str], slots: Slots, caps: C
     Parameters
     ----------
     buffers : buffer of each input, constant and tensor with a key
-    slots : where all other buffers come from
+    slots : allocates all other buffers
 
     Returns
     -------
-    The dispatches, and where each tensor is
+    The dispatches, and the buffer of each tensor
 
     Raises
     ------
@@ -97,7 +97,7 @@ def record_graph(graph: Graph, buffers: Mapping[int, str], slots: Slots, caps: C
 
 
 def _guarded(graph: Graph, node: Node, lowered: Lowered) -> Sequence[Launch]:
-    """Launches of a node, which end at once where nobody reads what they make."""
+    """Launches of a node, which end at once if nothing reads their results."""
     guard = node.guard
     if guard is None or guard.zeros or node.op not in GUARDED or graph.tensors[guard.tensor].shape[0] != 1:
         return lowered.launches
