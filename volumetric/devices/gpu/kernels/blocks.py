@@ -1,10 +1,10 @@
-"""Block formats taken apart once, when they become resident: codes in pieces of 16 bytes, all else beside them.
+"""Unpack block formats once when they become resident: codes in units of 16 bytes, everything else separately.
 
 Blocks of 210, 22 or 17 bytes never start at whole words, and none has its scales where 16-byte loads would bring them.
-So the low bits of 32 (or 64) neighbours make a piece of `weights`, as other formats have it, and what remains of a row
-goes into `scales`: sections one behind the other, each padded to whole words. Nothing is rounded, and nothing grows but
-by that padding, except scales of 6 bits in IQ4_XS, which take bytes, and digits in base 3 in TQ1_0, which take 2 bits:
-five of them lie in a byte, in an order that no piece of a row could be read by.
+So the low bits of 32 (or 64) neighbours form a unit of `weights`, as in other formats, and the rest of a row goes into
+`scales`: sections one after the other, each padded to whole words. Nothing is rounded, and nothing grows except by that
+padding, by 6-bit scales in IQ4_XS, which take bytes, and by base-3 digits in TQ1_0, which take 2 bits: a byte holds
+five of them, in an order that no unit of a row could be read by.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from volumetric.dtypes.blocks.k_quants import six_bits
 Bytes: TypeAlias = NDArray[np.uint8]
 
 _CODES_AT_ONCE = 1 << 20
-"""Codes that are taken apart in one go."""
+"""Codes unpacked at a time."""
 
 
 class Taken:
-    """Blocks ``[rows · blocks, block bytes]`` of rows that are taken apart as far as someone asks."""
+    """Blocks ``[rows · blocks, block bytes]`` of rows, unpacked on demand."""
 
     def __init__(self, packed: Packed, layout: BlockLayout) -> None:
         self.raw: Bytes = packed.raw_blocks()
@@ -41,7 +41,7 @@ class Taken:
 
     @cached_property
     def fields(self) -> Fields:
-        """What the blocks hold."""
+        """Decoded fields of the blocks."""
         return named_format(self._layout.name).split(self.raw)
 
     @cached_property
@@ -58,7 +58,7 @@ class Taken:
         return np.ascontiguousarray(values).reshape(self._rows, -1)
 
     def low_bits(self) -> U32Array:
-        """Pieces ``[rows, 4 · pieces]``: code 16 h + i has its low bits in byte i, from bit 4 h (or 2 h) on."""
+        """Units ``[rows, 4 · pieces]``: code 16 h + i has its low bits in byte i, from bit 4 h (or 2 h) on."""
         if self._layout.nibbles_at is not None:
             return self.by_row(_regrouped(self.raw, self._layout.nibbles_at))[:, : 4 * self._pieces]
         bits = 128 // self._layout.piece
@@ -70,9 +70,9 @@ class Taken:
 
 
 def _regrouped(raw: Bytes, at: int) -> U32Array:
-    """Pieces ``[n, 32]`` of 128 bytes of which each 32 hold 32 codes in their low halves and the next 32 in their high.
+    """Units ``[n, 32]`` of 128 bytes, each 32 of which hold 32 codes in low halves and the next 32 in high halves.
 
-    Four bytes at a time, which is several times faster than by way of the codes.
+    Works on four bytes at a time, which is several times faster than through the codes.
     """
     words = np.ascontiguousarray(raw[:, at : at + 128]).view(np.uint32).reshape(len(raw), 4, 8)
     first, second = words[:, :, :4], words[:, :, 4:]
@@ -85,12 +85,12 @@ def _regrouped(raw: Bytes, at: int) -> U32Array:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a row in `scales`.
+    """Part of a row in `scales`.
 
     Attributes
     ----------
-    nbytes : bytes that it takes before padding to words, of the numbers of pieces and of blocks in a row
-    fill : its content ``[rows, …]``
+    nbytes : bytes before padding to words, from the numbers of units and of blocks in a row
+    fill : contents ``[rows, …]``
     """
 
     nbytes: Callable[[int, int], int]
@@ -120,7 +120,7 @@ def _steps(blocks: Taken) -> NDArray[Any]:
 
 
 def _pairs(blocks: Taken) -> NDArray[Any]:
-    """Step and floor of each block in turn."""
+    """Step and floor of each block, alternating."""
     floor = blocks.fields.floor
     return blocks.by_row(
         np.stack([blocks.fields.step, np.zeros_like(blocks.fields.step) if floor is None else floor], -1)
@@ -154,13 +154,13 @@ def _twelves(first: Bytes, second: Bytes) -> U32Array:
 
 
 def _unsigned_scales(blocks: Taken) -> NDArray[Any]:
-    """16 scales of 6 bits, 32 more than they are."""
+    """16 scales of 6 bits, offset by 32."""
     scales = (np.asarray(blocks.fields.scales) + np.int8(32)).view(np.uint8)
     return blocks.by_row(_twelves(scales[:, ::2], scales[:, 1::2]))
 
 
 def _scale_bytes(blocks: Taken) -> NDArray[Any]:
-    """Bytes of Q2_K with a scale in the low half and a min in the high one."""
+    """Bytes of Q2_K with a scale in the low half and a min in the high half."""
     return blocks.by_row(blocks.raw[:, :16])
 
 
@@ -181,21 +181,21 @@ SECTIONS: Final[Mapping[str, Section]] = {
     "scales_8": Section(lambda pieces, blocks: 8 * blocks, _scales),
     "scales_16": Section(lambda pieces, blocks: 16 * blocks, _scales),
 }
-"""Name that formats have for a section → the section."""
+"""Section name in formats → the section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLayout:
-    """How the rows of one block format lie on the GPU.
+    """Layout of the rows of one block format on the GPU.
 
     Attributes
     ----------
     name : the format
     piece : codes in 16 bytes: 32 with their four low bits, or 64 with two
-    sections : what a row has in `scales`, in this order
-    shared : shader files in ``block`` that make a reader together with the format's own
-    read : codes that kernels take at a time, None: as many as in 16 bytes
-    nibbles_at : byte of a block from which on its low bits stand as those of Q4_K, None elsewhere
+    sections : parts of a row in `scales`, in this order
+    shared : shader files in ``block`` linked with the format's own file to read it
+    read : codes that kernels read at a time, None: as many as in 16 bytes
+    nibbles_at : byte of a block at which low bits in the order of Q4_K start; None for other orders
     """
 
     name: str
@@ -212,15 +212,15 @@ class BlockLayout:
 
     @property
     def bits_per_weight(self) -> float:
-        """Bits that a number takes in rows that need no padding."""
+        """Bits per element in rows that need no padding."""
         k = 1024
         return 8 * (16 * ceil_div(k, self.piece) + 4 * self.words(k)) / k
 
     def lay_out(self, packed: Packed) -> tuple[U32Array, U32Array]:
-        """Return pieces ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``.
+        """Return units ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``.
 
-        Some rows at a time, so that what is between stays in the caches, and on all cores: NumPy gives the interpreter
-        free while it works on so many bytes.
+        Works on some rows at a time, so that temporaries stay in the caches, and on all cores: NumPy releases the GIL
+        for arrays of this size.
         """
         rows, k = packed.rows, packed.k
         pieces = np.empty((rows, 4 * ceil_div(k, self.piece)), np.uint32)
@@ -252,7 +252,7 @@ def _words(values: NDArray[Any], rows: int) -> U32Array:
 
 
 def _layout(form: BlockFormat, resident: Resident) -> BlockLayout:
-    """Pieces of 32 codes with four low bits, or of 64 with two, of which kernels read fewer at a time."""
+    """Units of 32 codes with four low bits, or of 64 with two, of which kernels read fewer at a time."""
     piece = 32 if form.planes[0] == 4 else 64
     return BlockLayout(
         name=form.name,
@@ -271,4 +271,4 @@ LAYOUTS = MappingProxyType(
         if form.resident is not None
     }
 )
-"""Name of a block format → how the GPU holds it."""
+"""Name of a block format → its layout on the GPU."""

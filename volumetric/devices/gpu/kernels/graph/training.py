@@ -79,9 +79,9 @@ def _cross_entropy(request: Request) -> tuple[Launch, int]:
 
 
 def update(request: Request) -> Lowered:
-    """One step of an optimiser. It works in place: what is not updated in place is copied first.
+    """One step of an optimiser, in place: tensors that are not updated in place are copied first.
 
-    Where nobody wants the new slots, only the new parameter is written, and nothing copied.
+    If nothing reads the new slots, only the new parameter is written, and nothing copied.
     """
     attrs, count, caps = request.attrs, request.out_size, request.caps
     slots = len(request.inputs) - 3
@@ -100,7 +100,7 @@ def update(request: Request) -> Lowered:
 
 
 def update_squares(request: Request) -> Lowered:
-    """Sum of squares of what `update` would make of the parameter, which is not written."""
+    """Sum of squares of the parameter that `update` would compute, which is not written."""
     attrs, count, caps = request.attrs, request.size(), request.caps
     slots = len(request.inputs) - 3
     size = workgroup_size(caps)
