@@ -58,7 +58,7 @@ def test_the_bound_of_a_kernel(body: str, expected: int) -> None:
 
 
 def test_a_loop_without_a_bound_is_an_error() -> None:
-    with pytest.raises(SpecError, match="no bound is known of the loop `var i = 0u; i < count; i\\+\\+`") as error:
+    with pytest.raises(SpecError, match="no bound is known for the loop `var i = 0u; i < count; i\\+\\+`") as error:
         rounds(kernel("for (var i = 0u; i < count; i++) { }"))
     assert "//@rounds" in (error.value.hint or "")
 

@@ -1,4 +1,4 @@
-"""Tokens by the last rows of pieces of a call, drawn on the GPU where it can."""
+"""Tokens sampled from the last rows of sequences in a call, on the GPU if it can."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Picked: TypeAlias = "int | NDArray[np.float32] | GenerationError | None"
 
 
 class Picks:
-    """What comes of the pieces of one call of an executable.
+    """Sampling results for the sequences of one call of an executable.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Picks:
 
     Attributes
     ----------
-    picked : of each piece what was picked so far
+    picked : results of each sequence so far
     """
 
     def __init__(self, drawing: Drawing, parts: Sequence[Part], choosers: Sequence[Wanted]) -> None:
@@ -46,11 +46,11 @@ class Picks:
 
     @property
     def changes(self) -> int:
-        """Scores that change before the draws."""
+        """Maximum number of scores changed before the draws."""
         return sum(len(row.changes) for row in self._rows if row is not None)
 
     def ends(self, spans: Sequence[Span]) -> list[DrawnRow | None]:
-        """Return of each row of a call how its token is drawn, if one is wanted; before the states advance."""
+        """Return for each row of a call how its token is sampled, if requested; call it before the states advance."""
         rows: list[DrawnRow | None] = []
         for span in spans:
             rows += [None] * len(span)
@@ -63,7 +63,7 @@ class Picks:
         return rows
 
     def take(self, codes: Sequence[int]) -> None:
-        """Take the codes of the next rows of those that are wanted."""
+        """Store the codes of the next requested rows."""
         left = self._drawing.left([place for place, code in enumerate(codes) if code == UNCERTAIN])
         for place, code in enumerate(codes):
             piece, row = self._order.popleft()

@@ -1,4 +1,4 @@
-"""Where the time of a token goes: GPU timestamps around the dispatches of each kind."""
+"""Time per kind of dispatch, by GPU timestamps."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def call_times(context: GpuContext, calls: Sequence[Call], rows: Rows, repeats: 
 def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: Rows, repeats: int) -> list[float]:
     """GPU seconds of a compute pass over each list of calls, the best of `repeats`.
 
-    Each repetition runs all passes in one submission, after others that are not counted: a GPU that was idle takes a
-    while to raise its clocks, and what is compared must run at the same ones.
+    Each repetition runs all passes in one submission, after warm-up passes: an idle GPU needs a while to raise its
+    clocks, and the compared passes must run at the same clocks.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""One call of a graph: rows in, and out of the rows that are wanted."""
+"""One call of a graph: upload rows, run, and read the requested rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Results:
         ----------
         rows, words : from `Recordings.place`
         inputs : input → its rows
-        output_rows : output → the rows of it that are handed back, ascending
+        output_rows : output → requested rows, ascending
         """
         for i, x in inputs.items():
             self._recordings.write(i, x)
@@ -51,19 +51,19 @@ class Results:
         return self._parts(rows, words, output_rows)
 
     def draws(self, value: int) -> bool:
-        """Whether tokens can be drawn from the rows of a value: those that the tail makes."""
+        """Whether tokens can be sampled from the rows of a value, which must be computed by the tail."""
         return value in self._made_in_tail
 
     def pick(
         self, rows: Rows, words: NDArray[np.uint32], inputs: Mapping[int, NDArray[Any]], ends: Sequence[DrawnRow | None]
     ) -> Iterator[list[int]]:
-        """Run the call that the control block describes, and yield the codes of the tokens of rows drawn together.
+        """Run the call in the control block, and yield the codes of the tokens of rows sampled together.
 
-        Until the next are asked for, the logits of rows that are left to the host are there.
+        The logits of rows left to the host are valid until the next codes are requested.
 
         Parameters
         ----------
-        ends : of each row how it is drawn; None where nothing is wanted of it
+        ends : how each row is sampled; None if it is not requested
         """
         for i, x in inputs.items():
             self._recordings.write(i, x)
@@ -102,7 +102,7 @@ class Results:
     def _parts(
         self, rows: Rows, words: NDArray[np.uint32], output_rows: Mapping[int, list[int]]
     ) -> dict[int, NDArray[np.float32]]:
-        """Run the body for all rows, and the tail for those that an output of it is wanted of."""
+        """Run the body for all rows, and the tail for rows with a requested output."""
         graph, scratch = self._graph, self._scratch
         late = {i: numbers for i, numbers in output_rows.items() if i in self._made_in_tail}
         early = {i: numbers for i, numbers in output_rows.items() if i not in late}
@@ -124,7 +124,7 @@ class Results:
         return {i: np.concatenate(parts) if len(parts) > 1 else parts[0] for i, parts in values.items()}
 
     def _fetch(self, commands: list[Command], output_rows: Mapping[int, list[int]]) -> dict[int, NDArray[np.float32]]:
-        """Submit, and return rows of values."""
+        """Submit, and read rows of values."""
         executor = self._recordings.executor
         sizes = {i: len(rows) * row_bytes(self._graph.tensors[i]) for i, rows in output_rows.items()}
         total = sum(sizes.values())
@@ -156,7 +156,7 @@ class Results:
         return self._scratch.buffers[self._scratch.values[value]]
 
     def _output(self, value: int, padded: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Rows of a value without their padding, in its shape, as a fresh array."""
+        """Rows of a value without their padding, in its shape, as a new array."""
         about = self._graph.tensors[value]
         return np.ascontiguousarray(padded[:, : about.width]).reshape(len(padded), *about.shape[1:])
 

@@ -1,4 +1,4 @@
-"""Recording of the operations that state-space layers are made of."""
+"""Recording of the operations of state-space layers."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _most(r: Recorder, frame: Frame) -> int:
-    """Rows that a piece may have."""
+    """Maximum rows of a sequence in a call."""
     return min(frame.rows, r.most_rows) if frame.singles < frame.rows else 1
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
     {"slice": _columns, "causal_conv": _conv, "selective_scan": _scan, "grouped_norm": _grouped_norm}
 )
-"""Operation → how it is written."""
+"""Operation → function that records it."""
