@@ -46,7 +46,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames inside `path` durable. Does nothing where directories cannot be opened (Windows)."""
+    """Make renames inside `path` durable. Does nothing if directories cannot be opened (Windows)."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

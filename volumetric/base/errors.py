@@ -46,13 +46,13 @@ class ImmutableError(VolumetricError, FrozenInstanceError):
 
 
 class ShapeError(VolumetricError, ValueError):
-    """An array or tensor has another shape than the place where it is used requires."""
+    """An array or tensor has another shape than its use requires."""
 
     advice: ClassVar[str | None] = "`volumetric inspect MODEL`, or network.shapes in Python, shows all shapes"
 
 
 class DTypeError(VolumetricError, ValueError):
-    """A numeric type or scheme is unknown, or cannot hold the given values."""
+    """A numeric type or scheme is unknown, or cannot hold the values."""
 
     advice: ClassVar[str | None] = "docs/support.md lists the numeric types and schemes"
 

@@ -74,7 +74,7 @@ class Packed:
             if array is not None or dtype is not None:
                 raise DTypeError(
                     f"{self.scheme} has {'no' if dtype is None else 'its'} {name}",
-                    hint=f"Scheme.{'scale_dtype' if name == 'scales' else 'has_offset'} tells which scheme has them",
+                    hint=f"Scheme.{'scale_dtype' if name == 'scales' else 'has_offset'} says which schemes have them",
                 )
             return
         if array.dtype != dtype:
@@ -170,7 +170,7 @@ class Packed:
     def raw_blocks(self) -> NDArray[np.uint8]:
         """Return the blocks of a block format, uint8 ``[rows · blocks per row, block bytes]``.
 
-        A view of the payload where the rows are whole words.
+        A view of the payload if the rows are whole words.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Packed:
 
     @staticmethod
     def from_array(array: Array) -> Packed:
-        """Return `array` as a tensor without scales, sharing its memory where the layouts agree.
+        """Return `array` as a tensor without scales, sharing its memory if the layouts agree.
 
         They agree when the array is C-contiguous, its rows are whole words, and it starts at a word boundary; otherwise
         the data is copied. An integer or float8 array becomes the scheme ``int8:none``, ``float8_e4m3fn:none``, …
@@ -214,5 +214,5 @@ class Packed:
 
 @lru_cache(64)
 def _plain(dtype: DType) -> Scheme:
-    """Return a type without scales: one for all tensors of it, of which a network may have tens of thousands."""
+    """Return the scheme of a type without scales: one object shared by tens of thousands of tensors."""
     return Scheme(dtype=dtype)

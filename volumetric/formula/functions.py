@@ -118,7 +118,7 @@ _OTHERS: Final[dict[str, Function]] = {
 FUNCTIONS: Final[Mapping[str, Function]] = ChainMap(_OTHERS, ACTIVATIONS)
 """Name → function; activations come first."""
 OWN: Final[Mapping[str, Function]] = {**ACTIVATIONS.own, **_OTHERS}
-"""Those of the engine, which kernels know by number. One that a package registers has kernels of its own."""
+"""Functions of the engine, which kernels know by number. Those that packages register have separate kernels."""
 
 
 @dataclass(frozen=True, slots=True)

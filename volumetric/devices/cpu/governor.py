@@ -286,7 +286,7 @@ class Walker:
 
         address, steps, control : arguments of the compiled executor
         ----------
-        address, steps, control : as the compiled walker reads them
+        address, steps, control : arguments of the compiled executor
         kind : durations of calls of one kind, for each row and step, are comparable
         rows : units of work of each step
         calls : native calls to split it into: for much work several, so that the controller reacts in time

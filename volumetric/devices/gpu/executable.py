@@ -53,7 +53,7 @@ class GpuExecutable:
     native : row operations
     params : weights of the network
     options : how to run
-    executor : submits commands; prepared native calls unless given
+    executor : submits commands; default: prepared native calls
     sources : the original weights, before their groups were narrowed
     like : executable to share matrices of the same sources with; states of either serve both
 

@@ -138,7 +138,7 @@ class Recordings:
     def calls(self, part: str, rows: Rows, needed: Needed | None = None) -> list[Call]:
         """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up.
 
-        Only those that are `needed`, if that is given.
+        Only the `needed` ones, if passed.
         """
         key = self._key(part, rows, needed)
         if key not in self._calls:

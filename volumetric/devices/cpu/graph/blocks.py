@@ -47,7 +47,7 @@ class _Touched:
 
 
 def block_by_block(draft: Draft) -> None:
-    """Rewrite the steps of a draft."""
+    """Rewrite the steps of a step list."""
     touched = _toucher(draft)
     steps: list[Step] = []
     run: list[Step] = []

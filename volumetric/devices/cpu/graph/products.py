@@ -56,7 +56,7 @@ def _merged(p: _Product) -> _Product:
 
 @rule("gemm", "gemm_sum")
 def gemm(draft: Draft, node: Node) -> None:
-    """Matrix product of groups, or a sum of such, see `joining`."""
+    """Matrix product of groups, or a sum of them, see `joining`."""
     summed = node.op == "gemm_sum"
     terms = terms_of(node) if summed else []
     a, b, *bias = node.inputs[:2] if summed else node.inputs

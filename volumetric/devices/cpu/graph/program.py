@@ -87,7 +87,7 @@ class CpuProgram:
         Raises
         ------
         ShapeError
-            An input has another shape or kind of number, or an id lies outside of its table.
+            An input has another shape or kind of number, or an id is outside of its table.
         """
         if len(inputs) != len(self._inputs):
             raise ShapeError(f"the graph takes {len(self._inputs)} inputs, got {len(inputs)}")

@@ -96,7 +96,7 @@ def _emit(
 
 @kernel
 def product_tiles(kind, rows, wide, weights, panel_stride, panels, x, x_stride, units, out):
-    """`product_tile` over any number of panels: `wide` at once, the rest one by one; results lie row by row."""
+    """`product_tile` over any number of panels: `wide` at once, the rest one by one; results are stored row by row."""
     panel = 0
     while panel < panels:
         source = weights + panel * panel_stride

@@ -201,7 +201,7 @@ def either_bits(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
 
 @define(Floats, types.int64, types.int64)
 def load_strided(e: Emitter, address: ir.Value, stride: ir.Value) -> ir.Value:
-    """16 numbers that lie `stride` bytes apart."""
+    """16 numbers that are `stride` bytes apart."""
     value: ir.Value = ir.Constant(F32X, ir.Undefined)
     for lane in range(LANES):
         number = e.load(e.at(address, e.b.mul(stride, constant(lane))), F32)

@@ -47,7 +47,7 @@ class _PartPasses(Passes):
     """The same passes, ending with that module."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
-        """Compile a function into a module of its own."""
+        """Compile a function into a separate module."""
         self.state.library = _Module(self.state.targetctx.codegen(), func.__qualname__)
         return super().compile_extra(func)
 

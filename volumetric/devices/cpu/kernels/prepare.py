@@ -1,7 +1,7 @@
 """Prepare rows of activations for a product: normalise, pad with zeros, and optionally round.
 
-Rows of values have a stride of a multiple of 16 numbers, so reading the last vector whole is safe; what lies beyond
-the row's end is ignored.
+Rows of values have a stride of a multiple of 16 numbers, so reading the last vector whole is safe; numbers beyond the
+row's end are ignored.
 """
 
 from __future__ import annotations

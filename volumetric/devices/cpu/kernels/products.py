@@ -35,7 +35,7 @@ PACKED_WIDE = 4
 """Integer panels that `vector_product` takes at once."""
 
 DIRECT_ROWS = 40
-"""Rows up to which integer panels are multiplied as they lie in memory; beyond, opening them first is faster."""
+"""Rows up to which integer panels are multiplied packed; for more rows, unpacking them first is faster."""
 
 PRODUCT_ARGUMENTS = (
     "input",  # slot
@@ -54,7 +54,7 @@ PRODUCT_ARGUMENTS = (
     "output",  # slot
     "softcap",  # 0 = none
     "up_bias",  # gated: bias of the second matrix
-    "panel_bytes",  # gated: the up panel lies this far behind its gate panel
+    "panel_bytes",  # gated: offset of the up panel from its gate panel
     "prepared",  # slot of the shared prepared rows, for tiles
     "row_bytes",  # bytes of a prepared row
     "rounding",  # of the prepared rows, a number of `ROUNDINGS`
@@ -141,7 +141,7 @@ def with_bias(address, panel, value):
 
 
 def gating(limit: float | None) -> int:
-    """Return which of these a product of two matrices is, given its limit."""
+    """Return the gating mode of a product of two matrices with this limit."""
     return GATED if limit is None else BOUNDED
 
 
@@ -194,7 +194,7 @@ def vector_product(kind: str, activation: int, gated: int, wide: int) -> Callabl
 
 
 def rows_product(kind: str, activation: int, gated: int) -> Callable[..., None]:
-    """Product of rows that a `prepare` step made ready, with packed integer panels. Scratch: results of one tile."""
+    """Product of rows prepared by a `prepare` step with packed integer panels. Scratch: results of one tile."""
     most, few = VECTOR_ROWS, min(2, VECTOR_ROWS)
     each = 2 if gated else 1
 

@@ -49,7 +49,7 @@ class Taken:
         """Codes ``[rows, pieces, piece]``."""
         piece = self._layout.piece
         codes = self.fields.codes.reshape(self._rows, -1)[:, : self._pieces * piece]
-        if codes.shape[1] < self._pieces * piece:  # blocks shorter than a piece
+        if codes.shape[1] < self._pieces * piece:  # blocks shorter than a unit
             codes = np.pad(codes, ((0, 0), (0, self._pieces * piece - codes.shape[1])))
         return np.ascontiguousarray(codes).reshape(self._rows, self._pieces, piece)
 

@@ -43,7 +43,7 @@ class MatmulShape:
     """A fused matrix product: y (rows, n) from x (rows, k).
 
     `gated` products read two weight rows (gate, up) for each of the `n` outputs, within `limit` if there is one. With
-    `int8`, `matvec` rounds x to int8 in blocks of 32 where the weights are integers; `gemm` always computes in float32.
+    `int8`, `matvec` rounds x to int8 in blocks of 32 if the weights are integers; `gemm` always computes in float32.
     With `weighted`, each row is multiplied by a factor from a stack of matrices.
     """
 
@@ -246,7 +246,7 @@ def cut_matvec(
     room = min(_STAGE_BYTES, caps.max_shared // 2) if batch == 1 else min(_BATCH_BYTES, caps.max_shared * 3 // 4)
     chunks = ceil_div(4 * batch * pieces * shape.format.piece, room)
     steps = ceil_div(ceil_div(pieces, chunks), team)
-    # More than 8 loads of 16 bytes in flight spill registers, as do more than 4 pieces of nibbles.
+    # More than 8 loads of 16 bytes in flight spill registers, as do more than 4 units of nibbles.
     most = min(8 // (rows * shape.parts), 4 if shape.format.piece == 32 else 8)
     if batch > 1:  # two rounds are in flight, and sums of each row need registers too
         most = min(most, 2 if shape.format.piece < 32 else 1)

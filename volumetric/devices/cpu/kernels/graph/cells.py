@@ -120,8 +120,8 @@ forward = by_code(
 
 Everything is an address, of the units of one row: ``x`` pre-activations from the layer's input, ``room`` products of
 ``h``, ``apart`` bytes from block to block, ``offset`` and ``bias`` what is added to these (0: nothing); ``h`` and ``c``
-the states before, of which those behind the second lie ``c_step`` bytes apart; for results ``y``, ``kept`` (0: nobody
-wants it), and ``after`` for the states behind the first, ``after_step`` bytes apart.
+the states before, where those after the second are ``c_step`` bytes apart; for results ``y``, ``kept`` (0: not
+stored), and ``after`` for the states after the first, ``after_step`` bytes apart.
 """
 
 backward = by_code(
@@ -133,8 +133,8 @@ backward = by_code(
 )
 """One step back.
 
-``gy`` is the gradient of h after the step, apart from what lies at ``arrived`` (0: nothing), which is of the other
-states, or of h where there are none; the rest are addresses as in `forward`. ``g_h`` is written only where it differs
+``gy`` is the gradient of h after the step, without the part at ``arrived`` (0: none), which is of the other
+states, or of h if there are none; the rest are addresses as in `forward`. ``g_h`` is written only if it differs
 from ``g_x``. ``carry`` gets the gradients of states before the step that do not go through products. Of several states
-they lie ``far`` bytes apart, there and at ``arrived``.
+they are ``far`` bytes apart, there and at ``arrived``.
 """

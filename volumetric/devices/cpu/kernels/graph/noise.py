@@ -81,7 +81,7 @@ GUMBEL_ARGUMENTS = ("x", "positions", "y", "rows", "width", "low", "high")
 
 @kernel
 def _gumbel(place, position, low, high):
-    """``-log(-log u)`` of the elements from `place` on; neither logarithm meets 0, infinity or a subnormal number."""
+    """``-log(-log u)`` of the elements from `place` on; neither logarithm gets 0, infinity or a subnormal number."""
     zero = splat(f32(0.0))
     return zero - log_of_normal(zero - log_of_normal(uniform(place, position, low, high)))
 

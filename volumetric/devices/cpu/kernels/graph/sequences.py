@@ -231,8 +231,8 @@ BACK_ARGUMENTS = (
     "c_row",
     "g_x",
     "g_h",
-    "arrived",  # [n, B, H]: as `carry`, from the step behind or, of the last step, from outside; 0 = nothing
-    "carry",  # [n, B, H], where the cell has such: gradients of states before the step that its products lack
+    "arrived",  # [n, B, H]: as `carry`, from the following step or, for the last step, from outside; 0 = none
+    "carry",  # [n, B, H], if the cell has any: gradients of states before the step that its products lack
     "batch",
     "length",
     "size",

@@ -51,7 +51,7 @@ def panel_tile(
 ) -> Any:
     """``out[m, n] = start[m, n] + Σ_k a[m, k] b[k, n]`` for `rows` × 16 `vectors` numbers (compile-time constants).
 
-    Numbers of a lie at ``a + m · a_row + k · a_k``, of b at ``b + k · b_k + 4 n``, of `start` and `out` likewise.
+    Elements of a are at ``a + m · a_row + k · a_k``, of b at ``b + k · b_k + 4 n``, of `start` and `out` likewise.
     """
     if not isinstance(rows, types.IntegerLiteral) or not isinstance(vectors, types.IntegerLiteral):
         return None

@@ -35,7 +35,7 @@ _SPLITS = 64
 _PARTIAL_BYTES = 64 << 20
 """Bytes of partial products."""
 _WORD = 1 << 32
-"""Windows may begin inside of an image: such a negative margin wraps around, as the shader's numbers do."""
+"""Windows may begin inside of an image: this negative margin wraps around, as the shader's numbers do."""
 _SPLIT_STEPS = 4
 """Minimum tiles of k per workgroup when a sum is split."""
 
