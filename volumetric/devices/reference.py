@@ -46,7 +46,7 @@ class ReferenceDevice:
         """Decode the parameters of `plan`."""
         options = options or RunOptions()
         if options.compute in {"int8", "bfloat16"}:
-            raise UnsupportedError("the reference device computes only in floats", hint="use compute='float32'")
+            raise UnsupportedError("the reference device computes in floats only", hint="use compute='float32'")
         if options.kv_dtype == "int8":
             raise UnsupportedError(
                 "the reference device stores keys and values as floats only", hint="use device='cpu'"
